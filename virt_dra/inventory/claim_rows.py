@@ -10,7 +10,7 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
-from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.fields import RowFields
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.usage import ClaimUser, held_since, users_of
 
@@ -25,7 +25,19 @@ class ClaimRow:
     """A claim. ``since``: when it was allocated, else when it was created; ``node``: where its devices can be used, if
     that is one node."""
 
-    FIELDS: ClassVar = ("namespace", "name", "state", "driver", "pool", "device", "node", "class", "vm", "pod", "since")
+    FIELDS: ClassVar[RowFields] = {
+        "namespace": lambda row: (row.namespace,),
+        "name": lambda row: (row.claim.name,),
+        "state": lambda row: (row.state,),
+        "driver": lambda row: tuple(dict.fromkeys(device.driver for device in row.devices)),
+        "pool": lambda row: tuple(dict.fromkeys(device.pool for device in row.devices)),
+        "device": lambda row: tuple(device.device for device in row.devices),
+        "node": lambda row: (row.node,),
+        "class": lambda row: row.classes,
+        "vm": lambda row: tuple(user.vm for user in row.users if user.vm),
+        "pod": lambda row: tuple(user.name for user in row.users if user.resource == "pods"),
+        "since": lambda row: (row.since,),
+    }
 
     claim: ResourceClaim
     state: str
@@ -59,21 +71,6 @@ class ClaimRow:
             for asked in ((request.exactly,) if request.exactly is not None else request.first_available)
         ]
         return tuple(dict.fromkeys(filter(None, named)))
-
-    def fields(self) -> FieldValues:
-        return {
-            "namespace": (self.namespace,),
-            "name": (self.claim.name,),
-            "state": (self.state,),
-            "driver": tuple(dict.fromkeys(device.driver for device in self.devices)),
-            "pool": tuple(dict.fromkeys(device.pool for device in self.devices)),
-            "device": tuple(device.device for device in self.devices),
-            "node": (self.node,),
-            "class": self.classes,
-            "vm": tuple(user.vm for user in self.users if user.vm),
-            "pod": tuple(user.name for user in self.users if user.resource == "pods"),
-            "since": (self.since,),
-        }
 
     def to_json(self) -> Json:
         return {

@@ -13,7 +13,7 @@ from virt_dra.allocator.pools import NewestSlices
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, DeviceTaint, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.fields import RowFields
 from virt_dra.inventory.health import unhealthy_devices
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools
@@ -48,19 +48,19 @@ class DeviceRow:
     """A device. ``states``: the first one is the most important. ``node``: also :data:`ALL_NODES` or
     :data:`BY_SELECTOR`."""
 
-    FIELDS: ClassVar = (
-        "driver",
-        "pool",
-        "device",
-        "node",
-        "model",
-        "address",
-        "state",
-        "namespace",
-        "vm",
-        "claim",
-        "since",
-    )
+    FIELDS: ClassVar[RowFields] = {
+        "driver": lambda row: (row.id.driver,),
+        "pool": lambda row: (row.id.pool,),
+        "device": lambda row: (row.id.device,),
+        "node": lambda row: (row.node,),
+        "model": lambda row: (row.model,),
+        "address": lambda row: (row.address,),
+        "state": lambda row: row.states,
+        "namespace": lambda row: tuple(holder.namespace for holder in row.holders),
+        "vm": lambda row: tuple(holder.vm for holder in row.holders if holder.vm),
+        "claim": lambda row: tuple(holder.claim.name for holder in row.holders),
+        "since": lambda row: tuple(holder.since for holder in row.holders),
+    }
 
     id: DeviceId
     node: str
@@ -100,21 +100,6 @@ class DeviceRow:
     def held(self) -> bool:
         """True if a claim has it or a share of it."""
         return self.states[0] in (ALLOCATED, SHARED)
-
-    def fields(self) -> FieldValues:
-        return {
-            "driver": (self.id.driver,),
-            "pool": (self.id.pool,),
-            "device": (self.id.device,),
-            "node": (self.node,),
-            "model": (self.model,),
-            "address": (self.address,),
-            "state": self.states,
-            "namespace": tuple(holder.namespace for holder in self.holders),
-            "vm": tuple(holder.vm for holder in self.holders if holder.vm),
-            "claim": tuple(holder.claim.name for holder in self.holders),
-            "since": tuple(holder.since for holder in self.holders),
-        }
 
     def to_json(self) -> Json:
         return {

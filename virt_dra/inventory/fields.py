@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import nearest
 
-FieldValues = Mapping[str, Sequence[str | int]]
-"""Field -> its values: several for what a row has several of, none for what it doesn't have."""
+RowFields = Mapping[str, Callable[[Any], Sequence[str | int]]]
+"""Field -> the values of it in a row: several for what it has several of, none for what it doesn't have."""
 
 
 class InventoryRow(Protocol):
     """One line of an inventory."""
+
+    FIELDS: ClassVar[RowFields]
 
     @property
     def namespace(self) -> str:
@@ -32,8 +34,6 @@ class InventoryRow(Protocol):
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:
         """The labels of each object that it is made of."""
-
-    def fields(self) -> FieldValues: ...
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -54,13 +54,13 @@ class FieldCondition:
     equal: bool
 
     def holds(self, row: InventoryRow) -> bool:
-        return (self.value in map(str, row.fields()[self.field])) is self.equal
+        return (self.value in map(str, row.FIELDS[self.field](row))) is self.equal
 
 
 _CONDITION: Final = re.compile(r"(?P<field>[^=!]+?)\s*(?P<operator>!=|==|=)(?P<value>.*)", re.DOTALL)
 
 
-def read_conditions(text: str, names: Sequence[str]) -> tuple[FieldCondition, ...]:
+def read_conditions(text: str, names: Collection[str]) -> tuple[FieldCondition, ...]:
     """``node=a,state!=free``. Raises BadFilter for other texts and for fields that rows don't have."""
     conditions: list[FieldCondition] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -73,7 +73,7 @@ def read_conditions(text: str, names: Sequence[str]) -> tuple[FieldCondition, ..
     return tuple(conditions)
 
 
-def checked(field: str, names: Sequence[str]) -> str:
+def checked(field: str, names: Collection[str]) -> str:
     """The field. Raises BadFilter if rows don't have it."""
     if field not in names:
         close = nearest(field, names)
@@ -84,7 +84,7 @@ def checked(field: str, names: Sequence[str]) -> str:
     return field
 
 
-def in_order(rows: Iterable[R], by: str, names: Sequence[str]) -> list[R]:
+def in_order(rows: Iterable[R], by: str, names: Collection[str]) -> list[R]:
     """Sorted by a field; ``-`` in front reverses. Numbers in texts count as numbers; rows without the field come last.
 
     Raises BadFilter for a field that rows don't have.
@@ -93,22 +93,21 @@ def in_order(rows: Iterable[R], by: str, names: Sequence[str]) -> list[R]:
     have: list[R] = []
     lack: list[R] = []
     for row in rows:
-        values = row.fields()[field]
+        values = row.FIELDS[field](row)
         (have if values and values[0] != "" else lack).append(row)
-    return [*sorted(have, key=lambda row: _natural(row.fields()[field]), reverse=by.startswith("-")), *lack]
+    return [*sorted(have, key=lambda row: _key(row.FIELDS[field](row)), reverse=by.startswith("-")), *lack]
 
 
 _NUMBER: Final = re.compile(r"([0-9]{1,15})")
 
 
-def _natural(values: Sequence[str | int]) -> list[list[tuple[int, str]]]:
-    return [
-        [(value, "")] if isinstance(value, int) else [_part(part) for part in _NUMBER.split(value)] for value in values
-    ]
+def natural(text: str) -> list[tuple[int, str]]:
+    """A key that sorts ``node-2`` before ``node-10``."""
+    return [(int(part), part) if _NUMBER.fullmatch(part) else (-1, part) for part in _NUMBER.split(text)]
 
 
-def _part(text: str) -> tuple[int, str]:
-    return (int(text), text) if _NUMBER.fullmatch(text) else (-1, text)
+def _key(values: Sequence[str | int]) -> list[list[tuple[int, str]]]:
+    return [[(value, "")] if isinstance(value, int) else natural(value) for value in values]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.nearest import nearest
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
 from virt_dra.inventory.device_rows import DeviceRow, device_rows
-from virt_dra.inventory.fields import BadFilter, InventoryRow
+from virt_dra.inventory.fields import BadFilter, InventoryRow, RowFields
 from virt_dra.inventory.pool_rows import DriverRow, PoolRow, driver_rows, pool_rows
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
 from virt_dra.model.cluster import ClusterModel
@@ -25,7 +25,7 @@ _ALIASES: Final[Mapping[str, RowKind]] = {
     "vmi": "vms", "vmis": "vms", "virtualmachine": "vms", "virtualmachines": "vms", "virtualmachineinstance": "vms",
     "virtualmachineinstances": "vms", "resourceclaim": "claims", "resourceclaims": "claims",
 }  # fmt: skip
-FIELDS: Final[Mapping[RowKind, Sequence[str]]] = {
+FIELDS: Final[Mapping[RowKind, RowFields]] = {
     "vms": VmRow.FIELDS,
     "devices": DeviceRow.FIELDS,
     "claims": ClaimRow.FIELDS,

@@ -14,7 +14,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cel.errors import Interrupted
 from virt_dra.cel.limits.budget import Work
 from virt_dra.inventory.device_rows import DeviceRow
-from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.fields import RowFields
 from virt_dra.matching.evaluating import evaluate
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorQuestion
@@ -35,7 +35,15 @@ class PoolRow:
     """A pool. ``slices``: of the newest generation; ``announced``: how many there should be; ``stale``: slices of older
     ones."""
 
-    FIELDS: ClassVar = ("driver", "pool", "generation", "state", "node", "devices", "free")
+    FIELDS: ClassVar[RowFields] = {
+        "driver": lambda row: (row.id.driver,),
+        "pool": lambda row: (row.id.pool,),
+        "generation": lambda row: (row.generation,),
+        "state": lambda row: (row.state, *((STALE,) if row.stale else ())),
+        "node": lambda row: row.nodes,
+        "devices": lambda row: (row.devices,),
+        "free": lambda row: (row.free,),
+    }
 
     id: PoolId
     generation: int
@@ -63,17 +71,6 @@ class PoolRow:
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:
         return [slice_.metadata.labels for slice_ in self.slices]
-
-    def fields(self) -> FieldValues:
-        return {
-            "driver": (self.id.driver,),
-            "pool": (self.id.pool,),
-            "generation": (self.generation,),
-            "state": (self.state, *((STALE,) if self.stale else ())),
-            "node": self.nodes,
-            "devices": (self.devices,),
-            "free": (self.free,),
-        }
 
     def to_json(self) -> Json:
         return {
@@ -129,7 +126,16 @@ class DriverRow:
     """A driver that publishes devices. ``classes``: the DeviceClasses that select any of them; ``undecided``: those
     that take too long."""
 
-    FIELDS: ClassVar = ("driver", "node", "class", "nodes", "pools", "devices", "free", "allocated")
+    FIELDS: ClassVar[RowFields] = {
+        "driver": lambda row: (row.name,),
+        "node": lambda row: row.nodes,
+        "class": lambda row: row.classes,
+        "nodes": lambda row: (len(row.nodes),),
+        "pools": lambda row: (row.pools,),
+        "devices": lambda row: (row.devices,),
+        "free": lambda row: (row.free,),
+        "allocated": lambda row: (row.allocated,),
+    }
 
     name: str
     nodes: tuple[str, ...]
@@ -152,18 +158,6 @@ class DriverRow:
     @property
     def identity(self) -> str:
         return self.name
-
-    def fields(self) -> FieldValues:
-        return {
-            "driver": (self.name,),
-            "node": self.nodes,
-            "class": self.classes,
-            "nodes": (len(self.nodes),),
-            "pools": (self.pools,),
-            "devices": (self.devices,),
-            "free": (self.free,),
-            "allocated": (self.allocated,),
-        }
 
     def to_json(self) -> Json:
         return {

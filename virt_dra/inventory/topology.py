@@ -11,6 +11,7 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import Device
 from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
+from virt_dra.inventory.fields import natural
 
 CHOSEN: Final = "chosen"
 REFUSED: Final = "refused"
@@ -112,7 +113,7 @@ def topology(
     for row in rows:
         place = SHARED_PLACE if row.node in ("", ALL_NODES, BY_SELECTOR) else row.node
         placed.setdefault(place, []).append(row)
-    names = sorted((name for name in placed if name != SHARED_PLACE), key=_natural)
+    names = sorted((name for name in placed if name != SHARED_PLACE), key=natural)
     if placed.get(SHARED_PLACE):
         names.append(SHARED_PLACE)
     return [TopologyNode(name, _groups(placed[name], overlay or {})) for name in names]
@@ -164,7 +165,7 @@ def _groups(rows: Iterable[DeviceRow], overlay: DeviceVerdicts) -> tuple[DeviceG
     by_place: dict[tuple[str, str], list[PlacedDevice]] = {}
     for row in rows:
         by_place.setdefault(_place(row.device), []).append(PlacedDevice(row, overlay.get(row.id)))
-    ordered = sorted(by_place.items(), key=lambda item: (_natural(item[0][0]), _natural(item[0][1])))
+    ordered = sorted(by_place.items(), key=lambda item: (natural(item[0][0]), natural(item[0][1])))
     return tuple(DeviceGroup(numa, root, tuple(devices)) for (numa, root), devices in ordered)
 
 
@@ -195,19 +196,3 @@ def _look(device: PlacedDevice) -> tuple[str, ...]:
         *device.row.states,
         *((verdict.word, verdict.why) if verdict is not None else ()),
     )
-
-
-def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
-    """A key that sorts ``node-2`` before ``node-10``."""
-    parts: list[tuple[int, int | str]] = []
-    digits = ""
-    for character in [*name, ""]:
-        if character.isdecimal() and len(digits) < 18:
-            digits += character
-            continue
-        if digits:
-            parts.append((0, int(digits)))
-            digits = ""
-        if character:
-            parts.append((1, character))
-    return tuple(parts)

@@ -23,7 +23,7 @@ from virt_dra.controllers.devices.report import ReportContext, ReportedDevice, d
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
-from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.fields import RowFields
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import publications, published_device
 from virt_dra.model.launchers import launchers, launchers_of
@@ -72,10 +72,22 @@ class VmRow:
     """A VM. ``kind``: of the object that is known of it: VirtualMachine, VirtualMachineInstance, Pod or ResourceClaim.
     ``reason`` and ``message``: why it isn't ready, "" if it is."""
 
-    FIELDS: ClassVar = (
-        "namespace", "name", "kind", "phase", "node", "driver", "pool", "device", "address", "claim", "pod", "ready",
-        "reason", "age",
-    )  # fmt: skip
+    FIELDS: ClassVar[RowFields] = {
+        "namespace": lambda row: (row.namespace,),
+        "name": lambda row: (row.name,),
+        "kind": lambda row: (row.kind,),
+        "phase": lambda row: (row.phase,),
+        "node": lambda row: (row.node,),
+        "driver": lambda row: tuple(dict.fromkeys(id.driver for id in row.ids)),
+        "pool": lambda row: tuple(dict.fromkeys(id.pool for id in row.ids)),
+        "device": lambda row: tuple(id.device for id in row.ids),
+        "address": lambda row: tuple(device.address for device in row.devices if device.address),
+        "claim": lambda row: tuple(dict.fromkeys(device.claim for device in row.devices if device.claim)),
+        "pod": lambda row: (row.pod,),
+        "ready": lambda row: (str(not row.reason and row.phase == "Running").lower(),),
+        "reason": lambda row: (row.reason,),
+        "age": lambda row: (row.created,),
+    }
 
     namespace: str
     name: str
@@ -102,24 +114,10 @@ class VmRow:
         """How many of its devices are there, with an address where it needs one, as ``1/2``."""
         return f"{sum(device.resolved for device in self.devices)}/{len(self.devices)}"
 
-    def fields(self) -> FieldValues:
-        ids = [device.id for device in self.devices if device.id is not None]
-        return {
-            "namespace": (self.namespace,),
-            "name": (self.name,),
-            "kind": (self.kind,),
-            "phase": (self.phase,),
-            "node": (self.node,),
-            "driver": tuple(dict.fromkeys(id.driver for id in ids)),
-            "pool": tuple(dict.fromkeys(id.pool for id in ids)),
-            "device": tuple(id.device for id in ids),
-            "address": tuple(device.address for device in self.devices if device.address),
-            "claim": tuple(dict.fromkeys(device.claim for device in self.devices if device.claim)),
-            "pod": (self.pod,),
-            "ready": (str(not self.reason and self.phase == "Running").lower(),),
-            "reason": (self.reason,),
-            "age": (self.created,),
-        }
+    @property
+    def ids(self) -> list[DeviceId]:
+        """Its devices, as far as they are known."""
+        return [device.id for device in self.devices if device.id is not None]
 
     def to_json(self) -> Json:
         return {
