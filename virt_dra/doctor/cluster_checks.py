@@ -264,22 +264,22 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     matching = []
     for raw in facts.classes:
         name = raw["metadata"]["name"]
-        subject = CheckSubject("classes", f"DeviceClass {name}")
+        one_class = CheckSubject("classes", f"DeviceClass {name}")
         try:
             device_class = DeviceClass.from_wire(raw)
         except WireError as error:
-            yield subject.warning(f"it can't be read: {error}", "correct it")
+            yield one_class.warning(f"it can't be read: {error}", "correct it")
             continue
         selectors = tuple(
             selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None
         )
         match = inventory.matching(selectors)
         if match.fault is not None:
-            yield subject.warning(
+            yield one_class.warning(
                 f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
             )
         elif not match.devices and inventory.devices:
-            yield subject.info(
+            yield one_class.info(
                 "no published device matches its selectors", "correct them, unless the driver comes later"
             )
         else:

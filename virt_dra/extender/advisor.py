@@ -23,6 +23,7 @@ from virt_dra.model.kinds import READ
 from virt_dra.model.snapshots import unused_snapshot
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
 from virt_dra.scheduling.filters.host_ports import host_ports
+from virt_dra.scheduling.fit import namespace_labels
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.catalog import POLICIES, policy_named
 from virt_dra.scheduling.policies.fragmentation import TypicalWorkload
@@ -408,13 +409,14 @@ class Advisor:
             return TypicalVms(most, nodes, snapshot, catalog, self._features, interrupt).workload
 
         chosen = policy_named(policy, typical, self._draw)
-        namespaces = self._model.by_key(Namespace)
-
-        def labels_of(name: str) -> Mapping[str, str]:
-            return namespaces[name].metadata.labels if name in namespaces else {}
-
         return PolicyPlacer(
-            snapshot, nodes, NodesOnly(chosen), catalog, self._features, labels_of=labels_of, interrupt=interrupt
+            snapshot,
+            nodes,
+            NodesOnly(chosen),
+            catalog,
+            self._features,
+            labels_of=namespace_labels(self._model),
+            interrupt=interrupt,
         )
 
 

@@ -7,7 +7,7 @@ prepares pods over the tables that its informers keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.node_resources import NodeUsages
+from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
@@ -136,7 +137,7 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
         table=node_table(model),
         claims=model.claims,
         ledger=DeviceLedger.holding(snapshot_of(model, options.features)),
-        labels_of=lambda namespace: _labels_of(model, namespace),
+        labels_of=namespace_labels(model),
         pods_of_claim=lambda claim: (),
         devices=devices,
         listed=offered_resources(model),
@@ -218,6 +219,7 @@ def _special_claim(model: ClusterModel, pod: Pod) -> ResourceClaim | None:
     return next((claim for claim in claims if is_special_claim_of(claim, pod)), None)
 
 
-def _labels_of(model: ClusterModel, namespace: str) -> Mapping[str, str]:
-    named = model.by_key(Namespace).get(namespace)
-    return {} if named is None else named.metadata.labels
+def namespace_labels(model: ClusterModel) -> NamespaceLabels:
+    """The labels of namespaces, for pod affinity; a namespace that isn't there has none."""
+    namespaces = model.by_key(Namespace)
+    return lambda name: namespaces[name].metadata.labels if name in namespaces else {}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
@@ -20,7 +20,7 @@ from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
 
-USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod)
+USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod, Namespace)
 
 
 @dataclass(frozen=True)

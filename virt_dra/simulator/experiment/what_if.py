@@ -19,6 +19,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.model.snapshots import snapshot_of
+from virt_dra.scheduling.fit import namespace_labels
 from virt_dra.scheduling.policies.catalog import policy_named
 from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
 from virt_dra.scheduling.policies.typical import TypicalVms
@@ -118,7 +119,13 @@ class Prospect:
         typical = TypicalVms(weights, nodes, snapshot, catalog, features)
         chosen = policy_named(policy, lambda: typical.workload, Random(seed).random)
         self._placer = PolicyPlacer(
-            snapshot, nodes, chosen, catalog, features, knows_all_pods=self._model.knows_all(Pod)
+            snapshot,
+            nodes,
+            chosen,
+            catalog,
+            features,
+            labels_of=namespace_labels(self._model),
+            knows_all_pods=self._model.knows_all(Pod),
         )
         self._typical = typical.workload
         self._numbers = {node.name: number for number, node in enumerate(nodes)}
