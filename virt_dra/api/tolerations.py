@@ -8,6 +8,11 @@ from virt_dra.api.core_v1 import Taint, Toleration
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration
 
 
+def taint_text(taint: DeviceTaint | Taint) -> str:
+    """``key=value:effect``, as kubectl writes it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
 def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
     """True if the toleration covers the taint. An empty effect or key covers all, an empty operator is Equal, an
     unknown one covers nothing."""

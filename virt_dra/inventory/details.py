@@ -19,6 +19,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceSlice,
 )
+from virt_dra.api.tolerations import taint_text
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
@@ -144,16 +145,11 @@ def _vm_device(document: Json, device: DeviceRow | None) -> Json:
         "model": device.model or None if device is not None else None,
         "address": document["address"],
         "states": list(device.states) if device is not None else [],
-        "taints": _taints(device),
+        "taints": [taint_text(taint) for taint in device.taints] if device is not None else [],
         "health": device.health if device is not None else None,
         "reason": document["reason"],
         "message": document["message"],
     }
-
-
-def _taints(device: DeviceRow | None) -> list[str]:
-    taints = device.taints if device is not None else ()
-    return [f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints]
 
 
 def _pod(pod: Pod) -> Json:

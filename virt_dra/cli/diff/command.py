@@ -9,7 +9,7 @@ import click
 
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import progress, say, status
-from virt_dra.cli.shared.options import namespace_option, output_option
+from virt_dra.cli.shared.options import namespace_option, output_option, seconds_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
 
@@ -38,14 +38,7 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 @click.argument("before")
 @click.argument("after")
 @namespace_option
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0.01),
-    default=10.0,
-    show_default=True,
-    help="Limit for one VM.",
-)
+@seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
 @output_option("text", "json", "yaml")
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with frozen_heap():

@@ -17,7 +17,7 @@ from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.gate_options import gates_option
-from virt_dra.cli.shared.options import log_level_option, port_option
+from virt_dra.cli.shared.options import log_level_option, port_option, seconds_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
@@ -87,8 +87,7 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 )
 @click.option("--client-ca", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="With --tls-dir: answer only clients with a certificate of these authorities (PEM).")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(0.05, 30), default=1.0, show_default=True, metavar="SECONDS",
-              help="Limit of one answer; afterwards it has no preference.")  # fmt: skip
+@seconds_option("--timeout", 1.0, 0.05, 30, "Limit of one answer; afterwards it has no preference.")
 @click.option(
     "--print-configuration",
     metavar="URL",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from virt_dra.api.tolerations import taint_text
 from virt_dra.controllers.devices.options import moment_of
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowKind
@@ -131,8 +132,3 @@ _COLUMNS: Final[Mapping[RowKind, tuple[RowColumn, ...]]] = {
 
 def columns_of(kind: RowKind, *, wide: bool) -> tuple[RowColumn, ...]:
     return tuple(column for column in _COLUMNS[kind] if wide or not column.wide)
-
-
-def taint_text(taint: Any) -> str:
-    """``key=value:effect``, or ``key:effect``."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -63,11 +63,16 @@ def switches(values: Iterable[str], names: Collection[str], *, noun: str) -> dic
     return chosen
 
 
-def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None) -> KubeVirtVersion | None:
-    try:
-        return KubeVirtVersion.parse(value) if value is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def parsed_by(parse: Callable[[str], R]) -> Callable[[click.Context, click.Parameter, str | None], R | None]:
+    """A callback for an option: None without the option. A ValueError of ``parse`` is bad usage."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> R | None:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
 
 
 def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
@@ -109,6 +114,12 @@ def files_option(help_text: str, parameter: str = "paths", metavar: str = "FILE|
     return click.option("-f", "--filename", parameter, metavar=metavar, multiple=True, help=help_text)
 
 
+def seconds_option(name: str, default: float, least: float, most: float | None, help_text: str) -> Callable[[F], F]:
+    """A time of ``least`` to ``most`` seconds."""
+    seconds = click.FloatRange(least, most)
+    return click.option(name, metavar="SECONDS", type=seconds, default=default, show_default=True, help=help_text)
+
+
 def port_option(name: str, default: int, help_text: str) -> Callable[[F], F]:
     """A port to listen on; 0 for any free one."""
     return click.option(name, type=click.IntRange(0, 65535), default=default, show_default=True, help=help_text)
@@ -123,7 +134,7 @@ namespace_option = click.option(
     help="Namespace of objects that name none.",
 )
 kubevirt_option = click.option(
-    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=_parse_version,
+    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=parsed_by(KubeVirtVersion.parse),
     help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
 )  # fmt: skip
 """The KubeVirt version whose rules apply: a KubeVirtVersion, or None."""
@@ -146,14 +157,7 @@ log_level_option = click.option(
     help="The least that is logged.",
 )
 """The level as a number of ``logging``."""
-wait_timeout_option = click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(0, 3600),
-    default=300.0,
-    show_default=True,
-    help="Limit for all waiting together.",
-)
+wait_timeout_option = seconds_option("--timeout", 300.0, 0, 3600, "Limit for all waiting together.")
 
 
 def metadata_writers_options(command: Callable[..., R]) -> Callable[..., R]:

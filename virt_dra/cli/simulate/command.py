@@ -13,7 +13,7 @@ from virt_dra.allocator import FatalError
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.endings import INTERRUPTED
-from virt_dra.cli.shared.options import output_option
+from virt_dra.cli.shared.options import output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.suggestions import suggesting
@@ -78,20 +78,6 @@ def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     return known_policies([name.strip() for value in values for name in value.split(",") if name.strip()])
 
 
-def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    try:
-        return None if value is None else seconds_of(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _inflation(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    try:
-        return None if value is None else inputs.parse_inflation(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option(
@@ -99,14 +85,17 @@ def _inflation(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help=f"Policies to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
 )  # fmt: skip
 @click.option(
-    "--until", metavar="DURATION", callback=_duration,
+    "--until", metavar="DURATION", callback=parsed_by(seconds_of),
     help="Stop then, e.g. 12h.  [default: the description's, else when the last VM has arrived]",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of what is drawn.  [default: the description's, else 0]")
 @click.option("--trace-nodes", metavar="CSV", help="Nodes of a trace.")
 @click.option("--trace-pods", metavar="CSV", help="Tasks of a trace.")
 @click.option(
-    "--inflate", metavar="until-full|LOAD", callback=_inflation, help="With a trace: draw tasks until this load."
+    "--inflate",
+    metavar="until-full|LOAD",
+    callback=parsed_by(inputs.parse_inflation),
+    help="With a trace: draw tasks until this load.",
 )
 @click.option(
     "--what-if",

@@ -16,7 +16,7 @@ import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service
+from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service, seconds_option
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.port import ApiError
 from webhooks.server.log import LOGGER, json_logging
@@ -82,14 +82,7 @@ Secret.
     "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
     help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --own-namespace]",
 )  # fmt: skip
-@click.option(
-    "--every",
-    metavar="SECONDS",
-    type=click.FloatRange(0.1, 86400),
-    default=10.0,
-    show_default=True,
-    help="Time between two checks.",
-)
+@seconds_option("--every", 10.0, 0.1, 86400, "Time between two checks.")
 @click.option("--once", is_flag=True, help="Check once, and exit.")
 @log_level_option
 def command(

@@ -21,6 +21,7 @@ from virt_dra.cli.shared.options import (
     log_level_option,
     metadata_writers_options,
     port_option,
+    seconds_option,
 )
 from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
 from webhooks.knowledge import DRIVER_WAIT, KubeVirtOnly, LauncherSettings
@@ -87,20 +88,20 @@ _NEEDS = (
     help="Image of path device-plugin's init container, with /bin/sh and "
 "sleep.  [default: that of the container compute]",
 )  # fmt: skip
-@click.option(
-    "--driver-wait", metavar="SECONDS", type=click.FloatRange(0, 3600), default=DRIVER_WAIT.total_seconds(),
-    show_default=True, help="With --live: how long a launcher pod is refused while no device or "
-"selector shows which driver will serve a request.",
+@seconds_option(
+    "--driver-wait", DRIVER_WAIT.total_seconds(), 0, 3600,
+    "With --live: how long a launcher pod is refused while no device or selector shows which driver will serve a "
+    "request.",
 )  # fmt: skip
 @click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024,
     show_default=True,
               help="The largest request that is read.")  # fmt: skip
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1, 30), default=8.0, show_default=True,
-              help="Limit for one answer; less than the webhook configuration's timeoutSeconds.")  # fmt: skip
-@click.option(
-    "--announce", metavar="SECONDS", type=click.FloatRange(0, 300), default=10.0, show_default=True,
-    help="Time from SIGTERM until no connections are accepted, in which a "
-"cluster notices that this replica isn't ready.",
+@seconds_option(
+    "--timeout", 8.0, 0.1, 30, "Limit for one answer; less than the webhook configuration's timeoutSeconds."
+)
+@seconds_option(
+    "--announce", 10.0, 0, 300,
+    "Time from SIGTERM until no connections are accepted, in which a cluster notices that this replica isn't ready.",
 )  # fmt: skip
 @log_level_option
 def command(

@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_dra.allocator.node_selection import integer
 from virt_dra.api.core_v1 import Node, Pod, Taint, Toleration
-from virt_dra.api.tolerations import concerns, tolerates
+from virt_dra.api.tolerations import concerns, taint_text, tolerates
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin, normalized
@@ -41,11 +41,6 @@ def _compares(toleration: Toleration, taint: Taint) -> bool:
     if bound is None or value is None:
         return False
     return value < bound if toleration.operator == "Lt" else value > bound
-
-
-def taint_text(taint: Taint) -> str:
-    """``key=value:effect``, as kubectl writes it."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 class TaintToleration(SchedulingPlugin):

@@ -39,6 +39,7 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from virt_dra.api.tolerations import taint_text
 from virt_dra.matching.facts import conjuncts
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.usage import DeviceHolder
@@ -47,7 +48,7 @@ from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
 from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
-from virt_dra.scheduling.filters.taints import taint_text, untolerated
+from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
