@@ -75,7 +75,7 @@ class LiveWorld:
             ClusterModel(),
             KubeVirtAtHand.of(None, self._settings.version, self._settings.gates),
             inventory=DeviceInventory.of((), self._settings.address_keys),
-            known=frozenset(KINDS),
+            known_kinds=frozenset(KINDS),
         )
         self._preflight: Preflight | None = None
         self._slices: dict[str, ResourceSlice | None] = {}

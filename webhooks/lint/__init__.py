@@ -97,7 +97,11 @@ class Preflight:
     @cached_property
     def _vm_inputs(self) -> LintInputs:
         """The inputs for a VM or VMI."""
-        return self.inputs if self.verified else LintInputs(configuration=KubeVirtAtHand(self.gates), known=frozenset())
+        return (
+            self.inputs
+            if self.verified
+            else LintInputs(configuration=KubeVirtAtHand(self.gates), known_kinds=frozenset())
+        )
 
     evaluator: SelectorEvaluator | None = None
     """Evaluates selectors; None: this process does, within the limits of the settings."""

@@ -77,7 +77,7 @@ class LintResult:
     @property
     def not_checked(self) -> tuple[str, ...]:
         """The kinds that were not given."""
-        return tuple(kind for kind in KINDS if kind not in self.inputs.known)
+        return tuple(kind for kind in KINDS if kind not in self.inputs.known_kinds)
 
 
 def lint_documents(
@@ -87,7 +87,7 @@ def lint_documents(
     version: KubeVirtVersion | None = None,
     gates: Mapping[str, bool] | None = None,
     namespace: str = DEFAULT_NAMESPACE,
-    known: Collection[str] | None = None,
+    known_kinds: Collection[str] | None = None,
     address_keys: Iterable[DriverKeys] = (),
     existing: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
@@ -97,7 +97,7 @@ def lint_documents(
     """All findings on the documents. Raises nothing, whatever they hold.
 
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
-    of the cluster that are checked if the documents have none. ``known``, ``address_keys``: as for
+    of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``: as for
     :meth:`LintInputs.of`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at hand.
     ``progress`` is called before each VM, with how many are done.
 
@@ -123,7 +123,7 @@ def lint_documents(
         version=version,
         gates=gates,
         namespace=namespace,
-        known=known,
+        known_kinds=known_kinds,
         address_keys=address_keys,
         refused=refused,
     )

@@ -39,7 +39,7 @@ SLICES: Final = ResourceSlice.KIND
 KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
 
 EVERYTHING: Final = frozenset((*KINDS, *instancetypes.KINDS, instancetypes.REVISION))
-"""The value of :attr:`LintInputs.known` for a whole cluster."""
+"""The value of :attr:`LintInputs.known_kinds` for a whole cluster."""
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -100,7 +100,7 @@ class LintInputs:
     """The objects of a cluster, in a model that a server changes and shares, so that making the inputs for each review
     costs nothing.
 
-    ``known``: the kinds of which all objects are given. A missing object of another kind is no finding. ``refused``:
+    ``known_kinds``: kinds of which all objects are given. A missing object of another kind is no finding. ``refused``:
     objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as
     missing. ``trial``: runs scheduler, allocator and launcher; None at admission.
     """
@@ -108,7 +108,7 @@ class LintInputs:
     model: ClusterModel = field(default_factory=ClusterModel)
     configuration: KubeVirtAtHand = field(default_factory=KubeVirtAtHand)
     inventory: DeviceInventory = field(default_factory=DeviceInventory)
-    known: frozenset[str] = frozenset(KINDS)
+    known_kinds: frozenset[str] = frozenset(KINDS)
     refused: Mapping[Identity, str] = field(default_factory=dict)
     trial: Trial | None = None
     instancetypes: Instancetypes = field(default_factory=Instancetypes)
@@ -121,29 +121,29 @@ class LintInputs:
         version: KubeVirtVersion | None = None,
         gates: Mapping[str, bool] | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        known: Collection[str] | None = None,
+        known_kinds: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
     ) -> LintInputs:
         """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are
         in ``namespace``.
 
-        If ``known`` is None, it is inferred: all templates and claims are given, since they are written beside the VMs
-        that name them. All slices are given if any is, and all classes if any class or slice is, refused ones included.
-        All namespaced instancetypes and preferences are given if any is; cluster-wide ones are mostly KubeVirt's.
-        ``address_keys``: of drivers, as configured (K-6.6).
+        ``known_kinds`` is inferred if it is None: all templates and claims are given, since they are written beside the
+        VMs that name them. All slices are given if any is, and all classes if any class or slice is, refused ones
+        included. All namespaced instancetypes and preferences are given if any is; cluster-wide ones are mostly
+        KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
-        if known is None:
+        if known_kinds is None:
             kinds = {obj.kind or obj.KIND for obj in objects} | {kind for kind, _, _ in refused or ()}
-            known = {TEMPLATES, CLAIMS, *((CLASSES,) if kinds & {CLASSES, SLICES} else ()), *(kinds & {SLICES})}
-            known |= kinds.intersection(instancetypes.NAMESPACED_KINDS)
+            known_kinds = {TEMPLATES, CLAIMS, *((CLASSES,) if kinds & {CLASSES, SLICES} else ()), *(kinds & {SLICES})}
+            known_kinds |= kinds.intersection(instancetypes.NAMESPACED_KINDS)
         kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
         return cls(
             ClusterModel(objects, namespace),
             KubeVirtAtHand.of(kubevirt, version, gates),
             DeviceInventory.of(of_kind(objects, ResourceSlice), address_keys),
-            frozenset(known),
+            frozenset(known_kinds),
             refused or {},
             instancetypes=Instancetypes.from_objects(objects, namespace),
         )

@@ -302,7 +302,7 @@ class Linted:
     def matching(self, option: RequestOption) -> Match | None:
         """The devices that match an option; None if its class or the slices aren't known."""
         if option not in self._matches:
-            known_slices = self.class_of(option) is not None and SLICES in self.inputs.known
+            known_slices = self.class_of(option) is not None and SLICES in self.inputs.known_kinds
             texts = [text for _, text in self.expressions(option)] if known_slices else []
             self._matches[option] = (
                 self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator)
@@ -337,7 +337,7 @@ class Linted:
         options = claim.options_of(request)
         incomplete = not options
         for option in options:
-            if self.class_of(option) is None or SLICES not in self.inputs.known:
+            if self.class_of(option) is None or SLICES not in self.inputs.known_kinds:
                 incomplete = True
                 continue
             of_option = self.drivers_matching(option)

@@ -44,7 +44,7 @@ def request_drivers(
 def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
     if claim.spec is None:
         # For a name that no object can have, the API server refuses the pod with a better message.
-        missing_kind = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
+        missing_kind = claim.kind in linted.inputs.known_kinds and not names.dns1123_subdomain(claim.name)
         by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
         return RequestDrivers(
             complete=False,
@@ -69,7 +69,7 @@ def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> 
     """The option's DeviceClass if it doesn't exist, unless the driver is known without it."""
     if (
         linted.class_of(option) is not None
-        or CLASSES not in linted.inputs.known
+        or CLASSES not in linted.inputs.known_kinds
         or linted.named_driver(option) is not None
     ):
         return
@@ -84,7 +84,9 @@ def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> 
 
 def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
     """True if no driver is known only because of a limit of virt-dra, which must not keep a VM from starting."""
-    return SLICES not in linted.inputs.known or any(linted.drivers_matching(option).incomplete for option in options)
+    return SLICES not in linted.inputs.known_kinds or any(
+        linted.drivers_matching(option).incomplete for option in options
+    )
 
 
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:

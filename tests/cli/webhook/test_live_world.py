@@ -103,7 +103,7 @@ def _seen(world: LintInputs) -> Any:
         "vmis": [
             (vmi.key, vmi.metadata.uid, vmi.metadata.controller_owner) for vmi in world.model.of(VirtualMachineInstance)
         ],
-        "known": world.known,
+        "known_kinds": world.known_kinds,
     }
 
 
@@ -128,7 +128,7 @@ async def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
     assert len(live.waiting_for) == len(KINDS)
 
     async def want() -> Any:
-        return _seen(LintInputs.of(await _objects(cluster), known=live.world.known))
+        return _seen(LintInputs.of(await _objects(cluster), known_kinds=live.world.known_kinds))
 
     async with live.following():
         while live.knowledge() is None:

@@ -68,7 +68,7 @@ def _path(
     parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()
 ) -> str | None:
     objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
-    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known=KINDS)
+    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known_kinds=KINDS)
     pod = launcher_pod()
     if origin == "ResourceClaim":
         pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "t"}]
@@ -120,7 +120,7 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
         read_object(each)
         for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")
     ]
-    world = LintInputs.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    world = LintInputs.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS)
     allowed = []
     for minute in range(0, 70, 2):
         passed[0] = 60.0 * minute + 1
@@ -136,7 +136,7 @@ def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
     asked = [{"name": f"r{n}", "exactly": {"deviceClassName": f"class-{n}"}} for n in range(2000)]
     template = _object("ResourceClaimTemplate", "t", spec={"spec": {"devices": {"requests": asked}}})
     world = LintInputs.of(
-        [read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS
+        [read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS
     )
     knowledge = Preflight(world, LintSettings.for_admission(), clock=lambda: NOW)
     many = launcher_pod([(f"c{n}", "r") for n in range(2000)])

@@ -31,7 +31,7 @@ def findings(case: dict[str, Any]) -> list[list[str]]:
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
     version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
     world = LintInputs.of(
-        objects, version=version, gates=case.get("gates"), known=EVERYTHING if case.get("complete") else None
+        objects, version=version, gates=case.get("gates"), known_kinds=EVERYTHING if case.get("complete") else None
     )
     settings = LintSettings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
     vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))

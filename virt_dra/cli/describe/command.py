@@ -163,7 +163,7 @@ async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: In
         return _Remarks(events, (), (*notes, f"not checked: {error}"))
     wanted = {(kind, namespace, name) for kind, namespace, name in subjects}
     judged = lint_documents(
-        (), LintSettings.for_command(), known=EVERYTHING - {kind.KIND for kind in scope.unread},
+        (), LintSettings.for_command(), known_kinds=EVERYTHING - {kind.KIND for kind in scope.unread},
         address_keys=source.address_keys, existing=objects,
         also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in objects if (obj.KIND, obj.namespace,
             obj.name) in wanted],

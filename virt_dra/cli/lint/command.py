@@ -178,7 +178,7 @@ def command(
     ) -> LintResult:
         return lint_documents(
             latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
-            known=EVERYTHING - unread if complete or live else None,
+            known_kinds=EVERYTHING - unread if complete or live else None,
             address_keys=address_keys,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
             also=[Sourced(obj,

@@ -186,11 +186,11 @@ class PolicyPlacer:
     def _gather(self) -> None:
         pools = self.snapshot.caches.pools(self._features)
         self._reachable = [pools.reachable(node) for node in self.nodes]
-        self._cards = [self.catalog.of(each) for each in self._reachable]
+        self._cards = [self.catalog.of(reachable) for reachable in self._reachable]
         self._states = [None] * len(self.nodes)
         self._seen_by = {}
-        for number, each in enumerate(self._reachable):
-            for pool in each.pools:
+        for number, reachable in enumerate(self._reachable):
+            for pool in reachable.pools:
                 self._seen_by.setdefault(pool.id, []).append(number)
 
     def best(self, shape: VmShape) -> tuple[int, DeviceOrder | None] | None:
@@ -216,15 +216,15 @@ class PolicyPlacer:
         """The score of the best offer of each of these nodes, in their order; None for a node on which the shape
         doesn't fit. Raises FatalError."""
         allocator = self._allocator(shape.claims)
-        offers, known = self._offers_of(allocator), self._scores.setdefault(shape, {})
+        offers, by_number = self._offers_of(allocator), self._scores.setdefault(shape, {})
         admitted, related = self._admitting(shape.pod), self._related(shape)
         scores: list[Score | None] = []
         for number in numbers:
-            version, of_node = self._versions[number], known.get(number)
+            version, of_node = self._versions[number], by_number.get(number)
             if of_node is None or of_node[0] != version:
                 fits = admitted[number] is None and self.open[number] and not self._lacking(shape, number)
                 score = self._score(shape, offers, allocator, number) if fits else None
-                of_node = known[number] = version, score
+                of_node = by_number[number] = version, score
             score = of_node[1]
             if score is not None and related is not None:
                 score = score if related.refusal(related.state(self.nodes[number].name)) is None else None
@@ -268,14 +268,17 @@ class PolicyPlacer:
         if not shape.claims:
             return ()
         allocator = self._allocator(shape.claims)
-        found = allocator.decide(self.nodes[number])
-        return None if found.solution is None else allocator.write(found)
+        decision = allocator.decide(self.nodes[number])
+        return None if decision.solution is None else allocator.write(decision)
 
     def _offers_on(self, offers: _ClaimOffers, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
-        known = offers.by_node[number]
-        if known is None or known[0] != self._device_versions[number]:
-            known = offers.by_node[number] = self._device_versions[number], self._find_offers(offers, allocator, number)
-        return known[1]
+        versioned = offers.by_node[number]
+        if versioned is None or versioned[0] != self._device_versions[number]:
+            versioned = offers.by_node[number] = (
+                self._device_versions[number],
+                self._find_offers(offers, allocator, number),
+            )
+        return versioned[1]
 
     def _score(self, shape: VmShape, offers: _ClaimOffers, allocator: Allocator, number: int) -> Score | None:
         room = self.rooms[number]
@@ -310,10 +313,10 @@ class PolicyPlacer:
 
     def place(self, shape: VmShape, vm: str) -> PlacedVm | None:
         """Put one VM where the policy wants it; None: it fits nowhere. Raises FatalError."""
-        found = self.best(shape)
-        if found is None:
+        best = self.best(shape)
+        if best is None:
             return None
-        number, order = found
+        number, order = best
         results: tuple[AllocationResult, ...] = ()
         if shape.claims:
             allocator = self._allocator(shape.claims_of(vm))
@@ -449,14 +452,16 @@ class PolicyPlacer:
             if not shape.relates:
                 return None
             self._follow_pods()
-        known = self._relating.get(shape)
-        if known is None or known[0] != self._pod_changes:
+        versioned = self._relating.get(shape)
+        if versioned is None or versioned[0] != self._pod_changes:
             assert self._table is not None
             sources = _sources(self._listed, self._labels_of, self._table)
             filters = filters_over(replace(sources, knows_all_pods=self._knows_all_pods))
-            fit = prepare(shape.pod, [each for each in filters if each.scope is FilterScope.CLUSTER], self._table)
-            known = self._relating[shape] = self._pod_changes, fit
-        return known[1] if known[1].parts or known[1].everywhere else None
+            fit = prepare(
+                shape.pod, [candidate for candidate in filters if candidate.scope is FilterScope.CLUSTER], self._table
+            )
+            versioned = self._relating[shape] = self._pod_changes, fit
+        return versioned[1] if versioned[1].parts or versioned[1].everywhere else None
 
     def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
         """Counts a pod on a node (``by`` 1), or takes it out (-1)."""
@@ -509,11 +514,14 @@ class PolicyPlacer:
                 or (shape.others and self._lacking(shape, number))
             ):
                 continue
-            known = by_node[number]
-            if known is None or known[0] != device_versions[number]:
+            versioned = by_node[number]
+            if versioned is None or versioned[0] != device_versions[number]:
                 allocator = allocator or self._allocator(shape.claims)
-                known = by_node[number] = device_versions[number], self._find_offers(ranking.offers, allocator, number)
-            offers = known[1]
+                versioned = by_node[number] = (
+                    device_versions[number],
+                    self._find_offers(ranking.offers, allocator, number),
+                )
+            offers = versioned[1]
             if offers:
                 after = room.less(cpu, memory)
                 best, order = min(
@@ -536,27 +544,27 @@ class PolicyPlacer:
             if key is None:
                 return self._try_orders(allocator, number)
             of_state = (key, cards.layout, self.policy.kind(cards))
-            found = offers.by_state.get(of_state)
-            if found is None:
+            tried = offers.by_state.get(of_state)
+            if tried is None:
                 if len(offers.by_state) >= _REMEMBERED_STATES:
                     offers.by_state.clear()
-                found = offers.by_state[of_state] = self._try_orders(allocator, number)
+                tried = offers.by_state[of_state] = self._try_orders(allocator, number)
         except NodeError:
             return ()
-        return found
+        return tried
 
     def _try_orders(self, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
         """An offer for each of the policy's orders of the node's devices, each different one once. The first that fails
         ends it: whether claims fit is the same in any order."""
         cards, state = self._cards[number], self.card_state(number)
-        found: dict[tuple[int, ...], Offer] = {}
+        by_picks: dict[tuple[int, ...], Offer] = {}
         for order in self.policy.orders(cards.layout, state):
             solution = allocator.decide(self.nodes[number], order).solution
             if solution is None:
                 return ()
             offer = self._offer(solution, cards, state, order)
-            found.setdefault(offer.picks, offer)
-        return tuple([(offer, self.policy.device_score(offer)) for offer in found.values()])
+            by_picks.setdefault(offer.picks, offer)
+        return tuple([(offer, self.policy.device_score(offer)) for offer in by_picks.values()])
 
     def _offer(self, solution: Solution, cards: NodeCards, state: CardState, order: DeviceOrder | None) -> Offer:
         devices, parts = cards.reachable.devices, cards.layout.parts

@@ -67,7 +67,7 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     if shared:
         notes.append(f"{counted(len(shared), 'claim')} of several pods: what they hold stays theirs")
     dumped = tuple(DumpedPod(pod, _claims_of(pod, model.claims, shared)) for pod in pods)
-    missing = sum(each.claims is None for each in dumped)
+    missing = sum(pod.claims is None for pod in dumped)
     if missing:
         notes.append(f"{counted(missing, 'pod')} left out, of which a claim isn't there")
     return DumpedCluster(model, dumped, tuple(notes))
@@ -79,29 +79,29 @@ def _listed(others: Counter[str]) -> list[str]:
 
 def _claim_keys(pod: Pod) -> list[str | None]:
     """By entry, the key of its claim; None if it isn't known yet. Entries that need no claim are left out."""
-    names = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    found: list[str | None] = []
+    names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    keys: list[str | None] = []
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or names.get(entry.name)
         if name is not None:
-            found.append(f"{pod.namespace}/{name}")
+            keys.append(f"{pod.namespace}/{name}")
         elif entry.name not in names:
-            found.append(None)
-    return found
+            keys.append(None)
+    return keys
 
 
 def _claims_of(
     pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]
 ) -> tuple[ResourceClaim, ...] | None:
     """The pod's own claims, without those that others use too; None if one isn't there."""
-    found: list[ResourceClaim] = []
+    own: list[ResourceClaim] = []
     for key in _claim_keys(pod):
         claim = claims.get(key or "")
         if claim is None:
             return None
         if claim.key not in shared:
-            found.append(claim)
-    return tuple(found)
+            own.append(claim)
+    return tuple(own)
 
 
 _OWN_LABELS: Final = frozenset(
@@ -124,14 +124,14 @@ class Shapes:
         requests, ports = frozenset(pod_requests(pod).items()), frozenset(host_ports(pod))
         asked = [claim.spec.model_dump_json() for claim in claims]
         key = (pod.namespace, labels, requests, ports, wishes, *asked)
-        found = self._known.get(key)
-        if found is None:
+        shape = self._known.get(key)
+        if shape is None:
             unallocated = tuple(
-                each.with_(metadata=each.metadata.with_(name=f"claim-{i}", uid=""), status=ResourceClaimStatus())
-                for i, each in enumerate(claims)
+                claim.with_(metadata=claim.metadata.with_(name=f"claim-{i}", uid=""), status=ResourceClaimStatus())
+                for i, claim in enumerate(claims)
             )
-            found = self._known[key] = VmShape(pod.name, pod, unallocated)
-        return found
+            shape = self._known[key] = VmShape(pod.name, pod, unallocated)
+        return shape
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
@@ -141,16 +141,19 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     Raises BadExperiment for a cluster without pods.
     """
     shapes = Shapes()
-    pods = [each for each in cluster.pods if each.claims is not None]
+    pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:
         raise BadExperiment(f"{source}: no pod to place; a description (kind: Simulation) says which VMs arrive")
     arrivals = [
         Arrival(
-            float(number), shapes.of(each.pod, each.claims or ()), each.pod.key, priority=each.pod.spec.priority or 0
+            float(number),
+            shapes.of(dumped.pod, dumped.claims or ()),
+            dumped.pod.key,
+            priority=dumped.pod.spec.priority or 0,
         )
-        for number, each in enumerate(pods)
+        for number, dumped in enumerate(pods)
     ]
-    theirs = {claim.key for each in pods for claim in each.claims or ()}
+    theirs = {claim.key for dumped in pods for claim in dumped.claims or ()}
     held = tuple(claim for claim in cluster.allocated if claim.key not in theirs)
     return Experiment(
         cluster.model.of(Node),

@@ -141,7 +141,9 @@ class Prospect:
                     self.unknown_nodes += 1
                     continue
                 allocations = [claim.status.allocation for claim in pod.claims or ()]
-                placed = PlacedVm(shape, number, tuple(each for each in allocations if each is not None))
+                placed = PlacedVm(
+                    shape, number, tuple(allocation for allocation in allocations if allocation is not None)
+                )
                 self._placer.occupy(placed)
             self._vms.append(_Vm(pod.pod.key, shape, pod.pod.spec.priority or 0, placed))
         self._added = 0
@@ -162,14 +164,14 @@ class Prospect:
     def apply(self, change: ClusterChange, added: VmShape | None = None) -> ChangeOutcome:
         """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken
         claims."""
-        found = ChangeOutcome(change.text)
+        outcome = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
         match change.verb:
             case "cordon" | "drain" | "node":
-                self._close([self._number(name) for name in change.subjects], found, evict=change.verb != "cordon")
+                self._close([self._number(name) for name in change.subjects], outcome, evict=change.verb != "cordon")
             case "driver" | "device":
-                self._remove_devices(change, found)
+                self._remove_devices(change, outcome)
             case "delete":
                 self._delete(change.subjects[0])
             case "add" if added is not None:
@@ -179,35 +181,35 @@ class Prospect:
             if placed is not None:
                 vm.placed = placed
                 where = (vm.name, self._placer.nodes[placed.node].name)
-                (found.started if id(vm) in waited or id(vm) in new else found.moved).append(where)
+                (outcome.started if id(vm) in waited or id(vm) in new else outcome.moved).append(where)
                 continue
             if id(vm) in new:
-                found.refused.append(vm.name)
-            if id(vm) not in waited and not found.why:
-                found.why = f"{vm.name}: {self._placer.why(vm.shape).message}"
-        found.used, found.waiting = self.used, len(self.waiting)
-        return found
+                outcome.refused.append(vm.name)
+            if id(vm) not in waited and not outcome.why:
+                outcome.why = f"{vm.name}: {self._placer.why(vm.shape).message}"
+        outcome.used, outcome.waiting = self.used, len(self.waiting)
+        return outcome
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
-    def _close(self, numbers: Sequence[int], found: ChangeOutcome, *, evict: bool) -> None:
+    def _close(self, numbers: Sequence[int], outcome: ChangeOutcome, *, evict: bool) -> None:
         for number in numbers:
             self._placer.set_open(number, open=False)
         if evict:
-            self._evict(lambda vm: vm.placed is not None and vm.placed.node in numbers, found)
+            self._evict(lambda vm: vm.placed is not None and vm.placed.node in numbers, outcome)
 
-    def _remove_devices(self, change: ClusterChange, found: ChangeOutcome) -> None:
+    def _remove_devices(self, change: ClusterChange, outcome: ChangeOutcome) -> None:
         """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their
         place."""
         slices = self._model.of(ResourceSlice)
         driver, _, rest = change.subjects[0].partition("/")
         pool, _, device = rest.rpartition("/")
         concerned = {
-            (each.spec.driver, each.spec.pool.name, published.name)
-            for each in slices
-            for published in each.spec.devices
-            if each.spec.driver == driver
-            and (change.verb == "driver" or (each.spec.pool.name, published.name) == (pool, device))
+            (slice_.spec.driver, slice_.spec.pool.name, published.name)
+            for slice_ in slices
+            for published in slice_.spec.devices
+            if slice_.spec.driver == driver
+            and (change.verb == "driver" or (slice_.spec.pool.name, published.name) == (pool, device))
         }
         if not concerned:
             drivers = sorted({slice_.spec.driver for slice_ in slices})
@@ -227,7 +229,7 @@ class Prospect:
                     for d in result.devices.results
                 )
             ),
-            found,
+            outcome,
         )
         self._model = self._model.changed(_without(slice_, concerned) for slice_ in slices)
         snapshot = snapshot_of(self._model, self._features)
@@ -255,12 +257,12 @@ class Prospect:
         self._vms += new
         return new
 
-    def _evict(self, concerns: Callable[[_Vm], bool], found: ChangeOutcome) -> None:
+    def _evict(self, concerns: Callable[[_Vm], bool], outcome: ChangeOutcome) -> None:
         for vm in self._vms:
             if vm.placed is not None and concerns(vm):
                 self._placer.release(vm.placed)
                 vm.placed = None
-                found.evicted.append(vm.name)
+                outcome.evicted.append(vm.name)
 
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)
@@ -272,7 +274,7 @@ class Prospect:
 
 def _without(slice_: ResourceSlice, concerned: set[tuple[str, str, str]]) -> ResourceSlice:
     spec = slice_.spec
-    kept = tuple(each for each in spec.devices if (spec.driver, spec.pool.name, each.name) not in concerned)
+    kept = tuple(device for device in spec.devices if (spec.driver, spec.pool.name, device.name) not in concerned)
     return slice_ if len(kept) == len(spec.devices) else slice_.with_(spec=spec.with_(devices=kept))
 
 

@@ -73,7 +73,7 @@ def pod_refused(linted: Linted) -> Iterator[FieldIssue]:
 def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that the allocator can't satisfy even on an unused cluster, because of constraints, counters or numbers
     (A-7)."""
-    why = _misfit(linted) if linted.claims and {CLASSES, SLICES} <= linted.inputs.known else None
+    why = _misfit(linted) if linted.claims and {CLASSES, SLICES} <= linted.inputs.known_kinds else None
     if why is not None:
         yield FieldIssue(
             linted.path("resourceClaims"),

@@ -49,7 +49,7 @@ def claim_missing(linted: Linted) -> Iterator[FieldIssue]:
 def _missing(linted: Linted, kind: type[TypedObject], named: Iterable[NamedClaim]) -> Iterator[FieldIssue]:
     compared = 0
     for claim in named:
-        if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
+        if claim.spec is not None or claim.kind not in linted.inputs.known_kinds or _refused(linted, claim) is not None:
             continue
         # A user who may create VMs may lack the right to see objects of other namespaces.
         elsewhere = (
@@ -102,7 +102,7 @@ def request_missing(linted: Linted) -> Iterator[FieldIssue]:
 
 def class_missing(linted: Linted) -> Iterator[FieldIssue]:
     """DeviceClasses that don't exist, of every request, used or not: a claim is allocated as a whole."""
-    if CLASSES not in linted.inputs.known:
+    if CLASSES not in linted.inputs.known_kinds:
         return
     compared = 0
     for claim in linted.claims:
@@ -147,7 +147,7 @@ def not_listed(name: str, entries: Collection[str]) -> str:
 def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:
     """An instancetype or preference that doesn't exist, for which KubeVirt refuses the VM (K-16.1)."""
     for missing in linted.expansion.missing if linted.expansion is not None else ():
-        if missing.kind in linted.inputs.known:
+        if missing.kind in linted.inputs.known_kinds:
             advice = _other_kind(missing) or "Create it"
             yield FieldIssue(
                 missing.field,
@@ -160,7 +160,7 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
     if linted.settings.at_admission:
         return  # KubeVirt's own webhook looks it up
     for missing in linted.expansion.missing if linted.expansion is not None else ():
-        if missing.kind not in linted.inputs.known:
+        if missing.kind not in linted.inputs.known_kinds:
             whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
             effect = (
                 "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
