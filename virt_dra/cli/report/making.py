@@ -69,8 +69,8 @@ def contents_of(
     with progress("checking VMs") as report:
         judged = lint_documents(
             (), LintSettings.for_command(), known_kinds=EVERYTHING, address_keys=settings.address_keys,
-            existing=objects, namespace=settings.namespace, also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in chosen],
-            progress=report,
+            existing=objects, namespace=settings.namespace, progress=report,
+            also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in chosen],
         )  # fmt: skip
     return ReportContents(
         nodes=len([node for node in nodes if node.name]),
