@@ -1,4 +1,4 @@
-"""The process that explains: the same answers as in a thread, limits that hold whatever is evaluated, and an event loop
+"""The process that explains: the same answers as without it, limits that hold whatever is evaluated, and an event loop
 that goes on."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
-    ThreadExplanationWorker,
+    explained_within,
 )
-from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
+from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, view_of
 from virt_dra.operator.explanation_process import Explaining, ProcessExplanationWorker
 from virt_dra.sandbox.messages import RequestFailed
 
@@ -65,16 +65,13 @@ async def _run(scenario: Any, limits: ExplainLimits = SHORT) -> None:
         await worker.close()
 
 
-async def test_it_answers_as_a_thread_does() -> None:
+async def test_it_answers_as_a_call_in_this_process_does() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
-        thread = ThreadExplanationWorker(time.monotonic, LIMITS)
-        for each in (worker, thread):
-            assert not each.has_view
-            await each.load_view(_sample())
-            assert each.has_view
+        view = view_of(_sample())
+        await worker.load_view(_sample())
         previous: Condition | None = None
         for selectors in ((), ("true",), ("false",), ("device.nosuch",), ('device.attributes["x"].y',)):
-            expected = await thread.explain(_question(*selectors))
+            expected = explained_within(_question(*selectors), view, LIMITS, lambda: False)
             assert await worker.explain(_question(*selectors)) == expected
             previous = expected.condition
             again = await worker.explain(_question(*selectors, previous=previous))

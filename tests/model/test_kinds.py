@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.controllers.operator.ambient import ambient
+from tests.controllers.operator.inline_explanations import InlineExplanations
 from virt_dra.allocator import DEFAULT
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.meta import TypedObject
@@ -112,7 +113,9 @@ async def _entered(following: AbstractAsyncContextManager[None]) -> None:
 def _operator(cluster: Any, standalone: StandaloneSettings | None) -> Coroutine[Any, Any, None]:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     settings = LoopSettings(standalone=standalone)
-    return InstanceLoop(cluster, settings, ambient(lambda: now), OperatorMetrics()).run_informers()
+    return InstanceLoop(
+        cluster, settings, ambient(lambda: now), OperatorMetrics(), InlineExplanations()
+    ).run_informers()
 
 
 def _rendered(*of: object, **options: object) -> Rendered:

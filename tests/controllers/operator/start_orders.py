@@ -17,6 +17,7 @@ from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_admission import KubeVirtAdmission
 from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
 from tests.controllers.operator.ambient import ambient
+from tests.controllers.operator.inline_explanations import InlineExplanations
 from tests.controllers.operator.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration.known_drivers import metadata_writers
@@ -245,7 +246,11 @@ async def site(
             own.replicas = (*own.replicas, live)
         await kubelet.register()
         loop = InstanceLoop(
-            cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), ambient(virtual_now), Recorded()
+            cluster,
+            LoopSettings(resolution=ResolutionOptions(writers=writers)),
+            ambient(virtual_now),
+            Recorded(),
+            InlineExplanations(),
         )
         await stack.enter_async_context(embedded_loops(cluster, virtual_now))
         await stack.enter_async_context(kubelet.running())

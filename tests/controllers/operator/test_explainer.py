@@ -4,7 +4,6 @@ long (K-12.4)."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,7 +28,6 @@ from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
     ExplanationResult,
-    ThreadExplanationWorker,
     explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
@@ -424,17 +422,3 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
     asked[0] = 0
     again = explained_within(replace(question, previous=found.condition), view, LIMITS, interrupt)
     assert again.condition is found.condition
-
-
-async def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
-    examiner = ThreadExplanationWorker(time.monotonic, replace(LIMITS, seconds=3600))
-    await examiner.load_view(_sample(1, [slice_of("n00000", 2)]))
-    exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
-    claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
-    task = asyncio.create_task(
-        examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START))
-    )
-    await asyncio.sleep(0.1)
-    task.cancel()
-    await asyncio.wait({task})
-    await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)

@@ -13,6 +13,7 @@ import pytest
 
 from devtools.agents.worlds import eventually
 from tests.controllers.operator.ambient import ambient
+from tests.controllers.operator.inline_explanations import InlineExplanations
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
@@ -23,10 +24,8 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
 from virt_dra.cluster.watching.event_recorder import EVENT
-from virt_dra.controllers.operator import explanation_worker as examining
-from virt_dra.controllers.operator import instance_loop, pending
+from virt_dra.controllers.operator import instance_loop
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
-from virt_dra.controllers.operator.pending import View
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 
@@ -143,7 +142,7 @@ def counting() -> Counting:
 @asynccontextmanager
 async def running(cluster: MemoryCluster) -> AsyncIterator[tuple[InstanceLoop, Recorded]]:
     observer = Recorded()
-    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW), observer)
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW), observer, InlineExplanations())
     tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
     try:
         yield loop, observer
@@ -258,7 +257,7 @@ async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
     await vm_with_pod(cluster, node=None)
     later = NOW.replace(minute=5)
     observer = Recorded()
-    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: later), observer)
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: later), observer, InlineExplanations())
     tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
     devices = await eventually(
         lambda: cluster.get(VirtualMachineInstanceDevices, "vm", "vms"),
@@ -275,19 +274,12 @@ async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
     await asyncio.wait(tasks)
 
 
-async def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster() -> None:
     """It takes seconds to make one in a large cluster."""
-    views: list[View] = []
-
-    def view_of(*everything: Any, **limits: Any) -> View:
-        views.append(pending.view_of(*everything, **limits))
-        return views[-1]
-
-    monkeypatch.setattr(examining, "view_of", view_of)
-
+    explanations = InlineExplanations()
     cluster = counting()
     await cluster.create(read(Node, "node-1"))
-    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW.replace(minute=5)), Recorded())
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW.replace(minute=5)), Recorded(), explanations)
     tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
     for name in ("one", "other"):
         await vm_with_pod(cluster, name, node=None)
@@ -295,7 +287,7 @@ async def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(mo
             lambda: cluster.get(VirtualMachineInstanceDevices, name, "vms"),  # noqa: B023 - asked before the next name
             lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
         )
-    assert len(views) == 1
+    assert explanations.loaded == 1
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -307,7 +299,9 @@ async def test_standalone_does_nothing_beside_a_kubevirt() -> None:
     await cluster.create(gpu_slice())
     await allocate(cluster, pod)
     observer = Recorded()
-    loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), ambient(lambda: NOW), observer)
+    loop = InstanceLoop(
+        cluster, LoopSettings(standalone=STANDALONE), ambient(lambda: NOW), observer, InlineExplanations()
+    )
     await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
     tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
     await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))

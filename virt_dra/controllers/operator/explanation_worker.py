@@ -1,5 +1,4 @@
-"""The port to the evaluation that explains why a pod waits, off the event loop; with an implementation in a thread for
-trusted selectors.
+"""The port to the evaluation that explains why a pod waits, off the event loop.
 
 Selectors are written by tenants. In a thread, one call into a library can hold the interpreter lock for as long as it
 takes, so the operator evaluates them in a child process (:mod:`virt_dra.operator.explanation_process`).
@@ -7,8 +6,6 @@ takes, so the operator evaluates them in a child process (:mod:`virt_dra.operato
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +15,7 @@ from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, explain, took_too_long, view_of
+from virt_dra.controllers.operator.pending import ExplainLimits, Sample, View, explain, took_too_long
 
 
 @dataclass(frozen=True)
@@ -76,34 +73,3 @@ def explained_within(
         return ExplanationResult(
             took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True
         )
-
-
-class ThreadExplanationWorker:
-    """An :class:`ExplanationWorker` that runs in a thread of this process."""
-
-    def __init__(self, monotonic: Callable[[], float], limits: ExplainLimits = LIMITS) -> None:
-        self._limits, self._clock = limits, monotonic
-        self._view: View | None = None
-
-    @property
-    def has_view(self) -> bool:
-        return self._view is not None
-
-    async def load_view(self, sample: Sample) -> None:
-        self._view = await asyncio.to_thread(view_of, sample)
-
-    async def explain(self, request: ExplanationRequest) -> ExplanationResult:
-        view = self._view
-        if view is None:
-            raise ExplanationFailed("there is no view of the cluster")
-        cancelled = threading.Event()
-        end = self._clock() + self._limits.seconds
-        try:
-            return await asyncio.to_thread(
-                explained_within, request, view, self._limits, lambda: cancelled.is_set() or self._clock() >= end
-            )
-        finally:
-            cancelled.set()
-
-    async def close(self) -> None:
-        self._view = None

@@ -30,7 +30,7 @@ from virt_dra.controllers.devices.options import DEFAULTS, CountFrom, Resolution
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
-from virt_dra.controllers.operator.explanation_worker import ExplanationWorker, ThreadExplanationWorker
+from virt_dra.controllers.operator.explanation_worker import ExplanationWorker
 from virt_dra.controllers.reconciled import NOTHING, Reconciled
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
@@ -102,10 +102,9 @@ class InstanceLoop:
         settings: LoopSettings,
         ambient: Ambient,
         observer: LoopObserver,
-        explanation_worker: ExplanationWorker | None = None,
+        explanation_worker: ExplanationWorker,
     ) -> None:
-        """``explanation_worker``: explains why pods wait; by default in a thread, which is enough where selectors are
-        trusted."""
+        """``explanation_worker``: explains why pods wait."""
         self._cluster, self._settings, self._ambient, self._observer = cluster, settings, ambient, observer
         self._resolution = replace(settings.resolution, count_from=ambient.count_from)
         own = settings.standalone
@@ -136,8 +135,7 @@ class InstanceLoop:
         stores = Stores(
             self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store
         )
-        worker = explanation_worker or ThreadExplanationWorker(ambient.monotonic)
-        self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, worker)
+        self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, explanation_worker)
         self._queue: WorkQueue[str] | None = None
         self._in_progress: dict[str, float] = {}
         self._retries: dict[str, int] = {}
