@@ -90,7 +90,24 @@ def sends_a_pickle(connection: Connection, settings: object) -> None:
     hangs(connection, settings)
 
 
+def confirms_everything(connection: Connection, settings: object) -> None:
+    """Answers questions, too, as if they were only to be taken note of."""
+    while (frame := connection.receive()) is not None:
+        count, length = struct.unpack_from("!BI", frame)
+        kind = frame[1 + 4 * count :][:length]
+        parts = (_CONFIRMATIONS[kind], b"{}")
+        answer = b"\2" + b"".join(struct.pack("!I", len(part)) for part in parts) + b"".join(parts)
+        connection.send(struct.pack("!I", len(answer)) + answer)
+    hangs(connection, settings)
+
+
+_CONFIRMATIONS: Final = {
+    **dict.fromkeys((b"SampleLines", b"ExplanationRequest"), b"ViewLoaded"),
+    **dict.fromkeys((b"Changes", b"Prepare", b"Advise"), b"AdvisorPrepared"),
+    **dict.fromkeys((b"PutSlice", b"DropSlices"), b"ChangeApplied"),
+}
+
 HOSTILE: Final = (
     hangs, computes, reads_and_hangs, dies, dies_at_a_request, fails, takes_all_memory, sends_text,
-    sends_too_long_a_frame, sends_for_ever, sends_half_a_frame, sends_a_pickle,
+    sends_too_long_a_frame, sends_for_ever, sends_half_a_frame, sends_a_pickle, confirms_everything,
 )  # fmt: skip

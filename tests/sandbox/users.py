@@ -44,7 +44,7 @@ class Starts:
 
     count: int = 0
 
-    def started(self) -> None:
+    def process_started(self) -> None:
         self.count += 1
 
     def asked(self, outcome: str, seconds: float) -> None: ...

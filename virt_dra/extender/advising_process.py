@@ -137,7 +137,7 @@ class AdvisingProcess:
                 await self._send(process, batch)
             while True:
                 await self._flush(process)
-                await process.ask(Prepare(), self._settings.seconds + _GRACE + _PREPARING)
+                await process.ask(Prepare(), AdvisorPrepared, self._settings.seconds + _GRACE + _PREPARING)
                 if not self.ready:
                     log.info("ready", extra={"fields": {"pid": process.pid}})
                 self.ready = True
@@ -161,13 +161,9 @@ class AdvisingProcess:
             raise NoAdvice("the advising process is being started")
         try:
             await self._flush(process)
-            answer = await process.ask(Advise(verb, body), self._settings.seconds + _GRACE)
+            return await process.ask(Advise(verb, body), Answer, self._settings.seconds + _GRACE)
         except (SandboxLost, RequestFailed, BadMessage) as error:
             raise NoAdvice(str(error)) from None
-        if not isinstance(answer, Answer):
-            process.kill()
-            raise NoAdvice("the advising process was killed: it gave another answer")
-        return answer
 
     async def _flush(self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]) -> None:
         changes, self._changes = self._changes, []

@@ -88,7 +88,7 @@ class ProcessExplanationWorker:
                 await asyncio.sleep(self._pauses.left)
                 self._pauses.begin()
                 self._process = await start(PROGRAM, self._limits, self._observer)
-            await self._process.ask(await _lines_of(sample), _LOADING)
+            await self._process.ask(await _lines_of(sample), ViewLoaded, _LOADING)
         except (SandboxLost, RequestFailed) as error:
             await self._lost()
             raise ExplanationFailed(str(error)) from None
@@ -104,14 +104,14 @@ class ProcessExplanationWorker:
             request, pod=_bare(request.pod), claims={key: _bare(claim) for key, claim in request.claims.items()}
         )
         try:
-            answer = await self._process.ask(bare, self._limits.seconds + _GRACE)
+            answer = await self._process.ask(bare, ExplanationResult, self._limits.seconds + _GRACE)
         except BadMessage:
             return ExplanationResult(too_large(request.pod, _REQUEST_BYTES, request.previous, request.now))
         except RequestFailed as error:
             raise ExplanationFailed(str(error)) from None
         except SandboxLost:
-            # A process that ended ran out of memory, or worse, over this pod, which then backs off like pods that take
-            # too long.
+            # A process that ended ran out of memory, or was taken over, by this pod's selectors: it then backs off like
+            # pods that take too long.
             await self._lost()
             return ExplanationResult(
                 took_too_long(request.pod, "", request.previous, request.now, self._limits), too_slow=True
@@ -119,9 +119,6 @@ class ProcessExplanationWorker:
         except BaseException:
             await self.close()
             raise
-        if not isinstance(answer, ExplanationResult):
-            await self._lost()
-            raise ExplanationFailed("the process that explains gave another answer")
         if request.previous is not None and answer.condition == request.previous:
             return replace(answer, condition=request.previous)
         return answer

@@ -55,7 +55,7 @@ class ReportMetrics:
     def judged(self, outcome: str) -> None:
         self.judgements.labels(outcome).inc()
 
-    def started(self) -> None:
+    def process_started(self) -> None:
         self.processes.inc()
 
     def rendered(self, seconds: float) -> None:

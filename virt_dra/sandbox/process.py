@@ -22,6 +22,7 @@ from virt_dra.sandbox.messages import LENGTH, BadMessage, Messages, RequestFaile
 Q = TypeVar("Q")
 A = TypeVar("A")
 S = TypeVar("S")
+K = TypeVar("K")
 
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "PYTHONHOME")
 """Environment variables that every sandbox inherits; all others are withheld."""
@@ -39,7 +40,7 @@ class SandboxLost(Exception):
 class SandboxObserver(Protocol):
     """Callbacks for metrics."""
 
-    def started(self) -> None:
+    def process_started(self) -> None:
         """A process was started: the first one, or one that replaces another."""
 
 
@@ -100,13 +101,16 @@ class SandboxProcess(Generic[Q, A]):
     def pid(self) -> int:
         return self._popen.pid
 
-    async def ask(self, request: Q, seconds: float) -> A:
-        """The answer to a request within so many seconds, of which it may wait for others. Raises SandboxLost;
-        RequestFailed; BadMessage for too large a request."""
+    async def ask(self, request: Q, kind: type[K], seconds: float) -> K:
+        """The answer, of this class, to a request within so many seconds, of which it may wait for others. Raises
+        SandboxLost; RequestFailed; BadMessage for too large a request."""
         frame = self._channel.encoded(request)
         async with self._within(seconds), self._asking:
             await self._channel.send(frame)
-            return await self._channel.receive()
+            answer = await self._channel.receive()
+            if not isinstance(answer, kind):
+                raise BadMessage(f"a {type(answer).__name__} where a {kind.__name__} was asked for")
+            return answer
 
     async def send(self, message: Q, seconds: float) -> None:
         """Raises SandboxLost, and BadMessage for too large a message."""
@@ -197,7 +201,7 @@ async def start(
             raise SandboxLost(f"{program.name} can't be started: {error}") from None
     process = SandboxProcess(program.name, popen, await Channel.opened(ours, program.requests, program.answers))
     if observer is not None:
-        observer.started()
+        observer.process_started()
     try:
         async with process._within(_START_SECONDS):
             await process._channel.send(LENGTH.pack(len(begin)) + begin)

@@ -88,7 +88,7 @@ class Metrics:
         self.evaluations.labels(outcome).inc()
         self.evaluation_seconds.observe(seconds)
 
-    def started(self) -> None:
+    def process_started(self) -> None:
         self.workers.inc()
 
     def state(self, fast: int, slow: int, waiting: int) -> None:

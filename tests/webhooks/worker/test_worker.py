@@ -44,7 +44,7 @@ class Observed:
     def asked(self, outcome: str, seconds: float) -> None:
         self.outcomes.append(outcome)
 
-    def started(self) -> None:
+    def process_started(self) -> None:
         self.starts += 1
 
     def state(self, fast: int, slow: int, waiting: int) -> None:
