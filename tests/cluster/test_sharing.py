@@ -12,7 +12,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.kube import interning as sharing
 from virt_dra.cluster.kube.interning import SharedParts
-from virt_dra.cluster.watching.transforms import known_fields_only, leaving_out
+from virt_dra.cluster.watching.transforms import differ_in_version_only, keeping, known_fields_only, leaving_out
 
 NAMES = st.sampled_from(["a", "b", "c"])
 JSON = st.recursive(
@@ -128,3 +128,30 @@ def test_fields_are_left_out_by_name() -> None:
         "spec": {"containers": [{"name": "c", "command": ["x"]}, {"name": "d"}]},
     }
     assert whole.to_wire() == {"apiVersion": "v1", "kind": "Pod", **raw}
+
+
+def test_only_fields_that_are_named_and_what_identifies_an_object_are_kept() -> None:
+    identity = {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1"}
+    resources = {"limits": {"cpu": "1"}, "novel": 1}
+    containers = [{"name": "c", "image": "i", "resources": resources}, {"name": "d"}]
+    raw = {
+        "metadata": {**identity, "labels": {"x": "y"}, "novel": 1},
+        "spec": {"containers": containers, "nodeName": "a", "hostNetwork": True},
+        "status": {"phase": "Running"},
+    }
+    whole = Pod.from_wire(raw)
+    smaller = keeping("spec.node_name", "spec.containers.resources", "spec.overhead.cpu")(whole)
+    spec = {"containers": [{"resources": resources}, {}], "nodeName": "a"}
+    assert smaller.to_wire() == {"apiVersion": "v1", "kind": "Pod", "metadata": identity, "spec": spec}
+    assert whole.to_wire() == {"apiVersion": "v1", "kind": "Pod", **raw}
+
+
+@given(PODS, PODS)
+def test_versions_with_equal_content_differ_in_their_version_only(one: dict[str, Any], other: dict[str, Any]) -> None:
+    def version(raw: dict[str, Any], number: str) -> Pod:
+        return Pod.from_wire({**raw, "metadata": {**raw["metadata"], "resourceVersion": number}})
+
+    assert differ_in_version_only(version(one, "1"), version(one, "2"))
+    assert differ_in_version_only(version(one, "1"), version(other, "2")) == (
+        Pod.from_wire(one) == Pod.from_wire(other)
+    )

@@ -61,8 +61,9 @@ async def extender(policy: str = "pack") -> AsyncIterator[Extender]:
         *[gpus(name, 2) for name in NODES],
     ):
         await cluster.create(each)
-    followed = FollowedCluster(cluster, AdvisorSettings(policy, DEFAULT))
-    server = ExtenderServer(followed, ExtenderMetrics())
+    metrics = ExtenderMetrics()
+    followed = FollowedCluster(cluster, AdvisorSettings(policy, DEFAULT), metrics)
+    server = ExtenderServer(followed, metrics)
     async with server.serving(ANY) as ports, aiohttp.ClientSession() as session, followed.following():
         yield Extender(cluster, followed, session, ports)
 
@@ -83,6 +84,7 @@ async def test_it_answers_by_what_the_cluster_shows() -> None:
         assert 'virt_dra_extender_answers_total{verb="prioritize",verdict="scored"} 1.0' in metrics
         assert 'virt_dra_extender_scored_total{policy="pack"} 2.0' in metrics
         assert "virt_dra_extender_ready 1.0" in metrics
+        assert "virt_dra_extender_process_starts_total 1.0" in metrics
 
 
 async def test_changes_reach_it_before_the_next_answer() -> None:

@@ -35,6 +35,13 @@ class ExtenderMetrics:
         self.ready = Gauge(
             "virt_dra_extender_ready", "Whether the extender knows the cluster.", registry=self._registry
         )
+        starts = "Started processes that advise; more than one means that one ended."
+        self.processes = Counter("virt_dra_extender_process_starts", starts, registry=self._registry)
+
+    # --- SandboxObserver ---
+
+    def process_started(self) -> None:
+        self.processes.inc()
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""

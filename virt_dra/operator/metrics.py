@@ -30,7 +30,8 @@ class GaugeSource(Protocol):
 class OperatorMetrics:
     """One registry for one operator, its own if none is given; nothing is global, so that several fit in a process.
 
-    It is the observer of informers, of the queue and of requests (``virt_dra.cluster``), and of reconciles.
+    It is the observer of informers, of the queue and of requests (``virt_dra.cluster``), of reconciles, and of the
+    sandbox that explains.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -68,6 +69,8 @@ class OperatorMetrics:
         unreadable = "Objects left out because they don't have their kind's shape."
         self._unreadable = counter("virt_dra_unreadable_objects", unreadable, ("kind",))
         self._leader = gauge("virt_dra_leader", "Whether this replica leads.")
+        starts = "Started processes that explain why pods wait; more than one means that one ended."
+        self._explanation_processes = counter("virt_dra_explanation_process_starts", starts)
 
     def count(self, counted: GaugeSource) -> None:
         """Register the gauges that are computed at each scrape."""
@@ -123,6 +126,11 @@ class OperatorMetrics:
 
     def restarted(self, kind: str, reason: str) -> None:
         self._watch_restarts.labels(kind, reason).inc()
+
+    # --- the sandbox that explains ---
+
+    def process_started(self) -> None:
+        self._explanation_processes.inc()
 
     # --- requests ---
 

@@ -80,7 +80,7 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         clock = cluster.transport.clock
         ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.count_from)
-        loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker())
+        loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker(observer=metrics))
         metrics.count(loop)
         host = f"[{process.host}]" if ":" in process.host else process.host  # as a URL has it
         async with _plain_server(process, loop, metrics):

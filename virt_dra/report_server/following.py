@@ -25,7 +25,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
-from virt_dra.cluster.watching.transforms import leaving_out
+from virt_dra.cluster.watching.transforms import differ_in_version_only, leaving_out
 from virt_dra.model.kinds import OFTEN_NOT_SERVED, READ
 from virt_dra.report_server.messages import RENDERING_MESSAGES, Alive, Begun, Content, RenderingMessage, Unchanged
 from virt_dra.report_server.pace import Pace
@@ -171,20 +171,11 @@ class Following:
         return made
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
-        if old is not None and new is not None and _same(old, new):
+        if old is not None and new is not None and differ_in_version_only(old, new):
             return
         self._pace.change(time.monotonic())
         self._explaining.change(time.monotonic())
         self._wake.set()
-
-
-def _same(old: TypedObject, new: TypedObject) -> bool:
-    """True if the update touches only fields that a report doesn't read, such as a node's heartbeat."""
-    return _bare(old) == _bare(new)
-
-
-def _bare(obj: TypedObject) -> TypedObject:
-    return obj.with_(metadata=obj.metadata.without("resource_version"))
 
 
 # --- the process --------------------------------------------------------------------------------------------------

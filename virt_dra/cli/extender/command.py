@@ -131,8 +131,9 @@ async def _serve(
     stop = stop_signal()
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected())
-        followed = FollowedCluster(connected, settings)
-        server = ExtenderServer(followed, ExtenderMetrics(), tls, verified=verified)
+        metrics = ExtenderMetrics()
+        followed = FollowedCluster(connected, settings, metrics)
+        server = ExtenderServer(followed, metrics, tls, verified=verified)
         port, plain_port = await stack.enter_async_context(server.serving(ports))
         logging.getLogger("virt_dra.extender").info(
             "serving",

@@ -8,12 +8,16 @@ patch it, or read the object first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from virt_dra.api.meta import ObjectT
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.wire import Wire
 
 W = TypeVar("W", bound=Wire)
+_Names = dict[str, "_Names"]
+"""Fields by their names, each with those in it; without any: the whole of it."""
+_IDENTITY: Final = tuple(f"metadata.{name}" for name in ("name", "namespace", "uid", "resource_version"))
+"""What an informer needs of each object."""
 
 
 def known_fields_only(obj: W) -> W:
@@ -44,6 +48,42 @@ def leaving_out(*paths: str) -> Callable[[ObjectT], ObjectT]:
         return known_fields_only(obj)
 
     return transform
+
+
+def keeping(*paths: str) -> Callable[[ObjectT], ObjectT]:
+    """A transform that drops all fields but those of these Python names, with what is in them, and the identity of the
+    object. Paths are as for :func:`leaving_out`."""
+    tree: _Names = {}
+    for path in (*paths, *_IDENTITY):
+        names = tree
+        for name in path.split("."):
+            names = names.setdefault(name, {})
+
+    def transform(obj: ObjectT) -> ObjectT:
+        return cast("ObjectT", _kept(obj, tree))
+
+    return transform
+
+
+def differ_in_version_only(old: TypedObject, new: TypedObject) -> bool:
+    """True if an update touches only the resourceVersion and fields that a transform dropped, such as a node's
+    heartbeat."""
+    if old.metadata.without("resource_version") != new.metadata.without("resource_version"):
+        return False
+    return old == new.with_(metadata=old.metadata)
+
+
+def _kept(value: Any, tree: _Names) -> Any:
+    if not tree:
+        return value
+    if isinstance(value, tuple):
+        return tuple(_kept(entry, tree) for entry in value)
+    if isinstance(value, dict):
+        return {key: _kept(entry, tree) for key, entry in value.items()}
+    if isinstance(value, Wire):
+        given = tree.keys() & value.model_fields_set
+        return type(value)(**{name: _kept(getattr(value, name), tree[name]) for name in given})
+    return value
 
 
 def _left_out(value: Any, path: tuple[str, ...]) -> Any:
