@@ -61,7 +61,7 @@ class Account:
     left: list[int]
     """Per counter, declared minus taken; may be negative."""
     unknown: frozenset[str]
-    """Devices in use that the pool doesn't publish any more, so that their consumption is unknown (AC-2)."""
+    """Devices in use that the pool no longer publishes, so that their consumption is unknown (AC-2)."""
     members: dict[int, frozenset[str] | None] | None = field(default=None)
     """Cached by compatibility_groups.py."""
 

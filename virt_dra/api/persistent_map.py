@@ -5,7 +5,7 @@ Entries lie in about √n dictionaries ("buckets"), by hash. A change copies one
 costs O(√n) copied pointers: 2 µs at 1,000 entries, 2.5 µs at 10,000, 3 µs at 100,000
 (docs/decisions/0015-supply-chain.md compares libraries). Reading is one dictionary's lookup, iterating runs at the
 speed of dictionaries. Keys are texts and tuples of texts that tenants may choose: their hashes are salted per process,
-so nobody can choose keys that all fall into one bucket.
+so an attacker can't choose keys that all fall into one bucket.
 """
 
 from __future__ import annotations

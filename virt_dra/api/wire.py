@@ -149,7 +149,8 @@ _set = object.__setattr__
 
 class Stamp(Generic[W]):
     """Makes objects of a type, of values that are known to have their types: some times faster than the constructor,
-    for what is made by the thousand. The values of fields that aren't given are shared, since nobody changes them."""
+    for what is made by the thousand. The values of fields that aren't given are shared, since they are never
+    changed."""
 
     def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
         """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object

@@ -220,9 +220,9 @@ def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Pat
     """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in the
     order of the objects.
 
-    Each file appears as a whole or not at all. Files of an earlier save that have no object any more are removed; files
-    that were not written by this function are neither removed nor changed. Names can be any text: what is unsafe in a
-    file name is written as ``%XX``, and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
+    Each file appears as a whole or not at all. Files of an earlier save whose objects are gone are removed; files that
+    were not written by this function are neither removed nor changed. Names can be any text: what is unsafe in a file
+    name is written as ``%XX``, and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)

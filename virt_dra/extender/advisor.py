@@ -239,7 +239,7 @@ class Advisor:
 
     def filter(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
         """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler
-        asks no more."""
+        stops asking."""
         advice = self._advice(asked)
         if advice.scores is None:
             return advice, {}

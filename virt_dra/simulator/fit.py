@@ -217,7 +217,7 @@ class Fitting:
 
     @cached_property
     def _empty_cluster(self) -> ClusterModel:
-        """The cluster with nobody on it."""
+        """The cluster without pods."""
         kinds = (Node, Namespace, ResourceSlice, DeviceClass, DeviceTaintRule)
         model = placeable_model(defaulted(obj) for obj in self._objects if isinstance(obj, kinds))
         read_beforehand(model)

@@ -79,8 +79,7 @@ class KubeVirtAtHand:
 
 
 class Trial(Protocol):
-    """Tries to start a VM on a cluster with nobody on it. Each method returns why it would fail, None if it
-    wouldn't."""
+    """Tries to start a VM on a cluster without pods. Each method returns why it would fail, None if it wouldn't."""
 
     def pod(self, subject: VmObject, namespace: str) -> str | None:
         """Why the VM gets no launcher pod."""

@@ -2,7 +2,7 @@
 
 Pure: the clock is passed in, and nothing here waits or kills. The namespace is the one of the admission request.
 
-* A namespace has one child at a time, so that a tenant's many reviews wait for each other and for nobody else's.
+* A namespace has one child at a time, so that a tenant's many reviews wait only for each other.
 * Of the waiting namespaces the one with the largest remaining allowance is next (least attained service): one that
   hasn't used any comes first.
 * An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been

@@ -116,7 +116,7 @@ class Worker:
         self._log = log or logging.getLogger(__name__)
         self._turns = EvaluationQueue(self._limits.shares, clock)
         self._killed: SizedCache[tuple[str, bytes], float] = SizedCache(KILLED)
-        # By namespace, so that nobody can have the selectors of others go unchecked by making them slow once.
+        # By namespace, so that a tenant who makes selectors slow once can't have those of others go unchecked.
         self._replica: Replica | None = None
         self._next = 0
         self.filled = False
@@ -256,7 +256,7 @@ class Worker:
                 replica.command(Command("kill", evicted.child))
             if turn.state == "slow":
                 replica.command(Command("slow", turn.child))
-            elif turn.state == "fast":  # nobody waits for its slot now
+            elif turn.state == "fast":  # its slot isn't waited for
                 asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, replica, turn)
         self._report_state()
 

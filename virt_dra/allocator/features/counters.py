@@ -24,7 +24,7 @@ from virt_dra.allocator.usage import Used
 INSUFFICIENT = "CounterInsufficient"
 """Less is left of a counter than the device takes."""
 UNKNOWN_USE = "CounterUseUnknown"
-"""A device in use isn't published any more, so what is left of the pool's counters isn't known."""
+"""A device in use is no longer published, so what is left of the pool's counters isn't known."""
 
 _NOT_CHARGED = True
 """The symmetry and reuse key of a device that takes nothing of any counter."""

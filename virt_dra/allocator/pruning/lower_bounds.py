@@ -269,7 +269,7 @@ class _Relaxation:
         )  # no device has a label: only alternatives that the check doesn't cover are left
 
     def _narrowed(self, needs: list[_Need], check: int, label: Hashable) -> list[_Need] | None:
-        """The needs with domains reduced to devices with the label; None if one can't be satisfied any more."""
+        """The needs with domains reduced to devices with the label; None if one has become unsatisfiable."""
         narrowed: list[_Need] = []
         for need in needs:
             options = []

@@ -18,7 +18,7 @@ from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry, Sea
 class ReducedState(NamedTuple):
     at: Position
     held: int
-    """The number of devices that the claim holds; 0 where its limit of 32 can't be reached any more."""
+    """The number of devices that the claim holds; 0 where its limit of 32 is out of reach."""
     checks: tuple[Hashable, ...]
 
 

@@ -200,7 +200,7 @@ def usage_key(use: PoolUse, pool: Pool) -> Hashable:
 
 
 def _bits(devices: Iterable[str], positions: Mapping[str, int]) -> tuple[int, frozenset[str]]:
-    """A bit per device of the pool, and the names of devices that it doesn't publish any more."""
+    """A bit per device of the pool, and the names of devices that it no longer publishes."""
     bits, gone = 0, set()
     for device in devices:
         position = positions.get(device)

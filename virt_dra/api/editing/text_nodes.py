@@ -227,7 +227,7 @@ class _Composer:
                 return done
 
     def _is_unwanted(self) -> bool:
-        """True for an item of a List that nobody asked for."""
+        """True for an item of a List that wasn't asked for."""
         if self._items is None or len(self._stack) != 2 or self._stack[1].kind != "sequence":
             return False
         key = self._keys[0]

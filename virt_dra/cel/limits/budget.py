@@ -77,7 +77,7 @@ class Work:
 class Budget:
     """The remaining budget of one evaluation; a mere counter if no caller watches it."""
 
-    # no __slots__: these are the values of an evaluation that nobody watches, so that making a budget costs nothing
+    # no __slots__: these are the values of an evaluation without a watch, so that making a budget costs nothing
     left: float = float(STEP_LIMIT)
     """Microseconds of work."""
     due: float = 0.0

@@ -8,7 +8,7 @@ notified. Handlers must decide by the state, never by counting or by the kind of
   that object; an object that was deleted and recreated under its name (another UID) is notified as deleted first, then
   as created;
 * the store has the new state before it is notified, in the cluster's order;
-* once nothing changes any more, the store equals a list, and every difference was notified, deletions in gaps included;
+* once changes have ended, the store equals a list, and every difference was notified, deletions in gaps included;
 * a resourceVersion that the store has already is not notified again.
 
 Works over any cluster behind the port. Not for several threads or event loops.

@@ -59,8 +59,8 @@ def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}
     without = dict.fromkeys(resolvable, FilterRefusal("", (NO_VICTIMS,)))
-    nobody = Diagnosis(diagnosis.total, without, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
-    return f"preemption: {nobody.message}"
+    unhelpful = Diagnosis(diagnosis.total, without, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
+    return f"preemption: {unhelpful.message}"
 
 
 def event_note(message: str) -> str:

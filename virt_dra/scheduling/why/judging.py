@@ -165,7 +165,7 @@ def _undecided(refusal: FilterRefusal, why: Explanation) -> FilterMisses:
 
 
 def _lacking(why: Explanation, request: RequestExplanation, reasons: Sequence[Reason]) -> Reason | None:
-    """The reason if it is none of a single device."""
+    """The reason if it isn't that of a single device."""
     if request.over_limit:
         return Reason(TOO_MANY, why.summary)
     if why.pools and all(reason.code in SELECTION_REASONS for reason in reasons):

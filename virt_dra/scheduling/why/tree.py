@@ -36,7 +36,7 @@ class RequestMisses:
 
     @property
     def nearest(self) -> tuple[DeviceMiss, ...]:
-        """The devices that miss by least; none where the reason is none of a device."""
+        """The devices that miss by least; empty where the reason isn't about devices."""
         if self.lacking is not None:
             return ()
         least = min((distance_of(miss.reason) for miss in self.devices), default=0)

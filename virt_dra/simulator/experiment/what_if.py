@@ -67,7 +67,7 @@ class ChangeOutcome:
 
 
 def parse_change(text: str) -> ClusterChange:
-    """Raises BadExperiment for what is none of FORMS."""
+    """Raises BadExperiment for a text in none of the FORMS."""
     words = text.split()
     match words:
         case ["cordon" | "drain" as verb, *names] if names:

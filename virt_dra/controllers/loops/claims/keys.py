@@ -37,7 +37,7 @@ def concerns_claims(pod: Pod) -> bool:
 
 
 def keys_of_pod(view: ClaimView, pod: Pod, gates: FeatureGates, *, deleted: bool) -> Iterator[WorkKey]:
-    """The work that a pod as it is (``deleted``: was) makes: its claims once it needs none any more, itself if it lacks
+    """The work that a pod as it is (``deleted``: was) makes: its claims once it is done with them, itself if it lacks
     something."""
     if not concerns_claims(pod):
         return

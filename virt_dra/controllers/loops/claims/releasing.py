@@ -13,7 +13,7 @@ from virt_dra.scheduling.claim_references import PODS, is_of_group
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether a pod needs no claims any more: it has finished, or is being deleted without ever having had a node
+    """Whether a pod is done with its claims: it has finished, or is being deleted without ever having had a node
     (C-10.2)."""
     return pod.finished or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
@@ -53,7 +53,7 @@ def _is_unused(view: ClaimView, claim: ResourceClaim) -> bool:
 
 
 def _keeps(view: ClaimView, namespace: str, consumer: ResourceClaimConsumerReference, gates: FeatureGates) -> bool:
-    """Whether a reservation still holds. Those of anything but pods and PodGroups are not ours to drop (C-10.9)."""
+    """Whether a reservation still holds. Only those of pods and PodGroups are dropped here (C-10.9)."""
     if not consumer.api_group and consumer.resource == PODS:
         if view.is_deleted(consumer.uid):
             return False
