@@ -356,6 +356,24 @@ class Pod(TypedObject):
         """True if its containers have ended and won't be started again."""
         return self.status.phase in FINISHED
 
+    @property
+    def claim_names(self) -> dict[str, str]:
+        """Entry of ``spec.resourceClaims`` -> the claim that it names, or else that was generated for it. Entries
+        without a claim are left out; whether the claim is the pod's own isn't checked (C-3.2)."""
+        generated = {status.name: status.resource_claim_name for status in self.status.resource_claim_statuses}
+        names = (
+            (entry.name, entry.resource_claim_name or generated.get(entry.name)) for entry in self.spec.resource_claims
+        )
+        return {entry: name for entry, name in names if name}
+
+    @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """The keys of the claims that its entries may lead to: those named directly, and those generated from
+        templates."""
+        direct = (entry.resource_claim_name for entry in self.spec.resource_claims)
+        recorded = (status.resource_claim_name for status in self.status.resource_claim_statuses)
+        return tuple(dict.fromkeys(f"{self.namespace}/{name}" for name in (*direct, *recorded) if name))
+
 
 class Taint(Wire):
     key: Str = ""

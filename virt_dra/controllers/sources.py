@@ -73,12 +73,11 @@ def instance_uids(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(uid for uid in (*owner_uids(pod), created_by) if uid))
 
 
-def claim_keys(pod: Pod) -> tuple[str, ...]:
-    """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from
-    templates."""
-    direct = (entry.resource_claim_name for entry in pod.spec.resource_claims)
-    recorded = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
-    return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in (*direct, *recorded) if name))
+def claim_keys(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[str, ...]:
+    """The keys of the claims that entries of the VMI or of its pod may lead to."""
+    names = [entry.resource_claim_name for entry in vmi.spec.resource_claims if entry.resource_claim_name]
+    keys = [f"{vmi.namespace}/{name}" for name in names]
+    return tuple(dict.fromkeys((*keys, *(pod.claim_keys if pod is not None else ()))))
 
 
 def devices_of(claim: ResourceClaim) -> frozenset[tuple[str, str, str]]:

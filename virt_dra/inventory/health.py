@@ -59,12 +59,7 @@ def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[str, ResourceCl
 def _results(pod: Pod, name: str, claims: Mapping[str, ResourceClaim]) -> tuple[DeviceRequestAllocationResult, ...]:
     """What was allocated for ``<entry>/<request>``, or for all requests of an entry."""
     entry, _, request = name.partition("/")
-    listed = next((listed_claim for listed_claim in pod.spec.resource_claims if listed_claim.name == entry), None)
-    recorded = next(
-        (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry), None
-    )
-    name = (listed.resource_claim_name if listed is not None else None) or recorded or ""
-    claim = claims.get(f"{pod.namespace}/{name}")
+    claim = claims.get(f"{pod.namespace}/{pod.claim_names.get(entry, '')}")
     if claim is None or claim.status.allocation is None:
         return ()
     results = claim.status.allocation.devices.results

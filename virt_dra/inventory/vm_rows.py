@@ -23,6 +23,7 @@ from virt_dra.controllers.devices.report import ReportContext, ReportedDevice, d
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
+from virt_dra.controllers.sources import claim_keys
 from virt_dra.inventory.fields import RowFields
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import publications, published_device
@@ -167,7 +168,7 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
             if (subject.kind, subject.name) not in listed
         )
     elif subjects:
-        claims = [claim for claim in map(model.claims.get, _claim_keys(vmi, pod)) if claim is not None]
+        claims = [claim for claim in map(model.claims.get, claim_keys(vmi, pod)) if claim is not None]
         resolutions = resolve(vmi, pod, claims, publications(model), options, subjects)
         report = device_report(resolutions, ReportContext(phase == "Running", {}, model.of(DeviceTaintRule), pod))
         devices = tuple(_reported(device, model) for device in report.devices)
@@ -200,14 +201,6 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
         created,
         labels,
     )
-
-
-def _claim_keys(vmi: VirtualMachineInstance, pod: Pod | None) -> Iterator[str]:
-    entries = [entry.resource_claim_name for entry in vmi.spec.resource_claims]
-    if pod is not None:
-        entries += [entry.resource_claim_name for entry in pod.spec.resource_claims]
-        entries += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
-    return (f"{vmi.namespace}/{name}" for name in dict.fromkeys(entries) if name)
 
 
 def _reported(device: ReportedDevice, model: ClusterModel) -> VmDevice:
@@ -278,10 +271,10 @@ def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: Resolut
         pods,
         key=lambda candidate: (not candidate.finished, candidate.metadata.creation_timestamp or "", candidate.name),
     )
-    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = pod.claim_names
     devices: list[VmDevice] = []
     for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or generated.get(entry.name) or ""
+        name = names.get(entry.name, "")
         claim = model.claims.get(f"{pod.namespace}/{name}")
         if claim is None:
             devices.append(VmDevice(entry.name, "resourceClaims", claim=name))

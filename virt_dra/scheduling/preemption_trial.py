@@ -68,7 +68,7 @@ class PreemptionTrial:
             for other in others
             if other.spec.node_name and other.metadata.uid not in self._going and may_go(other)
         }
-        self._own = _claim_keys(pod)
+        self._own = frozenset(pod.claim_keys)
         self._claims_of: dict[str, list[ResourceClaim]] = {}
         self._remote: list[tuple[NodeMatcher | None, tuple[Pod, ...]]] = []
         for claim in cluster.claims.values():
@@ -163,10 +163,3 @@ def _names_a_node(selector: NodeSelector | None) -> bool:
     return len(terms) == 1 and any(
         field.key == "metadata.name" and field.operator == "In" for field in terms[0].match_fields
     )
-
-
-def _claim_keys(pod: Pod) -> frozenset[str]:
-    """The claims that the pod uses, by ``namespace/name``."""
-    entries = (entry.resource_claim_name for entry in pod.spec.resource_claims)
-    generated = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
-    return frozenset(f"{pod.namespace}/{name}" for name in (*entries, *generated) if name)

@@ -27,7 +27,6 @@ from virt_dra.controllers.loops.scheduler import batch as scheduler
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, owner_uids
-from virt_dra.controllers.sources import claim_keys
 from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.placement import Unplaced
 from virt_dra.scheduling.why.groups import grouped, nearest_text
@@ -267,13 +266,12 @@ async def _without_their_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> fro
 
 
 def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
-    names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    outcomes = []
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or names.get(entry.name)
-        if name:
-            outcomes.append(ClaimOutcome(entry.name, name, entry.resource_claim_template_name))
-    return tuple(outcomes)
+    names = pod.claim_names
+    return tuple(
+        ClaimOutcome(entry.name, names[entry.name], entry.resource_claim_template_name)
+        for entry in pod.spec.resource_claims
+        if entry.name in names
+    )
 
 
 # --- placement and allocation -------------------------------------------------------------------------------------
@@ -366,7 +364,7 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
         given = _vmi(run)
         vmi = run.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
         pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
-        named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
+        named = (by_key.get(key) for key in (pod.claim_keys if pod is not None else ()))
         sources = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         report = sources.settled(inputs.taint_rules)
         run.files = sources.network_files(now)

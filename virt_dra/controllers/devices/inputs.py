@@ -15,7 +15,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS, DeviceResolution, DeviceWarning, ResolvedDevice
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
-from virt_dra.controllers.sources import Sources, address_on, claim_keys, ends, owned_by, pools_of
+from virt_dra.controllers.sources import Sources, address_on, ends, owned_by, pools_of
 from virt_dra.model.published import PoolView, PublishedDevices
 
 
@@ -55,7 +55,7 @@ def gather(
     if vmi is None or not vmi.metadata.uid or ends(vmi):
         return None
     pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if not pod.finished)
-    named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
+    named = {name: sources.claim(name) for pod in pods for name in pod.claim_keys}
     claims = {name: claim for name, claim in named.items() if claim is not None}
     pools: dict[tuple[str, str], PoolView] = {}
     for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
@@ -91,7 +91,7 @@ def _addresses(
     node = pod.spec.node_name if pod is not None else None
     if pod is None or not node:
         return on_node
-    for key in claim_keys(pod):
+    for key in pod.claim_keys:
         allocation = claims[key].status.allocation if key in claims else None
         for result in allocation.devices.results if allocation is not None else ():
             pool = published.pool(result.driver, result.pool)
@@ -150,9 +150,7 @@ def requeue_at(inputs: DeviceInputs) -> datetime | None:
     claim that the informer lacks (K-5.4)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
     moments += [
-        missed_at(pod, inputs.options)
-        for pod in inputs.pods
-        if any(key not in inputs.claims for key in claim_keys(pod))
+        missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in pod.claim_keys)
     ]
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 

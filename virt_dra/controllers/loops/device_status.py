@@ -40,6 +40,7 @@ from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event, is_stale, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+from virt_dra.controllers.sources import claim_keys
 from virt_dra.model.published import PublishedDevices
 
 ALL_RESOLVED: Final = "AllDevicesResolved"
@@ -127,7 +128,7 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         if vmi.finished or not dra_devices(vmi):
             continue
         current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
-        named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
+        named = map(claims.get, claim_keys(vmi, current))
         resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
         report = own_report(vmi, resolution, inputs.taint_rules, current)
         updated = with_status(vmi, report, inputs.now)
@@ -136,15 +137,6 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in report.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
     return DeviceStatusPlan(tuple(actions), (*events, *_shared(placed)))
-
-
-def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
-    """Every claim object that an entry may lead to."""
-    names = {entry.resource_claim_name for entry in vmi.spec.resource_claims}
-    if pod is not None:
-        names |= {entry.resource_claim_name for entry in pod.spec.resource_claims}
-        names |= {status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    return {name for name in names if name}
 
 
 def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:

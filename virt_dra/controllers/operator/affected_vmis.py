@@ -18,7 +18,6 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.sources import (
     addresses_of,
-    claim_keys,
     devices_of,
     ends,
     instance_keys,
@@ -61,7 +60,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
         ADDRESS: status_addresses,
         RETRY: _retried_in,
     },
-    Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
+    Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: lambda pod: pod.claim_keys},
     ResourceClaim: {
         POOL: pools_of,
         DEVICE: devices_of,

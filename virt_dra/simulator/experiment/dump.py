@@ -79,15 +79,12 @@ def _listed(others: Counter[str]) -> list[str]:
 
 def _claim_keys(pod: Pod) -> list[str | None]:
     """By entry, the key of its claim; None if it isn't known yet. Entries that need no claim are left out."""
-    names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    keys: list[str | None] = []
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or names.get(entry.name)
-        if name is not None:
-            keys.append(f"{pod.namespace}/{name}")
-        elif entry.name not in names:
-            keys.append(None)
-    return keys
+    names, recorded = pod.claim_names, {status.name for status in pod.status.resource_claim_statuses}
+    return [
+        f"{pod.namespace}/{names[entry.name]}" if entry.name in names else None
+        for entry in pod.spec.resource_claims
+        if entry.name in names or entry.name not in recorded
+    ]
 
 
 def _claims_of(

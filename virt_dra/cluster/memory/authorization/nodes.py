@@ -71,11 +71,7 @@ def _claims(node: str, request: AccessRequest, stored: Stored) -> Decision:
 
 
 def _claims_of(pod: Pod) -> Iterator[str]:
-    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or generated.get(entry.name)
-        if name:
-            yield name
+    yield from pod.claim_names.values()
     if pod.status.extended_resource_claim_status is not None:
         yield pod.status.extended_resource_claim_status.resource_claim_name
 
