@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import ObjectT
-from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Wire
 from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
@@ -54,7 +54,7 @@ class SampleLines:
     slices: bytes = b""
     classes: bytes = b""
     rules: bytes = b""
-    allocations: bytes = b""
+    claims: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ async def _lines_of(sample: Sample) -> SampleLines:
         slices=await lines(map(_bare, sample.slices)),
         classes=await lines(map(_bare, sample.classes)),
         rules=await lines(map(_bare, sample.rules)),
-        allocations=await lines(allocation.without("node_selector") for allocation in sample.allocations),
+        claims=await lines(sample.claims),
     )
 
 
@@ -203,7 +203,7 @@ class Explaining:
             objects(ResourceSlice, lines.slices),
             objects(DeviceClass, lines.classes),
             objects(DeviceTaintRule, lines.rules),
-            objects(AllocationResult, lines.allocations),
+            objects(ResourceClaim, lines.claims),
             lines.at,
             lines.left_out,
         )

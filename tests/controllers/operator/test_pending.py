@@ -76,6 +76,33 @@ def explained(
     return pending.explain(Pod.from_wire(pod), {each.key: each for each in mine}, view, told, NOW, limits=limits)
 
 
+def test_what_the_pods_own_claim_has_counts_once() -> None:
+    """Of a shared device with 10 GiB the allocated claim has 6; the other claim of the pod wants 4."""
+    shared = slice_of("a", 1).to_wire()
+    shared["spec"]["devices"] = [
+        {"name": "d0", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
+    ]
+    result = {
+        "request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "d0",
+        "shareID": "0b8d7d1c-58a5-4b4e-8c0e-0b1d5f1c2d3e", "consumedCapacity": {"memory": "6Gi"},
+    }  # fmt: skip
+    held = ResourceClaim.from_wire({**CLAIM, "status": {"allocation": {"devices": {"results": [result]}}}})
+    request = {"deviceClassName": "gpu.example.com", "capacity": {"requests": {"memory": "4Gi"}}}
+    more = ResourceClaim.from_wire(
+        {
+            "metadata": {"name": "more", "namespace": held.namespace, "uid": "more"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}},
+        }
+    )
+    entries = [*POD["spec"]["resourceClaims"], {"name": "more", "resourceClaimName": "more"}]
+    pod = Pod.from_wire(changed({"pod": POD}, {"pod.spec.resourceClaims": entries})["pod"])
+    classes = [DeviceClass.from_wire(CLASS)]
+    sample = sample_of([node("a")], (held,), [ResourceSlice.from_wire(shared)], classes, [], NOW, limits=LIMITS)
+    claims = {claim.key: apply_defaults(claim, format_time(NOW)) for claim in (held, more)}
+    condition = pending.explain(pod, claims, pending.view_of(sample), None, NOW)
+    assert (condition.status, condition.reason) == ("True", pending.FITS), condition.message
+
+
 def test_by_claim_and_request_with_counts_of_nodes_and_devices() -> None:
     nodes = [node("a"), node("b"), node("c"), node("d", unschedulable=True)]
     slices = [slice_of("a", 2), slice_of("b", 1)]

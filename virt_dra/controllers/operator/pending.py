@@ -21,7 +21,6 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.meta import Condition, ObjectMeta, format_time
 from virt_dra.api.resource_v1 import (
-    AllocationResult,
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
@@ -74,14 +73,15 @@ LIMITS: Final = ExplainLimits()
 @dataclass(frozen=True)
 class Sample:
     """The objects that a view is made of. ``total``: the number of nodes in the cluster; ``left_out``: the number of
-    devices that the sampled nodes could use but that exceed the limit. ``allocations``: of devices in sampled pools."""
+    devices that the sampled nodes could use but that exceed the limit. ``claims``: those that have devices of sampled
+    pools, by name and allocation alone."""
 
     nodes: tuple[Node, ...]
     total: int
     slices: tuple[ResourceSlice, ...]
     classes: tuple[DeviceClass, ...]
     rules: tuple[DeviceTaintRule, ...]
-    allocations: tuple[AllocationResult, ...]
+    claims: tuple[ResourceClaim, ...]
     at: datetime
     left_out: int = 0
 
@@ -129,8 +129,16 @@ def sampling(
     pools, left_out = _pools_within(limits.devices, {_pool_of(slice_) for slice_ in on_chosen} - shared, shared, sizes)
     kept = yield from _selected(slices, lambda slice_: _pool_of(slice_) in pools)
     using = yield from _selected(claims, lambda claim: _uses(claim, pools))
-    allocations = tuple(claim.status.allocation for claim in using if claim.status.allocation is not None)
-    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), allocations, now, left_out)
+    holding = tuple([_holder(claim) for claim in using])
+    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), holding, now, left_out)
+
+
+def _holder(claim: ResourceClaim) -> ResourceClaim:
+    """The claim's name and what it has: a pod's own claim takes its place, so that its devices count once."""
+    metadata = ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid)
+    allocation = claim.status.allocation
+    held = None if allocation is None else allocation.without("node_selector")
+    return ResourceClaim(metadata=metadata, status=ResourceClaimStatus(allocation=held))
 
 
 _Pool = tuple[str, str]
@@ -194,14 +202,7 @@ def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
 
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
     """The view of a sample. Takes up to a second: don't call it on an event loop, and share the view between VMIs."""
-    used = [
-        ResourceClaim(
-            metadata=ObjectMeta(name=f"sampled-{number}", uid=f"sampled-{number}"),
-            status=ResourceClaimStatus(allocation=allocation),
-        )
-        for number, allocation in enumerate(sample.allocations)
-    ]
-    objects = (*sample.nodes, *sample.slices, *sample.classes, *sample.rules, *used)
+    objects = (*sample.nodes, *sample.slices, *sample.classes, *sample.rules, *sample.claims)
     model = ClusterModel(objects, unread=(Pod, Namespace))
     read_beforehand(model, features)  # here, not at the first pod's expense
     return View(model, sample.total, sample.at, sample.left_out)
