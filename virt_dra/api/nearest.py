@@ -36,6 +36,12 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return by_fold[close[0]] if close else None
 
 
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``; did you mean gpu-claim?``, the end of a sentence about a name that doesn't exist; "" if none is similar."""
+    meant = nearest(name, names)
+    return f"; did you mean {meant}?" if meant is not None else ""
+
+
 def _folded(name: str) -> str:
     """The name without what is mistaken most often: case and separators."""
     return name.lower().replace("_", "-")

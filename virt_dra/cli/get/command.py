@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.get.columns import columns_of
 from virt_dra.cli.get.tables import RowTable, csv_lines
@@ -101,8 +101,8 @@ class GetRequest:
 
 
 def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
-    close = nearest(name, (candidate for row in rows for candidate in row.names))
-    return f"{kind.removesuffix('s')} {quoted(name)} isn't there{f'; did you mean {close}?' if close else ''}"
+    hint = did_you_mean(name, (candidate for row in rows for candidate in row.names))
+    return f"{kind.removesuffix('s')} {quoted(name)} isn't there{hint}"
 
 
 @click.command(name="get", help=HELP, epilog=EPILOG)

@@ -11,7 +11,7 @@ import click
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean
 from virt_dra.cli.shared.console import output_console, say
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
@@ -81,8 +81,7 @@ def command(
         if only is not None:
             chosen = [node for node in nodes if node.name == only]
             if not chosen:
-                meant = nearest(only, (node.name for node in nodes))
-                refuse([f"there is no node {only}" + (f"; did you mean {meant}?" if meant is not None else "")], output)
+                refuse([f"there is no node {only}{did_you_mean(only, (node.name for node in nodes))}"], output)
             nodes = chosen
         folds = unfolded(nodes) if no_fold or only is not None else folded(nodes)
         _write(folds, output, out)

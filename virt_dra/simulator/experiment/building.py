@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.scheduling.policies.placer import VmShape
@@ -149,8 +149,7 @@ def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: st
         names = event.fail or event.drain or event.cordon or []
         for position, name in enumerate(names):
             if name not in numbers:
-                meant = nearest(name, numbers)
-                hint = f"; did you mean {meant}?" if meant is not None else ""
+                hint = did_you_mean(name, numbers)
                 problems.append(f"{source}: events[{number}].{event.word}[{position}]: there is no node {name}{hint}")
         members = tuple(sorted({numbers[name] for name in names if name in numbers}))
         disturbances.append(NodesDown(event.at, members, until, event.word, evicts=event.cordon is None))
@@ -250,8 +249,7 @@ def _listed_one(
     kind = (row.get("vm") or "").strip()
     vm = kinds.get(kind)
     if vm is None:
-        meant = nearest(kind, kinds)
-        hint = f"; did you mean {meant}?" if meant is not None else f"; the kinds are {', '.join(kinds) or 'none'}"
+        hint = did_you_mean(kind, kinds) or f"; the kinds are {', '.join(kinds) or 'none'}"
         raise BadExperiment(f"{name}:{line}: vm: there is no kind of VM called {kind[:40]!r}{hint}")
     at = read("at", seconds_of, None)
     if at is None:

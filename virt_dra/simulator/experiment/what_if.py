@@ -16,7 +16,7 @@ from typing import Final
 from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean, nearest
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.fit import namespace_labels
@@ -240,10 +240,7 @@ class Prospect:
         names = {vm.name: vm for vm in self._vms}
         vm = names.get(name) or names.get(f"default/{name}")
         if vm is None:
-            meant = nearest(name, names)
-            raise BadExperiment(
-                f"delete {name}: there is no such pod" + (f"; did you mean {meant}?" if meant is not None else "")
-            )
+            raise BadExperiment(f"delete {name}: there is no such pod{did_you_mean(name, names)}")
         if vm.placed is not None:
             self._placer.release(vm.placed)
         self._vms.remove(vm)
@@ -267,8 +264,7 @@ class Prospect:
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)
         if number is None:
-            meant = nearest(name, self._numbers)
-            raise BadExperiment(f"there is no node {name}" + (f"; did you mean {meant}?" if meant is not None else ""))
+            raise BadExperiment(f"there is no node {name}{did_you_mean(name, self._numbers)}")
         return number
 
 

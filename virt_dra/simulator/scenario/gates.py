@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGateError, FeatureGates
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean
 
 EMBEDDED: Final = frozenset(part.partition("=")[0] for part in str(PLAIN).split(","))
 ELSEWHERE: Final = (
@@ -31,8 +31,8 @@ def read_gates(given: Mapping[str, bool]) -> FeatureGates:
     problems = []
     for name, on in given.items():
         if name not in EMBEDDED | ELSEWHERE:
-            near = nearest(name, sorted(EMBEDDED | ELSEWHERE))
-            problems.append(f"unrecognized feature gate: {name}" + (f"; did you mean {near}?" if near else ""))
+            hint = did_you_mean(name, sorted(EMBEDDED | ELSEWHERE))
+            problems.append(f"unrecognized feature gate: {name}{hint}")
         elif name in _LOCKED and not on:
             problems.append(f"cannot set feature gate {name} to false, feature is locked to true")
     if given.get("DRAOptionalNodeOperations") and given.get("NodeDeclaredFeatures") is False:

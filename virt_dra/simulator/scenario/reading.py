@@ -8,7 +8,7 @@ from typing import Any, Final
 from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.counting import counted
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
-from virt_dra.api.nearest import nearest
+from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.wire import Json
 from virt_dra.simulator.scenario.gates import read_gates
 from virt_dra.simulator.scenario.scenario import (
@@ -302,8 +302,7 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 def _unknown(name: str, names: Collection[str]) -> str:
-    near = nearest(name, names)
-    return f"{name} is not known" + (f"; did you mean {near}?" if near else "")
+    return f"{name} is not known{did_you_mean(name, names)}"
 
 
 # --- steps that can't be meant ------------------------------------------------------------------------------------
@@ -390,5 +389,4 @@ class _StepCheck:
             yield path, f"the {kind} {name} isn't there any more: steps[{self._removed[kind, place, name]}] removed it"
         elif (kind, place, name) not in self._made:
             names = [made for other, where, made in self._made if (other, where) == (kind, place)]
-            near = nearest(name, names)
-            yield path, f"no step before this one makes the {kind} {name}" + (f"; did you mean {near}?" if near else "")
+            yield path, f"no step before this one makes the {kind} {name}{did_you_mean(name, names)}"
