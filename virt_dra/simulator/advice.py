@@ -31,6 +31,10 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
 )
 from virt_dra.controllers.devices import outcomes as device_outcomes
+from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
+from virt_dra.scheduling.filters.node_resources import INSUFFICIENT as INSUFFICIENT_ROOM
+from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
+from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.placement import Unplaced
 from webhooks.vmi import Verdict
 
@@ -75,10 +79,8 @@ def placement(outcome: Unplaced) -> str:
         )
         return "; or ".join(tuple(remedies)[:_MAX_REMEDIES])
     if outcome.nodes:
-        return (
-            "add or label a node so that the VM's nodeSelector, affinity and "
-            "tolerations, and its allocated claims, admit it"
-        )
+        codes = [reason.code for node in outcome.nodes for reason in node.host_reasons]
+        return "; or ".join(dict.fromkeys(_HOST.get(code, _ADMITTING) for code in codes or [""]))
     if "CEL" in outcome.message:
         return "correct the selector's expression"
     if "device class" in outcome.message:
@@ -90,6 +92,16 @@ def placement(outcome: Unplaced) -> str:
     return "correct what the message names"
 
 
+_ADMITTING = (
+    "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
+)
+_HOST: Mapping[str, str] = {
+    INSUFFICIENT_ROOM: "ask for less, stop another VM there, or add a node with more room",
+    PORT_TAKEN: "take another host port or none, stop the pod that has it, or add a node",
+    SPREAD: "allow a larger maxSkew, or add a node to a domain with fewer pods",
+    POD_AFFINITY: "relax the affinity between pods, or add a node in another domain",
+}
+"""The remedies of refusals by nodes themselves; for others it is that some node admits the VM."""
 _MAX_REMEDIES = 3
 _SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or check the driver"
 _PLACEMENT: Mapping[str, str] = {

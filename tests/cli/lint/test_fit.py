@@ -258,7 +258,10 @@ def test_lint_and_run_agree_on_room() -> None:
     ((id, field, message),) = found["VirtualMachineInstance vm"]
     assert (code, id, field) == (1, "no-node-fits", "spec.domain")
     assert "node-1: too little cpu" in message
-    assert json.loads(_run(vm, node).stdout)["ready"] is False
+    ran = json.loads(_run(vm, node).stdout)
+    assert ran["ready"] is False
+    failure = ran["vms"][0]["failure"]
+    assert failure["advice"] == "ask for less, stop another VM there, or add a node with more room"
     smaller = _changed(vm, ("spec.domain.resources.requests.cpu", "1"))
     assert _lint(smaller, node) == (0, {"VirtualMachineInstance vm": []})
     assert json.loads(_run(smaller, node).stdout)["ready"] is True
