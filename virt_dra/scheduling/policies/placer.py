@@ -433,18 +433,16 @@ class PolicyPlacer:
     def _lacking(self, shape: VmShape, number: int) -> Sequence[str]:
         """The resources of which the node has too little left, as NodeResourcesFit counts."""
         room = self.rooms[number]
-        lacking = [name for name, short in (
-            (PODS, room.pods_left <= 0), (CPU, shape.cpu > max(room.cpu_left, 0)),
-            (MEMORY, shape.memory > max(room.memory_left, 0)),
-        ) if short]  # fmt: skip
+        short = {
+            PODS: room.pods_left <= 0,
+            CPU: shape.cpu > max(room.cpu_left, 0),
+            MEMORY: shape.memory > max(room.memory_left, 0),
+        }
         if shape.others and self.nodes[number].status.allocatable:
             left = self._others[number]
-            lacking += [
-                name
-                for name, wanted in sorted(shape.others.items())
-                if name in self._listed and wanted > left.get(name, 0)
-            ]
-        return lacking
+            for name, wanted in sorted(shape.others.items()):
+                short[name] = name in self._listed and wanted > left.get(name, 0)
+        return [name for name, is_short in short.items() if is_short]
 
     def _related(self, shape: VmShape) -> Fit | None:
         """The shape's filters that look at the pods of all nodes; None if no pod has a wish about others."""
