@@ -202,3 +202,17 @@ def test_a_kind_that_was_not_read_is_known_neither_whole_nor_in_part() -> None:
     assert [(model.knows(kind), model.knows_all(kind)) for kind in (Node, Pod, DeviceClass)] == [
         (False, False), (True, False), (True, True),
     ]  # fmt: skip
+
+
+def test_a_value_follows_a_change_of_its_kinds_beside_one_of_others() -> None:
+    """A pod that is placed changes with its claims: the snapshot reads claims alone, and isn't built again."""
+    claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "t", "uid": "c"}})
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+    allocated = ResourceClaim.from_wire(
+        {**claim.to_wire(), "status": {"allocation": {"devices": {"results": [result]}}}}
+    )
+    model = ClusterModel([claim])
+    before = snapshot_of(model)
+    after = snapshot_of(model.changed([allocated, pod("p", "node-1", "Running", None)]))
+    assert after.caches is before.caches
+    assert after.used != before.used

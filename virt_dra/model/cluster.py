@@ -132,6 +132,7 @@ class ClusterModel:
                 differences = (
                     ModelChange(self._by_kind.get(kind, _NONE).get(key), obj)
                     for kind, by_key in changes.items()
+                    if kind in value.kinds
                     for key, obj in by_key.items()
                 )
                 followed = value.follow(derived, differences)
@@ -157,7 +158,7 @@ def _key(obj: TypedObject) -> str:
 class DerivedValue(Generic[T]):
     """A pure function of a model, whose value the model keeps. ``kinds``: all kinds of objects that it reads.
 
-    ``follow``: the value after changes of some of these kinds, from the one before; None if it must be made anew.
+    ``follow``: the value after changes of these kinds alone, from the one before; None if it must be made anew.
     """
 
     def __init__(
