@@ -27,3 +27,19 @@ def test_answers_that_are_replaced_or_dropped_weigh_nothing() -> None:
     kept.put("each", key, PARTS[1], SelectorDepths(b"\1\1"))
     kept.forget(PARTS[1:])
     assert kept.weight == plain
+
+
+def test_slices_go_from_a_full_cache() -> None:
+    """Of 20 lists with the answers for three slices each; the limit holds two lists."""
+    answer = SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0))
+    one = AnswerCache()
+    for part in PARTS:
+        one.put("each", b"k" * 20, part, answer)
+    kept = AnswerCache(limit=2 * one.weight + 500)
+    for number in range(20):
+        for part in PARTS:
+            kept.put("each", bytes([number]) * 20, part, answer)
+    kept.of("any", b"a" * 20)
+    assert kept.weight <= 2 * one.weight + 500
+    kept.forget(PARTS)
+    assert kept.weight < one.weight + 2_500

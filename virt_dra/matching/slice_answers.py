@@ -94,7 +94,7 @@ class CachedAnswers:
     fault: SliceFault | None = None
     valid: bool = False
     of: dict[PublishedSlice, SliceAnswer] = field(default_factory=dict)
-    weight: int = _PER_LIST
+    weight: int = 0
 
 
 class AnswerCache:
@@ -118,8 +118,7 @@ class AnswerCache:
             kept = self._kept.get(key)
             if kept is None:
                 kept = self._kept[key] = CachedAnswers()
-                self._add(kept, 0)
-                self.weight += kept.weight
+                self._add(kept, _PER_LIST)
             else:
                 self._kept.move_to_end(key)
             return kept
@@ -156,14 +155,17 @@ class AnswerCache:
                 for slice_ in gone:
                     dropped = kept.of.pop(slice_, None)
                     if dropped is not None:
-                        self._add(kept, -_weight(dropped))
+                        self._weigh(kept, -_weight(dropped))
 
     def _add(self, kept: CachedAnswers, weight: int) -> None:
-        kept.weight += weight
-        self.weight += weight
+        self._weigh(kept, weight)
         while self.weight > self._limit and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self.weight -= oldest.weight
+
+    def _weigh(self, kept: CachedAnswers, weight: int) -> None:
+        kept.weight += weight
+        self.weight += weight
 
 
 def _weight(answer: SliceAnswer) -> int:
