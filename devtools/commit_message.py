@@ -34,13 +34,13 @@ def faults(message: str, changed: int) -> Iterator[str]:
     area = _AREAS.match(subject)
     first = subject[area.end() :].partition(" ")[0] if area else ""
     if area is None:
-        yield "the subject begins with an area and a colon: allocator: skip interchangeable devices"
+        yield "the subject must begin with an area and a colon: allocator: skip interchangeable devices"
     elif not first or (_NO_VERB.fullmatch(first) and first not in _VERBS):
         yield f"the subject is an imperative (add, skip, name …) and doesn't begin with {first!r}"
     if subject.endswith("."):
-        yield "the subject ends without a period"
+        yield "the subject must not end with a period"
     if rest and rest[0]:
-        yield "the line below the subject is empty"
+        yield "the line below the subject must be empty"
     body = [line for line in rest if line]
     if changed > TRIVIAL and not body:
         yield f"a body says why: this commit changes {changed} lines"

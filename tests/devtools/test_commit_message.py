@@ -39,19 +39,19 @@ IMPERATIVE = "the subject is an imperative (add, skip, name …) and doesn't beg
 @pytest.mark.parametrize(
     ("message", "changed", "problem"),
     [
-        ("", 3, "the subject begins with an area and a colon: allocator: skip interchangeable devices"),
+        ("", 3, "the subject must begin with an area and a colon: allocator: skip interchangeable devices"),
         (
             "Skip interchangeable devices",
             3,
-            "the subject begins with an area and a colon: allocator: skip interchangeable devices",
+            "the subject must begin with an area and a colon: allocator: skip interchangeable devices",
         ),
         (f"allocator: skip {'x' * 60}", 3, "the subject has 76 characters; at most 72 are shown everywhere"),
         ("allocator: skipped devices", 3, f"{IMPERATIVE} 'skipped'"),
         ("allocator: skipping devices", 3, f"{IMPERATIVE} 'skipping'"),
         ("allocator: skips devices", 3, f"{IMPERATIVE} 'skips'"),
         ("allocator: the devices are skipped", 3, f"{IMPERATIVE} 'the'"),
-        ("allocator: skip devices.", 3, "the subject ends without a period"),
-        ("allocator: skip devices\nthat are alike", 3, "the line below the subject is empty"),
+        ("allocator: skip devices.", 3, "the subject must not end with a period"),
+        ("allocator: skip devices\nthat are alike", 3, "the line below the subject must be empty"),
         ("allocator: skip devices", 21, "a body says why: this commit changes 21 lines"),
         (f"allocator: skip devices\n\n{'word ' * 15}", 21, "lines of the body have at most 72 characters"),
     ],

@@ -62,7 +62,8 @@ def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
         group.nodes.append(node.node)
         if blocking is None:
             continue
-        group.placed, group.wanted = max(group.placed, blocking.placed), max(group.wanted, blocking.wanted)
+        if not group.wanted or blocking.wanted - blocking.placed < group.wanted - group.placed:
+            group.placed, group.wanted = blocking.placed, blocking.wanted
         nearest = blocking.nearest
         if blocking.lacking is None:
             group.others += len(blocking.devices) - len(nearest)
