@@ -7,15 +7,20 @@ from typing import Final
 import pytest
 import yaml
 
-from devtools.fit.answers import DOES_NOT_FIT
+from devtools.fit.answers import DOES_NOT_FIT, FITS, FitAnswer
 from devtools.fit.case import FitCase
 from devtools.fit.comparing import compared
 from devtools.fit.reference import by_filters
+from devtools.fit.surfaces import SURFACES
 from virt_dra.api.core_v1 import Pod
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling import filter_table
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.policies.by_card import FirstFit
+from virt_dra.scheduling.policies.placer import PolicyPlacer, card_catalog
 
 MAINTENANCE: Final = "NodeInMaintenance"
 
@@ -34,15 +39,12 @@ class Maintenance(SchedulingPlugin, PluginAttempt):
         return FilterRefusal(self.name, ("node(s) were in maintenance",), code=MAINTENANCE)
 
 
-@pytest.fixture(autouse=True)
-def _in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Maintenance(), *filter_table.FILTERS))
-
-
 DUMP: Final = """
 apiVersion: v1
 kind: Node
-metadata: {name: n1, labels: {maintenance: "yes"}}
+metadata:
+  name: n1
+  labels: {maintenance: "yes", kubevirt.io/schedulable: "true", kubernetes.io/arch: amd64}
 status:
   allocatable:
     {cpu: "4", memory: 16Gi, pods: "110", devices.kubevirt.io/kvm: 1k, devices.kubevirt.io/tun: 1k,
@@ -54,19 +56,66 @@ metadata: {name: running, namespace: team, uid: running}
 spec: {nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}]}
 status: {phase: Running}
 ---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {resource.kubernetes.io/pciBusID: {string: "0000:01:00.0"}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu, namespace: team}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+---
+apiVersion: kubevirt.io/v1
+kind: KubeVirt
+metadata: {name: kubevirt, namespace: kubevirt}
+spec: {configuration: {developerConfiguration: {featureGates: [GPUsWithDRA]}}}
+---
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
 metadata: {name: asker, namespace: team}
-spec: {domain: {resources: {requests: {cpu: "1", memory: 1Gi}}, devices: {}}}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+  domain:
+    resources: {requests: {cpu: "1", memory: 1Gi}}
+    devices: {gpus: [{name: gpu, claimName: gpu, requestName: gpu}]}
 """
+EVERYONE: Final = {surface.name for surface in SURFACES} - {"extender's filter"}
+"""The extender is asked about nodes that kube-scheduler's own filters passed."""
 
 
-def test_everyone_asks_a_new_filter() -> None:
+def _answers() -> tuple[FitAnswer, set[str], list[dict[str, tuple[str, ...]]]]:
     case = FitCase(tuple(yaml.safe_load_all(DUMP)))
-    answer = by_filters(case)
-    assert (answer.verdict, answer.reasons) == (DOES_NOT_FIT, {"n1": MAINTENANCE})
     comparisons = list(compared(case))
-    assert {name for comparison in comparisons for name in comparison.answers} >= {
-        "scenario", "run", "pytest plugin", "lint", "explain", "diff",
-    }  # fmt: skip
-    assert not any(comparison.contradictions for comparison in comparisons)
+    asked = {name for comparison in comparisons for name in comparison.answers}
+    return by_filters(case), asked, [comparison.contradictions for comparison in comparisons]
+
+
+@pytest.mark.parametrize("scope", [FilterScope.NODE, FilterScope.CLUSTER])
+def test_everyone_asks_a_new_filter(scope: FilterScope, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, asked, contradictions = _answers()
+    assert (answer.verdict, any(contradictions)) == (FITS, False)
+    assert asked >= EVERYONE
+    monkeypatch.setattr(Maintenance, "scope", scope)
+    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Maintenance(), *filter_table.FILTERS))
+    answer, asked, contradictions = _answers()
+    assert (answer.verdict, answer.reasons) == (DOES_NOT_FIT, {"n1": MAINTENANCE})
+    assert asked >= EVERYONE
+    assert not any(contradictions)
+
+
+@pytest.mark.parametrize("scope", [FilterScope.ROOM, FilterScope.DEVICES])
+def test_policies_refuse_a_filter_that_they_would_not_ask(scope: FilterScope, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Maintenance, "scope", scope)
+    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Maintenance(), *filter_table.FILTERS))
+    snapshot = snapshot_of(ClusterModel())
+    with pytest.raises(AssertionError, match="room and devices are counted here, not asked of filters: Maintenance"):
+        PolicyPlacer(snapshot, (), FirstFit(), card_catalog(snapshot))

@@ -7,13 +7,13 @@ prepares pods over the tables that its informers keep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
 from virt_dra.api.core_v1 import Namespace, Node, Pod
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
+from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, ResourceClaim
 from virt_dra.model.cluster import ClusterModel, ModelChange, ModelIndex, derived
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.unknown import offered_resources
@@ -146,19 +146,33 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
     return prepare(pod, filters_over(sources), sources.table)
 
 
-def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> FilterRefusal | None:
-    """Why the pod doesn't fit on a node of the model; None if it does. For many nodes, ask one :func:`fit`.
+@dataclass(frozen=True)
+class Fits:
+    """The pod fits on ``node``. ``allocations``: what its unallocated claims would get there, by ``namespace/name``."""
+
+    node: str
+    allocations: Mapping[str, AllocationResult]
+
+
+def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fits | FilterRefusal:
+    """Whether the pod fits on a node of the model, or the first filter's refusal. For many nodes, ask one :func:`fit`.
 
     Raises as :func:`fit`; KeyError for a node that isn't there.
     """
     asked = fit(pod, model, options)
-    return asked.refusal(asked.state(node))
+    refusal = asked.refusal(asked.state(node))
+    if refusal is not None:
+        return refusal
+    devices = asked.devices.nodes.found(node) if asked.devices is not None else None
+    return Fits(node, {} if devices is None else devices.allocations(node))
 
 
 def read_beforehand(model: ClusterModel, features: Features = DEFAULT) -> None:
-    """Derive what every fit reads, for a model that is asked about changed again and again: copies of it then follow
-    their changes, and derive nothing anew. Raises FatalError for slices that can't be read."""
+    """Derive what every fit reads, for a model that is asked about changed again and again: copies that change claims,
+    pods or nodes then follow these changes. Raises FatalError for slices that can't be read."""
     node_table(model)
+    offered_resources(model)
+    _claims_of_owner.all(model)
     _usages(model)
     _served_resources(model)
     snapshot_of(model, features).caches.pools(features)

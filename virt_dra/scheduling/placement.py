@@ -55,7 +55,7 @@ class Placement:
 @dataclass(frozen=True)
 class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
-    kube-scheduler's words; ``nodes`` says why, by node.
+    kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node.
 
     ``code``: of the refusal of all nodes, which has a page in docs/reasons; "" if nodes were tried. ``deallocate``: an
     allocated claim that no other pod uses and that excludes nodes: deallocating it may help (C-5.6).

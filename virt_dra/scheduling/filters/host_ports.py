@@ -8,7 +8,7 @@ from typing import Final
 from virt_dra.api.core_v1 import ContainerPort, Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 PORT_TAKEN: Final = "HostPortTaken"
@@ -24,6 +24,7 @@ class NodePorts(SchedulingPlugin):
     """Refuses nodes on which a pod has one of the host ports already."""
 
     name = "NodePorts"
+    scope = FilterScope.RELATIONS
 
     @property
     def hints(self) -> tuple[Hint, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.api.core_v1 import LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 POD_AFFINITY: Final = "PodAffinityMismatch"
@@ -113,6 +113,7 @@ class InterPodAffinity(SchedulingPlugin):
     may run, so that whom the pod wants beside it may be there."""
 
     name = "InterPodAffinity"
+    scope = FilterScope.RELATIONS
     weight = 2
 
     def __init__(self, table: NodeTable, labels_of: NamespaceLabels, *, knows_all_pods: bool = True) -> None:

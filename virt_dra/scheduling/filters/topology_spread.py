@@ -12,7 +12,7 @@ from virt_dra.scheduling.filters.node_affinity import NodeSelection
 from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 SPREAD: Final = "TopologySpreadMismatch"
@@ -87,6 +87,7 @@ class PodTopologySpread(SchedulingPlugin):
     """
 
     name = "PodTopologySpread"
+    scope = FilterScope.RELATIONS
     weight = 2
 
     def __init__(self, table: NodeTable) -> None:

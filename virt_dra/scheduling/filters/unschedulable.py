@@ -17,7 +17,8 @@ UNSCHEDULABLE: Final = "NodeUnschedulable"
 
 _TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _EVENTS: Final = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, ClusterEvent.TARGET_POD_TOLERATIONS})
-_REFUSAL: Final = FilterRefusal("NodeUnschedulable", ("node(s) were unschedulable",), code=UNSCHEDULABLE)
+CORDONED: Final = FilterRefusal("NodeUnschedulable", ("node(s) were unschedulable",), code=UNSCHEDULABLE)
+"""The refusal of a cordoned node."""
 
 
 def admits(pod: Pod, node: Node) -> bool:
@@ -44,7 +45,7 @@ class _Attempt(PluginAttempt):
         self._pod = pod
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        return None if admits(self._pod, state.node) else _REFUSAL
+        return None if admits(self._pod, state.node) else CORDONED
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
         if not admits(self._pod, state.node):

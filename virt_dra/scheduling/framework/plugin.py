@@ -24,8 +24,10 @@ class FilterScope(Enum):
     """What the pods of the node ask for."""
     DEVICES = auto()
     """The devices that the node reaches, and who uses them."""
+    RELATIONS = auto()
+    """The pods of all nodes, as far as one of them has host ports, affinity to pods or topology spread."""
     CLUSTER = auto()
-    """Anything: the pods of all nodes."""
+    """Anything."""
 
 
 @dataclass(frozen=True)

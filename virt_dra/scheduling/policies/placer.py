@@ -29,9 +29,9 @@ from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES, Devi
 from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NO_DEVICES_FIT, NODE_ERROR
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.host_ports import NodePorts, host_ports
-from virt_dra.scheduling.filters.node_resources import insufficient
+from virt_dra.scheduling.filters.node_resources import NodeResourcesFit, insufficient
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
-from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
+from virt_dra.scheduling.filters.unschedulable import CORDONED
 from virt_dra.scheduling.fit import Fit, prepare
 from virt_dra.scheduling.framework.messages import Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
@@ -160,6 +160,13 @@ class PolicyPlacer:
         self._pods: dict[Hashable, tuple[int, Pod]] = {}
         """What runs where: by the pod's identity, or that of the placed VM."""
         self._filters = filters_over(_sources(self._listed, labels_of))
+        unknown = [
+            plugin.name
+            for plugin in self._filters
+            if plugin.scope in (FilterScope.ROOM, FilterScope.DEVICES) and plugin.name not in _COUNTED_HERE
+        ]
+        if unknown:
+            raise AssertionError(f"room and devices are counted here, not asked of filters: {', '.join(unknown)}")
         self._labels_of, self._knows_all_pods = labels_of, knows_all_pods
         self._relating: dict[VmShape, tuple[int, Fit]] = {}
         """By shape, its filters that look at other pods, with the number of changes of pods then."""
@@ -175,8 +182,8 @@ class PolicyPlacer:
         self._scores: dict[VmShape, dict[int, tuple[int, Score | None]]] = {}
         """By node: its version then, and the score of its best offer."""
         self._offers: dict[PodClass | None, _ClaimOffers] = {}
-        self._admitted: dict[str, Sequence[FilterRefusal | None]] = {}
-        """By the wishes of a pod about nodes: each node's refusal."""
+        self._admitted: dict[VmShape, Sequence[FilterRefusal | None]] = {}
+        """By shape: each node's refusal by filters that depend on the node alone."""
         self._states: list[CardState | None] = []
         self._cards: list[NodeCards] = []
         self._seen_by: dict[PoolId, list[int]] = {}
@@ -217,7 +224,7 @@ class PolicyPlacer:
         doesn't fit. Raises FatalError."""
         allocator = self._allocator(shape.claims)
         offers, by_number = self._offers_of(allocator), self._scores.setdefault(shape, {})
-        admitted, related = self._admitting(shape.pod), self._related(shape)
+        admitted, related = self._admitting(shape), self._related(shape)
         scores: list[Score | None] = []
         for number in numbers:
             version, of_node = self._versions[number], by_number.get(number)
@@ -234,8 +241,8 @@ class PolicyPlacer:
     def refusal(self, shape: VmShape, number: int) -> FilterRefusal | None:
         """Why the shape doesn't fit on a node now; None if it does. Raises FatalError."""
         if not self.open[number]:
-            return _CLOSED
-        admitted = self._admitting(shape.pod)[number]
+            return CORDONED  # or drained, or gone: its VMs have left
+        admitted = self._admitting(shape)[number]
         if admitted is not None:
             return admitted
         lacking, related = self._lacking(shape, number), self._related(shape)
@@ -258,6 +265,8 @@ class PolicyPlacer:
         self._scores.clear()
         self._offers.clear()
         self._rankings.clear()
+        self._admitted.clear()
+        self._relating.clear()
         self._changes.clear()
 
     def allocate(self, shape: VmShape, number: int) -> tuple[AllocationResult, ...] | None:
@@ -400,9 +409,7 @@ class PolicyPlacer:
         ranking = self._rankings.get(shape)
         if ranking is None:
             offers = self._offers_of(self._allocator(shape.claims))
-            ranking = self._rankings[shape] = _Ranking(
-                [refusal is None for refusal in self._admitting(shape.pod)], offers
-            )
+            ranking = self._rankings[shape] = _Ranking([refusal is None for refusal in self._admitting(shape)], offers)
         if ranking.applied is None:
             stale: Sequence[int] = range(len(self.nodes))
         else:
@@ -420,18 +427,18 @@ class PolicyPlacer:
 
     # --- filters ----------------------------------------------------------------------------------------------------
 
-    def _admitting(self, pod: Pod) -> Sequence[FilterRefusal | None]:
-        """By node, the refusal of the filters that depend on the node alone; once for pods with equal wishes."""
-        key = pod.spec.model_dump_json(include={"node_selector", "affinity", "tolerations"})
-        refusals = self._admitted.get(key)
+    def _admitting(self, shape: VmShape) -> Sequence[FilterRefusal | None]:
+        """By node, the refusal of the filters that depend on the node alone."""
+        refusals = self._admitted.get(shape)
         if refusals is None:
             plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
-            fit = prepare(pod, plugins, NodeTable())
-            refusals = self._admitted[key] = [fit.refusal(NodeState(node)) for node in self.nodes]
+            fit = prepare(shape.pod, plugins, NodeTable())
+            refusals = self._admitted[shape] = [fit.refusal(NodeState(node)) for node in self.nodes]
         return refusals
 
     def _lacking(self, shape: VmShape, number: int) -> Sequence[str]:
-        """The resources of which the node has too little left, as NodeResourcesFit counts."""
+        """The resources of which the node has too little left, as NodeResourcesFit counts; one that devices serve by
+        their class is lacking where no device plugin offers it, since policies make no claims."""
         room = self.rooms[number]
         short = {
             PODS: room.pods_left <= 0,
@@ -445,20 +452,18 @@ class PolicyPlacer:
         return [name for name, is_short in short.items() if is_short]
 
     def _related(self, shape: VmShape) -> Fit | None:
-        """The shape's filters that look at the pods of all nodes; None if no pod has a wish about others."""
-        if self._table is None:
-            if not shape.relates:
+        """The shape's filters that look beyond a node; None if there are none, and no pod relates to others."""
+        table = self._table
+        if table is None:
+            if not shape.relates and all(plugin.scope is not FilterScope.CLUSTER for plugin in self._filters):
                 return None
-            self._follow_pods()
+            table = self._follow_pods()
         versioned = self._relating.get(shape)
         if versioned is None or versioned[0] != self._pod_changes:
-            assert self._table is not None
-            sources = _sources(self._listed, self._labels_of, self._table)
+            sources = _sources(self._listed, self._labels_of, table)
             filters = filters_over(replace(sources, knows_all_pods=self._knows_all_pods))
-            fit = prepare(
-                shape.pod, [candidate for candidate in filters if candidate.scope is FilterScope.CLUSTER], self._table
-            )
-            versioned = self._relating[shape] = self._pod_changes, fit
+            beyond = [plugin for plugin in filters if plugin.scope in _BEYOND_A_NODE]
+            versioned = self._relating[shape] = self._pod_changes, prepare(shape.pod, beyond, table)
         return versioned[1] if versioned[1].parts or versioned[1].everywhere else None
 
     def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
@@ -473,13 +478,14 @@ class PolicyPlacer:
         elif relates and by > 0:
             self._follow_pods()
 
-    def _follow_pods(self) -> None:
+    def _follow_pods(self) -> NodeTable:
         """Keep a table of the pods from now on."""
         self._table = NodeTable()
         for node in self.nodes:
             self._table.put(node)
         for key, (number, pod) in self._pods.items():
             self._assign(key, number, pod, 1)
+        return self._table
 
     def _assign(self, key: Hashable, number: int, pod: Pod, by: int) -> None:
         assert self._table is not None
@@ -585,8 +591,8 @@ def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
     return scored[0]
 
 
-_CLOSED: Final = FilterRefusal("NodeUnschedulable", ("node(s) were unschedulable",), code=UNSCHEDULABLE)
-"""A node that takes no VMs: cordoned, drained or gone."""
+_COUNTED_HERE: Final = frozenset({NodeResourcesFit.name, DYNAMIC_RESOURCES})
+_BEYOND_A_NODE: Final = frozenset({FilterScope.RELATIONS, FilterScope.CLUSTER})
 UNLIMITED: Final = 2**62
 """What is left of a resource of which it isn't known how much a node has."""
 

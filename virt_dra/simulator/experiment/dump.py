@@ -14,6 +14,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
+from virt_dra.model.feeds.stand_ins import labelled
 from virt_dra.scheduling.filters.host_ports import host_ports
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
@@ -54,7 +55,8 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
     objects = tuple(objects)
     others = Counter(obj.kind for obj in objects if not isinstance(obj, USED))
-    model = ClusterModel((defaulted(obj) for obj in objects if isinstance(obj, USED)), unread=not_given(objects))
+    used = (labelled(obj) if isinstance(obj, Node) else defaulted(obj) for obj in objects if isinstance(obj, USED))
+    model = ClusterModel(used, unread=not_given(objects))
     pods = [pod for pod in model.of(Pod) if not pod.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
     notes = (

@@ -21,7 +21,7 @@ from virt_dra.model.feeds.files import model_of_files, placeable
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
-from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit, read_beforehand
+from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, Fits, fit, fits, read_beforehand
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.why.judging import judged
 from virt_dra.scheduling.why.tree import NodeMisses
@@ -150,8 +150,6 @@ class ClusterState:
 
     def allocations(self, wish: Wish, node: str) -> Iterable[AllocationResult]:
         """What the wish's unallocated claims would get on a node that fits. Raises FatalError, FilterError."""
-        asked = self.fit(wish)
-        if asked.refusal(asked.state(node)) is not None or asked.devices is None:
-            return ()
-        devices = asked.devices.nodes.found(node)
-        return () if devices is None else devices.allocations(node).values()
+        options = FitOptions(self.features, interrupt=self.interrupt)
+        answer = fits(wish.pod, node, self.model.changed(wish.claims), options)
+        return answer.allocations.values() if isinstance(answer, Fits) else ()
