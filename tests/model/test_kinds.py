@@ -31,8 +31,6 @@ from virt_dra.live.world import LiveWorld
 from virt_dra.model.kinds import READ, ReadKinds
 from virt_dra.operator.metrics import OperatorMetrics
 from virt_dra.report_server.following import Following, FollowSettings, Rendered
-from virt_dra.simulator.allocation_input import RELEVANT
-from virt_dra.simulator.experiment.dump import USED
 
 Grant = tuple[str, str, str]
 """Verb, API group and resource."""
@@ -175,11 +173,6 @@ async def test_doctor_lists_the_kinds_of_the_table_beside_what_is_installed() ->
     await gather(cast("Any", cluster), "default")
     installed = {("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("v1", "Pod")}
     assert cluster.listed - installed == {(kind.API_VERSION, kind.KIND) for kind in READ["doctor"].all}
-
-
-def test_filters_of_files_take_what_is_read_of_a_cluster() -> None:
-    assert set(RELEVANT) == set(READ["allocate"].all)
-    assert set(USED) == set(READ["simulate"].all)
 
 
 def test_one_readable_kind_of_several_is_one_that_is_read() -> None:

@@ -357,6 +357,11 @@ class Pod(TypedObject):
         return self.status.phase in FINISHED
 
     @property
+    def takes_room(self) -> bool:
+        """True if it is bound to a node and hasn't finished: what it asks for is in use there."""
+        return bool(self.spec.node_name) and not self.finished
+
+    @property
     def claim_names(self) -> dict[str, str]:
         """Entry of ``spec.resourceClaims`` -> the claim that it names, or else that was generated for it. Entries
         without a claim are left out; whether the claim is the pod's own isn't checked (C-3.2)."""

@@ -144,8 +144,7 @@ class Advisor:
             self._gone(before)
         self._model = self._model.changed([obj])
         if isinstance(obj, Pod):
-            runs = obj.spec.node_name and not obj.finished
-            self._place(obj.metadata.uid, _Placed(obj.spec.node_name or "", obj) if runs else None)
+            self._place(obj.metadata.uid, _Placed(obj.spec.node_name or "", obj) if obj.takes_room else None)
         elif isinstance(obj, ResourceClaim):
             self._allocate(obj.metadata.uid, obj.status.allocation)
         else:

@@ -234,5 +234,5 @@ class ModelIndex(Generic[ObjectT, V]):
         )
 
 
-pods_by_node = ModelIndex(Pod, lambda pod: (pod.spec.node_name,) if pod.spec.node_name and not pod.finished else ())
+pods_by_node = ModelIndex(Pod, lambda pod: (pod.spec.node_name or "",) if pod.takes_room else ())
 """Unfinished pods by the node that they are bound to."""

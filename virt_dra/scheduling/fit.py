@@ -178,10 +178,6 @@ def read_beforehand(model: ClusterModel, features: Features = DEFAULT) -> None:
     snapshot_of(model, features).caches.pools(features)
 
 
-def _takes_room(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) and not pod.finished
-
-
 def _table_after(table: NodeTable, changes: Iterable[ModelChange]) -> NodeTable:
     table = table.copy()
     for change in changes:
@@ -192,7 +188,7 @@ def _table_after(table: NodeTable, changes: Iterable[ModelChange]) -> NodeTable:
             table.put(after)
         if isinstance(before, Pod):
             table.unassign(pod_id(before))
-        if isinstance(after, Pod) and _takes_room(after):
+        if isinstance(after, Pod) and after.takes_room:
             table.assign(after, after.spec.node_name or "")
     return table
 
@@ -204,7 +200,7 @@ def node_table(model: ClusterModel) -> NodeTable:
     for node in model.of(Node):
         table.put(node)
     for pod in model.of(Pod):
-        if _takes_room(pod):
+        if pod.takes_room:
             table.assign(pod, pod.spec.node_name or "")
     return table
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from typing import Final
 
 from virt_dra.allocator import Snapshot
 from virt_dra.api import names
@@ -19,8 +20,9 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.api.validation import validate_create
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.duplicates import Replaced, applied
+from virt_dra.model.kinds import READ
 
-RELEVANT = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate)
+_READ: Final = READ["allocate"].all
 """The kinds that matter to an allocation."""
 
 
@@ -62,7 +64,7 @@ def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGat
     rules = compiled_rules(gates)
     given: list[Sourced[TypedObject]] = []
     for sourced in loaded.objects:
-        if not isinstance(sourced.object, RELEVANT) or (
+        if not isinstance(sourced.object, _READ) or (
             isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules
         ):
             continue

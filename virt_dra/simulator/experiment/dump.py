@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
@@ -15,13 +15,14 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled
+from virt_dra.model.kinds import READ
 from virt_dra.scheduling.filters.host_ports import host_ports
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
 
-USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod, Namespace)
+_USED: Final = READ["simulate"].all
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class DumpedPod:
 def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
     objects = tuple(objects)
-    others = Counter(obj.kind for obj in objects if not isinstance(obj, USED))
-    used = (labelled(obj) if isinstance(obj, Node) else defaulted(obj) for obj in objects if isinstance(obj, USED))
+    others = Counter(obj.kind for obj in objects if not isinstance(obj, _USED))
+    used = (labelled(obj) if isinstance(obj, Node) else defaulted(obj) for obj in objects if isinstance(obj, _USED))
     model = ClusterModel(used, unread=not_given(objects))
     pods = [pod for pod in model.of(Pod) if not pod.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))

@@ -75,7 +75,7 @@ class ClusterState:
     @property
     def running_pods(self) -> Iterable[Pod]:
         """Those that are bound to a node and haven't finished."""
-        return (pod for pod in self.model.of(Pod) if pod.spec.node_name and not pod.finished)
+        return (pod for pod in self.model.of(Pod) if pod.takes_room)
 
     @property
     def holders(self) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
