@@ -27,7 +27,7 @@ from virt_dra.cluster.memory.names import ALPHABET, SUFFIX_LENGTH, counted_suffi
 ROOT: Final = Path(__file__).parents[2]
 TARGET: Final = ROOT / "docs" / "recordings" / "contention.svg"
 COMMAND: Final = ("virt-dra", "run", "examples/contention")
-COLUMNS: Final = 104
+COLUMNS: Final = 144
 ROWS: Final = 23
 """Lines of the terminal's window."""
 

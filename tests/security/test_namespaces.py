@@ -230,4 +230,4 @@ def test_why_a_pod_waits_names_nobody_elses_claims_and_devices() -> None:
     published = slice_of("a", 1).to_wire()
     published["spec"]["devices"] = [{"name": "secret-device", "attributes": {"secret-key": {"string": "secret-value"}}}]
     told_ = explained([node("a")], [ResourceSlice.from_wire(published)], (theirs,))
-    assert (told_.reason, "1 device in use" in told_.message, "secret" in told_.message) == ("NoNodeFits", True, False)
+    assert (told_.reason, "1 device: in use" in told_.message, "secret" in told_.message) == ("NoNodeFits", True, False)

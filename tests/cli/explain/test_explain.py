@@ -197,7 +197,7 @@ def test_a_live_cluster_without_kubevirt_is_read_by_the_users_own_rights(control
         assert result.stdout.startswith(f"claim {namespace}/late-gpu waits: ")
         assert result.stderr == (
             "left out, as you may not list them: "
-            "Pod, ResourceClaimTemplate, DeviceTaintRule, KubeVirt, VirtualMachine, VirtualMachineInstance\n"
+            "DeviceTaintRule, Pod, ResourceClaimTemplate, KubeVirt, VirtualMachine, VirtualMachineInstance, Namespace\n"
         )
     finally:
         plane.request("DELETE", f"/apis/resource.k8s.io/v1/deviceclasses/{device_class}")
