@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -16,7 +17,8 @@ CONTRACTS = ROOT / ".importlinter"
 def _lint_imports(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", program, "--no-cache", "--config", str(config)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # devtools, which has the contract type, isn't installed
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
 def _linted(folder: Path, contract: str, modules: dict[str, str]) -> subprocess.CompletedProcess[str]:
