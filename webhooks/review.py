@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from virt_dra.api.reading import json_text
 from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.wire import Json
+from virt_dra.fairness.use import Tenant
 from webhooks.verdict import AdmissionCause, Verdict
 
 API_VERSION = "admission.k8s.io/v1"
@@ -37,6 +38,7 @@ MAX_WARNINGS = 4096
 _MAX_UID = 128
 _HEAD = 2048
 _NAMESPACE = re.compile(rb'"namespace"\s{0,4}:\s{0,4}"([a-z0-9-]{1,63})"')
+_USER = re.compile(rb'"userInfo"\s{0,4}:\s{0,4}\{\s{0,4}"username"\s{0,4}:\s{0,4}"([^"\\]{1,256})"')
 _WORDS = ((bool, "a boolean"), (str, "a string"), (int | float, "a number"), (list, "a list"), (dict, "an object"))
 _MAX_SHOWN = 200
 
@@ -77,11 +79,19 @@ def check_content_type(content_type: str) -> None:
         )
 
 
-def namespace_hint(body: bytes) -> str:
-    """The request's namespace, read without parsing the body; "" if it isn't near the beginning. Other callers than API
-    servers may lie."""
-    match = _NAMESPACE.search(body, 0, _HEAD)
-    return match[1].decode("ascii") if match else ""
+def tenant_hint(body: bytes, address: str) -> Tenant:
+    """Whose review it is, read without parsing the body: address, account and namespace. Others than API servers may
+    lie, so ``address`` is theirs, and "" for a verified caller.
+
+    The account is the user, except where it is a component of the cluster or a ServiceAccount of another namespace:
+    these act for the namespace, as virt-controller does when it creates a launcher pod.
+    """
+    namespace, user = (
+        match[1].decode("utf-8", "replace") if (match := hint.search(body, 0, _HEAD)) else ""
+        for hint in (_NAMESPACE, _USER)
+    )
+    acts_for = user.startswith("system:") and not user.startswith(f"system:serviceaccount:{namespace}:")
+    return address, f"namespace {namespace}" if acts_for or not user else user, namespace
 
 
 def read_review(body: bytes) -> Review:

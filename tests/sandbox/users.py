@@ -165,7 +165,7 @@ class _Matching:
         collecting = Collecting()
         text = HOSTILE["loops"] if hostile else "true"
         self.inventory.matching([f"{text} && {self._asked} > 0"], None, collecting)
-        unanswered = await self.worker.answer(f"n{self._asked}", collecting.asked, 0.3)
+        unanswered = await self.worker.answer((f"n{self._asked}",), collecting.asked, 0.3)
         return "" if unanswered is None else unanswered.reason
 
 

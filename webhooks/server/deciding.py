@@ -1,19 +1,22 @@
 """Deciding reviews: on the event loop, or in a thread for larger ones, with the worker for selectors that have no
-cached answer."""
+cached answer. Each of these is shared fairly between tenants (:mod:`virt_dra.fairness`)."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from virt_dra.api.wire import Json
+from virt_dra.fairness.lanes import FairLane, LaneLimits, LaneTurn, TooManyWaiting
+from virt_dra.fairness.use import Tenant
 from webhooks.knowledge import Knowledge
-from webhooks.review import BadReview, Review, answer, namespace_hint, read_review
-from webhooks.server.fair_thread import MAX_WAITING, Asker, FairThread, TooManyWaiting
+from webhooks.review import BadReview, Review, answer, read_review, tenant_hint
 from webhooks.server.reviewing import NOT_IN_TIME, ROUNDS, Collecting, TooMuchAtOnce
 from webhooks.validation import Webhook, verdict_on
 from webhooks.verdict import Verdict
@@ -27,7 +30,54 @@ that none delays all others. The worst of each size takes 20 ms, 60 ms, and 0.1 
 AT_ONCE_LISTS: Final = 24
 """Lists of selectors that a review may look up on the event loop: half a millisecond each with 2,000 devices."""
 
+IN_A_THREAD: Final = LaneLimits(waiting=16)
+"""With more waiting reviews of a tenant the last would wait longer than a second."""
+
 T = TypeVar("T")
+
+
+class _Lane:
+    """Where reviews are decided, one at a time: on the event loop, or in a thread of its own."""
+
+    def __init__(self, thread: str = "") -> None:
+        self._turns = FairLane(IN_A_THREAD if thread else None)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=thread) if thread else None
+
+    def close(self) -> None:
+        """Begin no further review in the thread."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, tenant: Tenant, function: Callable[..., T], *arguments: Any) -> T:
+        """The function's result. Raises :class:`BadReview` where too many reviews wait, and what the function
+        raises."""
+        try:
+            async with self._turns.turn(tenant) as turn:
+                if self._thread is None:
+                    return function(*arguments)
+                return await _in_thread(self._thread, turn, lambda: function(*arguments))
+        except TooManyWaiting:
+            message = f"{self._turns.limits.waiting} reviews of this namespace are waiting; try again"
+            raise BadReview(503, "ServiceUnavailable", message) from None
+
+
+async def _in_thread(thread: ThreadPoolExecutor, turn: LaneTurn, function: Callable[[], T]) -> T:
+    """The function's result; the turn is charged for the processor's time. A turn whose review is given up lasts until
+    the thread is free."""
+
+    def timed() -> T:
+        began = time.thread_time()
+        try:
+            return function()
+        finally:
+            turn.used = time.thread_time() - began
+
+    running = asyncio.get_running_loop().run_in_executor(thread, timed)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
 
 
 class Deciding:
@@ -35,63 +85,48 @@ class Deciding:
 
     def __init__(self, worker: Worker, seconds: float) -> None:
         self._worker, self._seconds = worker, seconds
-        self._medium = FairThread("review")
-        self._large = FairThread("large-review")
+        self._small, self._medium, self._large = _Lane(), _Lane("review"), _Lane("large-review")
 
     def close(self) -> None:
         """Begin no further review."""
-        for thread in (self._medium, self._large):
-            thread.close()
+        for lane in (self._medium, self._large):
+            lane.close()
 
     async def decide(
         self, webhook: Webhook, body: bytes, address: str, knowledge: Knowledge
     ) -> tuple[Review, bytes, Verdict]:
         """The review in a body, the encoded response, and the verdict. Raises :class:`BadReview`."""
         lane = self._lane(len(body))
-        # An unverified caller may name any namespace, so the limit is also by address.
-        asker = (address, namespace_hint(body))
+        tenant = tenant_hint(body, address)
         until = time.monotonic() + self._seconds
         why, rounds = "", 0
         if lane is self._large:
-            read, decided = await self._run(lane, asker, _read_large, webhook, body, knowledge)
+            read, decided = await lane.run(tenant, _read_large, webhook, body, knowledge)
             if decided is not None:
                 return read, *decided
             review = read
         else:
-            review = await self._run(lane, asker, read_review, body)
+            review = await lane.run(tenant, read_review, body)
         while True:
             collecting = Collecting(
-                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None
+                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is self._small else None
             )
             try:
-                verdict = await self._run(
-                    lane, asker, verdict_on, webhook, review, knowledge.with_evaluator(collecting)
-                )
+                verdict = await lane.run(tenant, verdict_on, webhook, review, knowledge.with_evaluator(collecting))
             except TooMuchAtOnce:
                 lane = self._medium
                 continue
             if not collecting.asked:
                 return review, encoded(answer(review.uid, verdict)), verdict
-            # An unverified caller must not use up the share of the namespace that it names.
-            share = review.namespace if knowledge.verified else f"?{review.namespace}"
-            unanswered = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
+            unanswered = await self._worker.answer(tenant, collecting.asked, max(until - time.monotonic(), 0.0))
             why = "" if unanswered is None else unanswered.reason
             rounds += 1
 
-    def _lane(self, size: int) -> FairThread | None:
-        """The thread for a review; None for the event loop."""
+    def _lane(self, size: int) -> _Lane:
+        """Where a review of so many bytes is decided."""
         if size <= AT_ONCE_BYTES:
-            return None
+            return self._small
         return self._medium if size <= MEDIUM_BYTES else self._large
-
-    async def _run(self, lane: FairThread | None, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
-        if lane is None:
-            return function(*arguments)
-        try:
-            return await lane.run(asker, function, *arguments)
-        except TooManyWaiting:
-            message = f"{MAX_WAITING} large reviews of this namespace are waiting; try again"
-            raise BadReview(503, "ServiceUnavailable", message) from None
 
 
 def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:

@@ -1,33 +1,30 @@
-"""The queue of reviews that wait for a child: fair between namespaces, with a token bucket of evaluation time for each.
+"""The queue of reviews that wait for a child: fair between tenants, with an allowance of evaluation time for each.
 
-Pure: the clock is passed in, and nothing here waits or kills. The namespace is the one of the admission request.
+Pure: the clock is passed in, and nothing here waits or kills.
 
-* A namespace has one child at a time, so that a tenant's many reviews wait only for each other.
-* Of the waiting namespaces the one with the largest remaining allowance is next (least attained service): one that
-  hasn't used any comes first.
-* An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been
-  refilled a little.
+* A tenant has one child at a time, so that its many reviews wait only for each other.
+* Of the waiting tenants the one that has used least is next (least attained service).
+* A tenant that has used up its allowance is refused until a part of what it has used is forgotten.
 * A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the
   slow child that began first is killed (evicted): it is the one most likely to use all the time that it gets.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
-NAMESPACES: Final = 10_000
-"""How many namespaces' allowances are remembered; the least recently used is forgotten first."""
+from virt_dra.fairness.use import Tenant, TenantUse
 
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a namespace that wait;
+    """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a tenant that wait;
     ``all_waiting``: of all.
 
-    ``burst``: seconds of evaluation that a namespace may use at once; ``rate``: seconds that it gets back every second.
+    ``burst``: seconds of evaluation that a tenant may use at once, half of which are forgotten after ``half_life``
+    seconds: in the long run it gets a fifth of a second every second.
     """
 
     fast: int = 4
@@ -35,7 +32,7 @@ class QueueLimits:
     waiting: int = 32
     all_waiting: int = 512
     burst: float = 2.0
-    rate: float = 0.2
+    half_life: float = 7.0
 
 
 class TurnRefused(Exception):
@@ -46,7 +43,7 @@ class TurnRefused(Exception):
 class Turn:
     """One review in the queue. ``state``: waiting, fast or slow (the slot that it runs in), evicted, or over."""
 
-    namespace: str
+    tenant: Tenant
     given: Callable[[], None]
     """Called when it may start."""
     child: int = 0
@@ -55,40 +52,36 @@ class Turn:
 
 
 @dataclass
-class _Allowance:
-    left: float
-    at: float
-
-
-@dataclass
 class EvaluationQueue:
-    """The running and waiting reviews, and the allowances of namespaces."""
+    """The running and waiting reviews, and the use of tenants."""
 
     shares: QueueLimits
     clock: Callable[[], float]
-    _waiting: dict[str, deque[Turn]] = field(default_factory=dict)
-    _running: dict[str, Turn] = field(default_factory=dict)
-    _allowances: OrderedDict[str, _Allowance] = field(default_factory=OrderedDict)
+    _waiting: dict[Tenant, deque[Turn]] = field(default_factory=dict)
+    _running: dict[Tenant, Turn] = field(default_factory=dict)
     fast: int = 0
     slow: int = 0
+
+    def __post_init__(self) -> None:
+        self.use = TenantUse(self.clock, self.shares.half_life)
 
     @property
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def ask(self, namespace: str, given: Callable[[], None]) -> Turn:
+    def ask(self, tenant: Tenant, given: Callable[[], None]) -> Turn:
         """Queue a review, and start it if a slot is free. Raises :class:`TurnRefused`."""
-        if self.left(namespace) <= 0:
+        if self.left(tenant) <= 0:
             raise TurnRefused(
                 "its namespace has used up its share of the time for evaluating selectors; try again in some seconds"
             )
-        queue = self._waiting.get(namespace, ())
+        queue = self._waiting.get(tenant, ())
         if len(queue) >= self.shares.waiting or self.waiting >= self.shares.all_waiting:
             raise TurnRefused(
                 "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
             )
-        turn = Turn(namespace, given)
-        self._waiting.setdefault(namespace, deque()).append(turn)
+        turn = Turn(tenant, given)
+        self._waiting.setdefault(tenant, deque()).append(turn)
         self._start_next()
         return turn
 
@@ -113,45 +106,36 @@ class EvaluationQueue:
         return evicted
 
     def end(self, turn: Turn, used: float = 0.0) -> None:
-        """Remove a turn, started or not, and charge its namespace for so many seconds of evaluation."""
+        """Remove a turn, started or not, and charge its tenant for so many seconds of evaluation."""
         if turn.state == "waiting":
-            queue = self._waiting[turn.namespace]
+            queue = self._waiting[turn.tenant]
             queue.remove(turn)
             if not queue:
-                del self._waiting[turn.namespace]
+                del self._waiting[turn.tenant]
         elif turn.state in ("fast", "slow", "evicted"):
             self.fast -= turn.state == "fast"
             self.slow -= turn.state == "slow"
-            del self._running[turn.namespace]
-            self._use(turn.namespace, used)
+            del self._running[turn.tenant]
+            self.use.add(turn.tenant, used)
         turn.state = "over"
         self._start_next()
 
-    def left(self, namespace: str) -> float:
-        """Seconds of evaluation that a namespace has left; negative where it has overdrawn its allowance."""
-        allowance = self._allowances.get(namespace)
-        if allowance is None:
-            return self.shares.burst
-        return min(self.shares.burst, allowance.left + (self.clock() - allowance.at) * self.shares.rate)
-
-    def _use(self, namespace: str, seconds: float) -> None:
-        self._allowances[namespace] = _Allowance(self.left(namespace) - seconds, self.clock())
-        self._allowances.move_to_end(namespace)
-        while len(self._allowances) > NAMESPACES:
-            self._allowances.popitem(last=False)
+    def left(self, tenant: Tenant) -> float:
+        """Seconds of evaluation that a tenant has left; negative where it has overdrawn its allowance."""
+        return self.shares.burst - self.use.of(tenant)
 
     def _start_next(self) -> None:
         while self.fast < self.shares.fast:
-            ready = [namespace for namespace in self._waiting if namespace not in self._running]
+            ready = [tenant for tenant in self._waiting if tenant not in self._running]
             if not ready:
                 return
-            namespace = max(ready, key=self.left)
-            queue = self._waiting[namespace]
+            tenant = min(ready, key=self.use.by_level)
+            queue = self._waiting[tenant]
             turn = queue.popleft()
-            del self._waiting[namespace]
+            del self._waiting[tenant]
             if queue:
-                self._waiting[namespace] = queue  # to the end, so that namespaces with equal allowances alternate
+                self._waiting[tenant] = queue  # to the end, so that tenants with equal use alternate
             turn.state = "fast"
-            self._running[namespace] = turn
+            self._running[tenant] = turn
             self.fast += 1
             turn.given()

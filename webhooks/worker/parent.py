@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, NoReturn, Protocol
 
-from virt_dra.cel.limits.sized_cache import SizedCache
+from virt_dra.fairness.too_slow import TooSlow
+from virt_dra.fairness.use import Tenant
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion, digest
 from virt_dra.sandbox.keeping import Pauses, keep
@@ -37,9 +38,6 @@ from webhooks.worker.wire import (
 
 _GRACE_SECONDS: Final = 0.05
 """How much later than the kernel's timer the server itself gives up on a child."""
-KILLED: Final = 4096
-KILLED_SECONDS: Final = 30.0
-"""How many lists of selectors that took too long are remembered, and for how long they aren't evaluated again."""
 _LONGEST_PAUSE: Final = 5.0
 """Between two workers: meanwhile no selectors are checked."""
 _FOLLOW_SECONDS: Final = 0.25
@@ -115,8 +113,7 @@ class Worker:
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = EvaluationQueue(self._limits.shares, clock)
-        self._killed: SizedCache[tuple[str, bytes], float] = SizedCache(KILLED)
-        # By namespace, so that a tenant who makes selectors slow once can't have those of others go unchecked.
+        self._killed = TooSlow(clock)
         self._replica: Replica | None = None
         self._next = 0
         self.filled = False
@@ -139,25 +136,25 @@ class Worker:
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    async def answer(self, namespace: str, asked: Asked, seconds: float) -> Unanswered | None:
+    async def answer(self, tenant: Tenant, asked: Asked, seconds: float) -> Unanswered | None:
         """Fill the caches with answers within so many seconds, waiting included. Returns why not all were answered."""
         began = self._clock()
-        fresh = [(question, answers) for question, answers in asked if not self._took_too_long(namespace, question)]
-        unanswered = await self._turn(namespace, fresh, began + seconds) if fresh else None
+        fresh = [
+            (question, answers)
+            for question, answers in asked
+            if not self._killed.has(tenant, digest(question.expressions))
+        ]
+        unanswered = await self._turn(tenant, fresh, began + seconds) if fresh else None
         if unanswered is None and len(fresh) < len(asked):
             unanswered = _TOOK_TOO_LONG
         if self._observer is not None:
             self._observer.asked("answered" if unanswered is None else unanswered.outcome, self._clock() - began)
         return unanswered
 
-    def _took_too_long(self, namespace: str, question: SelectorQuestion) -> bool:
-        until = self._killed.get((namespace, digest(question.expressions)))
-        return until is not None and until > self._clock()
-
-    async def _turn(self, namespace: str, asked: Asked, until: float) -> Unanswered | None:
+    async def _turn(self, tenant: Tenant, asked: Asked, until: float) -> Unanswered | None:
         come = asyncio.Event()
         try:
-            turn = self._turns.ask(namespace, come.set)
+            turn = self._turns.ask(tenant, come.set)
         except TurnRefused as refused:
             return Unanswered("refused", str(refused))
         used = 0.0
@@ -218,9 +215,7 @@ class Worker:
                     replica.command(Command("kill", number))
                 long = self._clock() - began > self._limits.seconds / 2
                 for position in list(open_questions)[: 1 if long else 0]:
-                    self._killed.put(
-                        (turn.namespace, digest(asked[position][0].expressions)), self._clock() + KILLED_SECONDS, 1
-                    )
+                    self._killed.add(turn.tenant, digest(asked[position][0].expressions))
             channel.close()
         return unanswered
 

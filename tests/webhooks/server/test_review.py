@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devtools.webhooks.serving import body, request, review, vmi
-from webhooks.review import BadReview, Review, answer, check_content_type, read_review
+from webhooks.review import BadReview, Review, answer, check_content_type, read_review, tenant_hint
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 
@@ -187,3 +187,31 @@ def test_a_request_without_a_user_or_object_is_read() -> None:
     del given["userInfo"]
     read = read_review(json.dumps({**review(), "request": given}).encode())
     assert (read.user, read.object, read.old) == ("", None, None)
+
+
+_USER = b'"userInfo":{"username":"%s"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "tenant"),
+    [
+        (
+            b'{"kind":"AdmissionReview","request":{"uid":"1","name":"x","namespace":"team-a",'
+            b'"userInfo":{"username":"alice","groups":[]},"object":{"metadata":{"namespace":"b"}}}}',
+            ("alice", "team-a"),
+        ),
+        (b'{"request": {"namespace" : "team-a"}}', ("namespace team-a", "team-a")),
+        (b'{"request": {}}', ("namespace ", "")),
+        (b'{"request": {"namespace": "UPPER"}}', ("namespace ", "")),
+        (b" " * 3000 + b'{"request": {"namespace": "late"}}', ("namespace ", "")),
+        (b"", ("namespace ", "")),
+        (
+            b'{"namespace":"a",%s}' % (_USER % b"system:serviceaccount:kubevirt:kubevirt-controller"),
+            ("namespace a", "a"),
+        ),
+        (b'{"namespace":"a",%s}' % (_USER % b"system:serviceaccount:a:bot"), ("system:serviceaccount:a:bot", "a")),
+        (b'{"namespace":"a",%s}' % (_USER % b"\xff"), ("\N{REPLACEMENT CHARACTER}", "a")),
+    ],
+)
+def test_the_tenant_is_found_without_reading_the_body(body: bytes, tenant: tuple[str, str]) -> None:
+    assert tenant_hint(body, "192.0.2.1") == ("192.0.2.1", *tenant)

@@ -98,7 +98,7 @@ def seen(
 
 async def reason(worker: Worker, namespace: str, asked: Asked, seconds: float) -> str:
     """Why not all is answered; "" if it is."""
-    unanswered = await worker.answer(namespace, asked, seconds)
+    unanswered = await worker.answer((namespace,), asked, seconds)
     return "" if unanswered is None else unanswered.reason
 
 
@@ -218,7 +218,7 @@ async def test_memory_has_an_end() -> None:
         collecting = Collecting()
         known.matching([greedy], None, collecting)
         assert worker.pid is not None
-        await worker.answer("n", collecting.asked, 5)
+        await worker.answer(("n",), collecting.asked, 5)
         assert (await found(worker, known, ["true"], None, "m"))[0]
 
     await run(test, WorkerLimits(seconds=5, fast_seconds=20, work=None))
@@ -273,13 +273,13 @@ async def test_nothing_is_left_of_it() -> None:
             for number in range(30):
                 collecting = Collecting()
                 known.matching([f"{HOSTILE['loops']} && {number} < 100"], None, collecting)
-                await asyncio.gather(*(worker.answer(f"n{number}-{n}", collecting.asked, 0.1) for n in range(6)))
+                await asyncio.gather(*(worker.answer((f"n{number}-{n}",), collecting.asked, 0.1) for n in range(6)))
             assert observed.most > 1
             assert worker.pid is not None
             await until(lambda: files_open("self") <= files)
             await until(lambda: children(worker.pid) == [])
             worker_pid = worker.pid
-            last = asyncio.create_task(worker.answer("last", collecting.asked, 5))
+            last = asyncio.create_task(worker.answer(("last",), collecting.asked, 5))
             await asyncio.sleep(0.05)
         last.cancel()
         await until(lambda: not Path(f"/proc/{worker_pid}").exists())
