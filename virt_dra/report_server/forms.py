@@ -8,10 +8,18 @@ from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
+from virt_dra.report_server.content_policy import NO_FRAMES, content_policy
 
-POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
+_STYLE: Final = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 3rem auto; max-width: 42rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } code { overflow-wrap: anywhere; }
+input, button { font: inherit; padding: .4rem .7rem; border: 1px solid #8886; border-radius: 6px; }
+input { width: 100%; box-sizing: border-box; }
+.bad { color: light-dark(#a11a12, #ff9a92); }
+"""
+
+POLICY: Final = content_policy(_STYLE, more=NO_FRAMES)
 
 _PAGE: Final = Template("""<!doctype html>
 <html lang="en">
@@ -19,14 +27,7 @@ _PAGE: Final = Template("""<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 3rem auto; max-width: 42rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } code { overflow-wrap: anywhere; }
-input, button { font: inherit; padding: .4rem .7rem; border: 1px solid #8886; border-radius: 6px; }
-input { width: 100%; box-sizing: border-box; }
-.bad { color: light-dark(#a11a12, #ff9a92); }
-</style>
+<style>$style</style>
 </head>
 <body>
 <main>
@@ -64,7 +65,7 @@ def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    return _PAGE.substitute(title=_text(title), body=body)
+    return _PAGE.substitute(title=_text(title), style=_STYLE, body=body)
 
 
 def _text(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.pages import allowing, refused_by_policy
 from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, user
 from virt_dra.cli.main import cli
 
@@ -80,7 +81,7 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     parser = _Balanced()
     parser.feed(page)
     assert parser.open == []
-    assert "default-src 'none'" in page
+    assert refused_by_policy(page) == []
     assert not re.search(r"\ssrc=|href=\"(?!#)", page)
     assert "with gpu-1 of VM team-a/vm-b freed it would start on node-1" in page
 
@@ -107,14 +108,14 @@ def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
 def test_a_browser_shows_it_without_an_error(tmp_path: Path) -> None:
     page = _written(tmp_path, "-f", EXPLAIN)
     # The filter is used as a reader would, once the page is there.
-    probe = """<script>
+    probe = """
 addEventListener("load", () => {
   filter.value = "vm-late"; filter.dispatchEvent(new Event("input"));
   document.title = [...items].filter(item => !item.hidden).length + " of " + items.length;
 });
 addEventListener("error", event => { document.title = "error: " + event.message; });
-</script></body>"""
-    (tmp_path / "probed.html").write_text(page.replace("</body>", probe), encoding="utf-8")
+"""
+    (tmp_path / "probed.html").write_text(allowing(page, probe), encoding="utf-8")
     assert _title(tmp_path / "probed.html") == "2 of 8"
 
 
@@ -133,7 +134,7 @@ def test_all_text_has_the_contrast_that_wcag_asks_for(
     topology = ["topology", "-f", EXPLAIN, "-o", "html"]
     page = _written(tmp_path, "-f", EXPLAIN) if command == "report" else CliRunner().invoke(cli, topology).stdout
     probe = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
-    (tmp_path / "probed.html").write_text(page.replace("</body>", f"<script>{probe}</script></body>"), encoding="utf-8")
+    (tmp_path / "probed.html").write_text(allowing(page, probe), encoding="utf-8")
     title = _title(tmp_path / "probed.html", f"--blink-settings=preferredColorScheme={number}")
     assert title == f"{scheme}, {texts} texts, too low: "
 

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from virt_dra.cli.topology.drawing import CARD_STYLE, card_svg, topology_svg
+from virt_dra.cli.topology.card_style import CARD_STYLE
+from virt_dra.cli.topology.drawing import card_svg, topology_svg
 from virt_dra.cli.topology.looks import LOOKS, VERDICTS
 from virt_dra.inventory.topology import folded, topology
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_dra.cli.report.page_forms import PageForm, script_source
+from virt_dra.cli.report.page_forms import STYLE, PageForm
 from virt_dra.cli.shared.filter_script import FILTER_SCRIPT
+from virt_dra.report_server.content_policy import NO_FRAMES, content_policy
 
 NOTICE: Final = '<p id="notice" class="bad" role="alert" hidden></p>'
 """The line that the server fills in where the page isn't kept up to date."""
 
-_LIVE: Final = f""" <form id="leave" method="post" action="/logout" style="display: inline"><button>Sign
+_LIVE: Final = f""" <form id="leave" method="post" action="/logout"><button>Sign
 out</button></form> <span id="state" role="status" data-version="$version"></span> {NOTICE}"""
 
 _SCRIPT: Final = r"""
@@ -83,9 +84,5 @@ listen();
 
 LIVE_SCRIPT: Final = FILTER_SCRIPT + _SCRIPT
 LIVE: Final = PageForm(policy="", script=LIVE_SCRIPT, live=_LIVE)
-LIVE_POLICY: Final = (
-    f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_source(LIVE_SCRIPT)}; "
-    "connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
+LIVE_POLICY: Final = content_policy(STYLE, LIVE_SCRIPT, f"connect-src 'self'; {NO_FRAMES}")
 """The page's policy as a header: this script and no other, and only the server it came from is asked."""

@@ -1,7 +1,7 @@
 """The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print.
 
-Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header and names the script by
-its hash, a line says when it is stale, and the script swaps ``<main>`` when the server says that the content changed.
+Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header, a line says when it is
+stale, and the script swaps ``<main>`` when the server says that the content changed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.cli.report.contents import SIZES, ReportContents
-from virt_dra.cli.report.page_forms import FILE, PageForm
-from virt_dra.cli.topology.drawing import CARD_STYLE
+from virt_dra.cli.report.page_forms import FILE, STYLE, PageForm
 from virt_dra.cli.topology.looks import LOOKS
 from virt_dra.cli.topology.page import fold_card
 from virt_dra.inventory.topology import NodeFold
@@ -26,26 +25,26 @@ from virt_dra.simulator.explaining.answer import ExplainedAnswer
 _CARDS, _VMS, _FINDINGS, _DAYS, _GROUPS = 500, 5000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""
 
-_PAGE: Final = Template("""<!doctype html> <html lang="en"> <head> <meta charset="utf-8"> <meta name="viewport"
-content="width=device-width, initial-scale=1"> $policy<title>$title</title> <style> :root { color-scheme: light dark;
---line: #8886; --soft: #8882; --bad: light-dark(#a11a12, #ff9a92); --good: light-dark(#0b6b2b, #7fdc9d); } body { font:
-15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 0 1rem 4rem; } header { position: sticky;
-top: 0; background: Canvas; padding: .8rem 0; border-bottom: 1px solid var(--line); z-index: 1; } h1 { font-size:
-1.3rem; margin: 0 0 .4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; } nav a { margin-right: 1rem; } input { font:
-inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; } .numbers {
-display: flex; flex-wrap: wrap; gap: .8rem; margin-top: 1rem; } .number { border: 1px solid var(--line); border-radius:
-8px; padding: .4rem .9rem; } .number b { font-size: 1.3rem; display: block; } .cards { display: flex; flex-wrap: wrap;
-gap: 1rem; align-items: flex-start; } $card_style table { border-collapse: collapse; width: 100%; } th, td { text-align:
-left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; } td:first-child, .short {
-white-space: nowrap; } .wide { overflow-x: auto; } .bad { color: var(--bad); } .good { color: var(--good); } details {
-border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; margin: .5rem 0; } summary { cursor: pointer; }
-.bar { display: inline-block; height: .8rem; background: #2f5fb3; vertical-align: middle; margin-right: .5rem;
-border-radius: 2px; } [hidden] { display: none !important; } @media print { header { position: static; } input {
-display: none; } .card, details { break-inside: avoid; } } </style> </head> <body> <header><h1>$title</h1> <label>Filter
-<input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count"
-role="status"></span> <nav><a href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a
-href="#free">Free</a><a href="#findings">Findings</a><a href="#taken">Taken</a></nav>$live</header> <main> $main</main>
-<script>$script</script> </body> </html> """)
+_PAGE: Final = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+$policy
+<title>$title</title>
+<style>$style</style>
+</head>
+<body>
+<header><h1>$title</h1> <label>Filter <input id="filter" type="search"
+placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span> <nav><a
+href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a href="#free">Free</a><a
+href="#findings">Findings</a><a href="#taken">Taken</a></nav>$live</header>
+<main>
+$main</main>
+<script>$script</script>
+</body>
+</html>
+""")
 
 _MAIN: Final = Template("""<div class="numbers">$numbers</div>
 $notes
@@ -81,7 +80,7 @@ def framed(main: str, title: str, form: PageForm, version: str = "") -> str:
     """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
     return _PAGE.substitute(
         title=_text(title),
-        card_style=CARD_STYLE,
+        style=STYLE,
         policy=form.policy,
         main=main,
         script=form.script,
@@ -170,8 +169,8 @@ def _taken(taken: Sequence[tuple[str, int]]) -> str:
         return "<p>No allocation says since when.</p>"
     most = max(number for _, number in taken)
     rows = [
-        f'<tr><td>{_text(day)}<td><span class="bar" style="width: '
-        f'{max(number * 400 // most, 2)}px"></span>{number:,}</tr>'
+        f'<tr><td>{_text(day)}<td><svg class="bar" width="{max(number * 400 // most, 2)}" height="13">'
+        f'<rect width="100%" height="100%" rx="2"/></svg>{number:,}</tr>'
         for day, number in taken[-_DAYS:]
     ]
     return f"<table><thead><tr><th>Day<th>Devices</tr></thead><tbody>{''.join(rows)}</tbody></table>"

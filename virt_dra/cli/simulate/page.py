@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from html import escape
 from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
+from virt_dra.report_server.content_policy import policy_element
 from virt_dra.simulator.experiment.durations import shown
 from virt_dra.simulator.experiment.measures import Measures
 
-_PAGE: Final = Template("""<!doctype html> <html lang="en"> <head> <meta charset="utf-8"> <meta name="viewport"
-content="width=device-width, initial-scale=1"> <meta http-equiv="Content-Security-Policy" content="default-src 'none';
-style-src 'unsafe-inline'; img-src data:"> <title>virt-dra simulate: $title</title> <style> :root { color-scheme: light
-dark; } body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; } table {
-border-collapse: collapse; width: 100%; } th, td { padding: .35rem .6rem; border-bottom: 1px solid #8886; text-align:
-right; white-space: nowrap; } th:first-child, td:first-child { text-align: left; } td.best { font-weight: 700; } .wide {
-overflow-x: auto; } figure { margin: 2rem 0; background: #fff; padding: .5rem; } figure svg { width: 100%; height: auto;
-} @media print { body { margin: 0; } } </style> </head> <body> <h1>$title</h1> <p>$facts</p> $notes<div
-class="wide"><table> <thead><tr>$head</tr></thead> <tbody> $rows </tbody> </table></div> <p>Waiting counts VMs that
-still wait at the end with the time so far. Fragmented is the part of all $unit that is free and that a typical VM of
-the workload can't use. Bold: the best.</p> <figure>$plot</figure> </body> </html> """)
+_STYLE: Final = """
+:root { color-scheme: light dark; } body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem
+auto; padding: 0 1rem; } table { border-collapse: collapse; width: 100%; } th, td { padding: .35rem .6rem;
+border-bottom: 1px solid #8886; text-align: right; white-space: nowrap; } th:first-child, td:first-child {
+text-align: left; } td.best { font-weight: 700; } .wide { overflow-x: auto; } figure { margin: 2rem 0; background:
+#fff; padding: .5rem; } figure img { width: 100%; height: auto; } @media print { body { margin: 0; } }
+"""
+
+_PAGE: Final = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+$policy
+<title>virt-dra simulate: $title</title>
+<style>$style</style>
+</head>
+<body>
+<h1>$title</h1>
+<p>$facts</p>
+$notes<div class="wide"><table>
+<thead><tr>$head</tr></thead>
+<tbody>
+$rows
+</tbody></table></div>
+<p>Waiting counts VMs that still wait at the end with the time so far. Fragmented is the part of all $unit that is free
+and that a typical VM of the workload can't use. Bold: the best.</p>
+<figure><img alt="Plots of the measures over the load or the time"
+src="data:image/svg+xml;base64,$plot"></figure>
+</body>
+</html>
+""")
 
 _BEST: Final = ' class="best"'
 
 
 def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
-    """``plot``: an SVG."""
+    """``plot``: an SVG, which is embedded as a picture: it has styles of its own, and the page allows none in its
+    elements."""
     columns: list[tuple[str, list[float], list[str]]] = [
         ("started", [-result.started for result in results], [str(result.started) for result in results]),
         ("waiting", [result.waiting for result in results], [str(result.waiting) for result in results]),
@@ -80,5 +104,7 @@ def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
         head="<th>policy</th>" + "".join(f"<th>{escape(name)}</th>" for name, _, _ in columns),
         rows="\n".join(rows),
         unit=escape(unit),
-        plot=plot[plot.index("<svg") :],
+        plot=base64.b64encode(plot.encode()).decode(),
+        policy=policy_element(_STYLE, more="img-src data:"),
+        style=_STYLE,
     )
