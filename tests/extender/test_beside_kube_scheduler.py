@@ -23,6 +23,7 @@ from virt_dra.extender.configuration import scheduler_configuration
 from virt_dra.extender.following import FollowedCluster
 from virt_dra.extender.metrics import ExtenderMetrics
 from virt_dra.extender.server import ExtenderPorts, ExtenderServer
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.engine import Simulation
 from virt_dra.simulator.experiment.model import Arrival, Experiment
@@ -45,10 +46,9 @@ def experiment() -> Experiment:
     """The same cluster and VMs, one after the other."""
     shapes = {count: VmShape(f"vm-{count}", _pod("p", count), (claim("c", count),)) for count in set(SIZES)}
     arrivals = [Arrival(float(number), shapes[count], f"vm-{number:02}") for number, count in enumerate(SIZES)]
-    slices = tuple(gpus(name, GPUS) for name in NODES)
-    return Experiment(
-        tuple(map(node, NODES)), slices, (GPU_CLASS,), arrivals, features=Features.from_gates(PLAIN), nodes_only=True
-    )
+    nodes = tuple(map(node, NODES))
+    cluster = ClusterModel([*nodes, *(gpus(name, GPUS) for name in NODES), GPU_CLASS])
+    return Experiment(cluster, nodes, arrivals, features=Features.from_gates(PLAIN), nodes_only=True)
 
 
 def _pod(name: str, count: int) -> Pod:

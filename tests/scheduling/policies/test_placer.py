@@ -136,7 +136,7 @@ def test_a_pool_of_several_nodes_is_used_once() -> None:
     )
     shared = build.slice_({"name": "net", "pool": "net", "allNodes": True, "devices": ["d0"]})
     again = type(used.snapshot).build([shared], [build.device_class("gpu")])
-    used.replace_slices(again, card_catalog(again))
+    used.replace_slices(again, card_catalog(again), used.policy)
     wanted = shape({"requests": [{}]})
     first = used.place(wanted, "one")
     assert first is not None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import read_description
 from virt_dra.simulator.experiment.durations import seconds_of, shown
@@ -55,17 +56,20 @@ def test_nodes_have_their_devices_in_slices_of_128() -> None:
         }
     ]
     found = built({"cluster": {"nodes": [{"name": "n", "devices": devices}]}})
-    assert [(each.name, each.spec.pool.resource_slice_count, len(each.spec.devices)) for each in found.slices] == [
+    assert [
+        (each.name, each.spec.pool.resource_slice_count, len(each.spec.devices))
+        for each in found.cluster.of(ResourceSlice)
+    ] == [
         ("n-0-gpu.example.com-0", 2, 128),
         ("n-0-gpu.example.com-1", 2, 2),
     ]
-    last = found.slices[1].spec.devices[1]
+    last = found.cluster.of(ResourceSlice)[1].spec.devices[1]
     assert last.name == "gpu-129"
     assert {name: value.to_wire() for name, value in last.attributes.items()} == {
         "numaNode": {"int": 1},
         "resource.kubernetes.io/pcieRoot": {"string": "pci0000:20"},
     }
-    assert [(each.name, each.spec.selectors[0].to_wire()) for each in found.classes] == [
+    assert [(each.name, each.spec.selectors[0].to_wire()) for each in found.cluster.of(DeviceClass)] == [
         ("gpu.example.com", {"cel": {"expression": "device.driver == 'gpu.example.com'"}})
     ]
 

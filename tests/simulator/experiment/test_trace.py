@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from devtools.experiments.traces import write_trace
+from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.simulator.experiment.engine import Simulation
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.measures import Measures
@@ -33,7 +34,9 @@ def test_a_gpu_is_a_device_with_a_thousand_parts() -> None:
         [HEAD, TASK, "t1,8000,1024,2,1000,T4|V100M16,BE,Running,50,,50\n", "t2,1000,1024,0,0,,BE,Failed,60,70,60\n"],
     )
     assert [node.name for node in found.nodes] == ["n0", "n1", "n2"]
-    assert [(each.spec.node_name, [device.name for device in each.spec.devices]) for each in found.slices] == [
+    assert [
+        (each.spec.node_name, [device.name for device in each.spec.devices]) for each in found.cluster.of(ResourceSlice)
+    ] == [
         ("n0", ["gpu-0", "gpu-1"]),
         ("n1", ["gpu-0"]),
     ]

@@ -30,15 +30,13 @@ class Random(Policy):
     summary = "any node that fits, by the seed: a baseline"
 
     def __init__(self, draw: Callable[[], float]) -> None:
-        """``draw``: the next number of a random source, in [0, 1)."""
-        self._draw = draw
+        self.draw = draw
 
     def device_score(self, offer: Offer) -> Score:
         return ()
 
     def score(self, offer: Offer, of_devices: Score, before: NodeRoom, after: NodeRoom) -> Score:
-        """Drawn for every node anew."""
-        return (self._draw(),)
+        return ()
 
 
 class Pack(Policy):

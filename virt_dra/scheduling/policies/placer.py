@@ -5,18 +5,19 @@ answers as long as what they depend on stays. Those about nodes alone are asked 
 room is counted, not summed; those about other pods are asked only where some pod has a wish about others.
 
 Each shape has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone, only the nodes
-whose offers it changed are scored again, and equal nodes in equal states are scored once.
+whose offers it changed are scored again, and equal nodes in equal states are scored once. A score depends on nothing
+but the offer, so that what is kept is what would be computed anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.attempt import DeviceOrder
+from virt_dra.allocator.explain import ELSEWHERE_TEXT
 from virt_dra.allocator.features.capacity import Resolver
 from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
@@ -26,7 +27,13 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES, DeviceOptions
-from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NO_DEVICES_FIT, NODE_ERROR
+from virt_dra.scheduling.dynamic_resources.pod_devices import (
+    CLAIM_ELSEWHERE,
+    DEVICES,
+    NO_DEVICES_FIT,
+    NODE_ERROR,
+    usable_on,
+)
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.host_ports import NodePorts, host_ports
 from virt_dra.scheduling.filters.node_resources import NodeResourcesFit, insufficient
@@ -41,6 +48,7 @@ from virt_dra.scheduling.pod_requests import CPU, MEMORY, PODS, amounts, pod_req
 from virt_dra.scheduling.policies.cards import CardCatalog, CardState, NodeCards
 from virt_dra.scheduling.policies.offer import NodeRoom, Offer
 from virt_dra.scheduling.policies.policy import Policy, Score
+from virt_dra.scheduling.policies.ranking import RankedNode, Ranking
 
 _REMEMBERED_STATES = 50_000
 """States of nodes whose offers to one kind of claims are kept; beyond it all are found anew."""
@@ -49,11 +57,12 @@ _REMEMBERED_STATES = 50_000
 @dataclass(frozen=True, eq=False)
 class VmShape:
     """VMs that differ only in their names. ``pod``: what kube-scheduler sees of them; ``claims``: as they are before
-    allocation."""
+    allocation; ``allocated``: what others of its claims have already, so that it runs where that can be used."""
 
     name: str
     pod: Pod
     claims: tuple[ResourceClaim, ...]
+    allocated: tuple[AllocationResult, ...] = ()
     cpu: int = field(init=False)
     """Thousandths of a CPU."""
     memory: int = field(init=False)
@@ -72,8 +81,10 @@ class VmShape:
         object.__setattr__(self, "relates", relates_to_pods(self.pod))
 
     def claims_of(self, vm: str) -> tuple[ResourceClaim, ...]:
-        """The claims of one VM."""
-        return tuple([claim.with_(metadata=claim.metadata.with_(name=f"{vm}-{claim.name}")) for claim in self.claims])
+        """The claims of one VM, which no other VM's are."""
+        return tuple(
+            [claim.with_(metadata=claim.metadata.with_(name=f"{vm}-{claim.name}", uid="")) for claim in self.claims]
+        )
 
 
 def relates_to_pods(pod: Pod) -> bool:
@@ -88,7 +99,7 @@ def relates_to_pods(pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVm:
-    """A VM on ``node`` (its number), with one result per claim."""
+    """A VM on ``node`` (its number), with one result per claim; those that it had before come first."""
 
     shape: VmShape
     node: int
@@ -102,29 +113,25 @@ class _ClaimOffers:
         self.by_node: list[tuple[int, Sequence[_ScoredOffer]] | None] = [None] * nodes
         """With the version of the node's devices."""
         self.by_state: dict[Hashable, Sequence[_ScoredOffer]] = {}
-        """Nodes that are alike, in equal use, have equal offers."""
+        """Nodes that are alike, whose cards are in equal states, have equal offers."""
 
 
 _ScoredOffer = tuple[Offer, Score]
 """An offer, and what its devices count for."""
 
 
-_RankedOffer = tuple[Score, int, int, DeviceOrder | None]
-"""Score, number of the node, its version then, the order in which its devices are tried."""
+class _ShapeRanking:
+    """The nodes that fit a shape, as far as the changes of nodes are known to it."""
 
+    __slots__ = ("applied", "fitting", "nodes", "offers")
 
-class _Ranking:
-    """The nodes that fit a shape, best first; entries whose node has changed since are stale."""
-
-    __slots__ = ("applied", "fitting", "heap", "offers")
-
-    def __init__(self, fitting: Sequence[bool], offers: _ClaimOffers) -> None:
+    def __init__(self, fitting: Sequence[bool], offers: _ClaimOffers, nodes: Ranking) -> None:
         self.fitting = fitting
         """By node: whether the filters that depend on the node alone let the VM run there."""
         self.offers = offers
-        self.heap: list[_RankedOffer] = []
+        self.nodes = nodes
         self.applied: int | None = None
-        """How much of `PolicyPlacer._changes` the heap knows; None: nothing was scored yet."""
+        """How much of `PolicyPlacer._changes` the ranking knows; None: nothing was scored yet."""
 
 
 class PolicyPlacer:
@@ -178,7 +185,7 @@ class PolicyPlacer:
         self._device_versions = [0] * len(nodes)
         self._changes: list[int] = []
         """Numbers of the nodes whose offers changed, in order."""
-        self._rankings: dict[VmShape, _Ranking] = {}
+        self._rankings: dict[VmShape, _ShapeRanking] = {}
         self._scores: dict[VmShape, dict[int, tuple[int, Score | None]]] = {}
         """By node: its version then, and the score of its best offer."""
         self._offers: dict[PodClass | None, _ClaimOffers] = {}
@@ -203,28 +210,23 @@ class PolicyPlacer:
     def best(self, shape: VmShape) -> tuple[int, DeviceOrder | None] | None:
         """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
         FatalError."""
-        heap = self._up_to_date(shape).heap
-        related = self._related(shape)
-        refused: list[_RankedOffer] = []
-        best: tuple[int, DeviceOrder | None] | None = None
-        while heap and best is None:
-            _, number, version, order = heap[0]
-            if version != self._versions[number]:
-                heappop(heap)
-            elif related is not None and related.refusal(related.state(self.nodes[number].name)) is not None:
-                refused.append(heappop(heap))
-            else:
-                best = number, order
-        for entry in refused:
-            heappush(heap, entry)
-        return best
+        ranking, related = self._up_to_date(shape).nodes, self._related(shape)
+        seen: list[tuple[Score, RankedNode]] = []
+        best: RankedNode | None = None
+        while best is None and (ranked := ranking.pop()) is not None:
+            seen.append(ranked)
+            if related is None or related.refusal(related.state(self.nodes[ranked[1].number].name)) is None:
+                best = ranked[1]
+        for score, node in seen:
+            ranking.put(score, node)
+        return None if best is None else (best.number, best.order)
 
     def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
-        """The score of the best offer of each of these nodes, in their order; None for a node on which the shape
-        doesn't fit. Raises FatalError."""
+        """The score of the best offer of each of these nodes, in their order, with a number behind it if the policy
+        draws between equal ones; None for a node on which the shape doesn't fit. Raises FatalError."""
         allocator = self._allocator(shape.claims)
         offers, by_number = self._offers_of(allocator), self._scores.setdefault(shape, {})
-        admitted, related = self._admitting(shape), self._related(shape)
+        admitted, related, draw = self._admitting(shape), self._related(shape), self.policy.draw
         scores: list[Score | None] = []
         for number in numbers:
             version, of_node = self._versions[number], by_number.get(number)
@@ -235,7 +237,7 @@ class PolicyPlacer:
             score = of_node[1]
             if score is not None and related is not None:
                 score = score if related.refusal(related.state(self.nodes[number].name)) is None else None
-            scores.append(score)
+            scores.append(score if score is None or draw is None else (*score, draw()))
         return scores
 
     def refusal(self, shape: VmShape, number: int) -> FilterRefusal | None:
@@ -330,17 +332,14 @@ class PolicyPlacer:
         if shape.claims:
             allocator = self._allocator(shape.claims_of(vm))
             results = allocator.write(allocator.decide(self.nodes[number], order))
-        placed = PlacedVm(shape, number, results)
-        self.take(placed)
+        placed = PlacedVm(shape, number, (*shape.allocated, *results))
+        self._use_room(placed, 1)
+        self.use_devices(results, 1)
         return placed
 
     def take(self, placed: PlacedVm) -> None:
         """Count a VM as placed: its devices, cpu and memory are in use."""
         self._use(placed, 1)
-
-    def occupy(self, placed: PlacedVm) -> None:
-        """Count the cpu and memory of a VM whose devices are in use in the snapshot already."""
-        self._use_room(placed, 1)
 
     def release(self, placed: PlacedVm) -> None:
         """The exact reverse of `take`."""
@@ -351,14 +350,16 @@ class PolicyPlacer:
         self.open[number] = open
         self._changed(number)
 
-    def replace_slices(self, snapshot: Snapshot, catalog: CardCatalog) -> None:
-        """Go on with other slices; what is in use stays. ``snapshot``: built from these slices."""
+    def replace_slices(self, snapshot: Snapshot, catalog: CardCatalog, policy: Policy) -> None:
+        """Go on with other slices; what is in use stays. ``snapshot``: built from these slices; ``policy``: the same,
+        with what it knows of them."""
         self.snapshot = Snapshot(
             snapshot.slices, snapshot.classes, snapshot.caches, self.snapshot.used, self.snapshot.allocated
         )
-        self.catalog = catalog
+        self.catalog, self.policy = catalog, policy
         self._rankings.clear()
         self._offers.clear()
+        self._scores.clear()
         self._gather()
 
     def take_over_pods(self, other: PolicyPlacer) -> None:
@@ -405,11 +406,13 @@ class PolicyPlacer:
         if self._rankings:
             self._changes.append(number)
 
-    def _up_to_date(self, shape: VmShape) -> _Ranking:
+    def _up_to_date(self, shape: VmShape) -> _ShapeRanking:
         ranking = self._rankings.get(shape)
         if ranking is None:
             offers = self._offers_of(self._allocator(shape.claims))
-            ranking = self._rankings[shape] = _Ranking([refusal is None for refusal in self._admitting(shape)], offers)
+            fitting = [refusal is None for refusal in self._admitting(shape)]
+            nodes = Ranking(self._versions, self.policy.draw)
+            ranking = self._rankings[shape] = _ShapeRanking(fitting, offers, nodes)
         if ranking.applied is None:
             stale: Sequence[int] = range(len(self.nodes))
         else:
@@ -433,7 +436,9 @@ class PolicyPlacer:
         if refusals is None:
             plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
             fit = prepare(shape.pod, plugins, NodeTable())
-            refusals = self._admitted[shape] = [fit.refusal(NodeState(node)) for node in self.nodes]
+            refusals = self._admitted[shape] = [
+                fit.refusal(NodeState(node)) or _refusal_elsewhere(shape, node) for node in self.nodes
+            ]
         return refusals
 
     def _lacking(self, shape: VmShape, number: int) -> Sequence[str]:
@@ -495,7 +500,7 @@ class PolicyPlacer:
         else:
             self._table.unassign(uid)
 
-    def _rank(self, shape: VmShape, ranking: _Ranking, stale: Sequence[int]) -> None:
+    def _rank(self, shape: VmShape, ranking: _ShapeRanking, stale: Sequence[int]) -> None:
         cpu, memory, score = shape.cpu, shape.memory, self.policy.score
         rooms, open_, fitting, versions, device_versions = (
             self.rooms,
@@ -505,8 +510,8 @@ class PolicyPlacer:
             self._device_versions,
         )
         by_node = ranking.offers.by_node
+        put = ranking.nodes.put
         allocator: Allocator | None = None
-        entries = []
         for number in stale:
             room = rooms[number]
             if (
@@ -531,12 +536,7 @@ class PolicyPlacer:
                 best, order = min(
                     [(score(offer, of_devices, room, after), offer.order) for offer, of_devices in offers], key=_first
                 )
-                entries.append((best, number, versions[number], order))
-        if len(ranking.heap) > 2 * len(self.nodes):
-            ranking.heap = [entry for entry in ranking.heap if entry[2] == versions[entry[1]]]
-            heapify(ranking.heap)
-        for entry in entries:
-            heappush(ranking.heap, entry)
+                put(best, RankedNode(number, versions[number], order))
 
     def _find_offers(self, offers: _ClaimOffers, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
         cards = self._cards[number]
@@ -547,7 +547,7 @@ class PolicyPlacer:
             key = allocator.outcome_key(self.nodes[number])
             if key is None:
                 return self._try_orders(allocator, number)
-            of_state = (key, cards.layout, self.policy.kind(cards))
+            of_state = (key, cards.layout, self.card_state(number), self.policy.kind(cards))
             tried = offers.by_state.get(of_state)
             if tried is None:
                 if len(offers.by_state) >= _REMEMBERED_STATES:
@@ -589,6 +589,11 @@ class PolicyPlacer:
 
 def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
     return scored[0]
+
+
+def _refusal_elsewhere(shape: VmShape, node: Node) -> FilterRefusal | None:
+    usable = all(usable_on(allocation, node) for allocation in shape.allocated)
+    return None if usable else FilterRefusal(DYNAMIC_RESOURCES, (ELSEWHERE_TEXT,), code=CLAIM_ELSEWHERE)
 
 
 _COUNTED_HERE: Final = frozenset({NodeResourcesFit.name, DYNAMIC_RESOURCES})

@@ -10,7 +10,7 @@ from virt_dra.scheduling.policies.cards import CardLayout, CardState, NodeCards
 from virt_dra.scheduling.policies.offer import NodeRoom, Offer
 
 Score = tuple[float, ...]
-"""Compared as tuples: the lower, the better. Offers with equal scores go to the first node."""
+"""Compared as tuples: the lower, the better. Scores of equal offers are equal, whenever they are computed."""
 
 DevicePreference = Callable[[int], object]
 """Position of a device -> what devices are sorted by; the smaller, the earlier it is tried."""
@@ -20,11 +20,13 @@ class Policy:
     """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is
     taken.
 
-    ``name``: how users call it. ``summary``: one line for help texts.
+    ``name``: how users call it. ``summary``: one line for help texts. ``draw``: the next number of a random source, in
+    [0, 1), which decides between nodes of equal scores for each VM anew; None: the first of them is taken.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    draw: Callable[[], float] | None = None
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
         """The orders in which a node's devices are tried, at least one; each gives an offer. None: the order of
@@ -53,6 +55,7 @@ class NodesOnly(Policy):
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self.draw = policy.draw
 
     def device_score(self, offer: Offer) -> Score:
         return self._policy.device_score(offer)

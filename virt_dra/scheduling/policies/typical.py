@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 
 from virt_dra.allocator import AllocationError, Allocator, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.model import RequestPlan
@@ -55,6 +56,19 @@ class TypicalVms:
                 [sum(request.count * min(request.shares.values()) for request in need) for need in possible], default=0
             )
         return self._asked[kind]
+
+    @cached_property
+    def least_demanding(self) -> Sequence[tuple[int, int, int]]:
+        """The thousandths of cards, cpu and memory that VMs ask for, of those VMs that ask for least cpu or memory for
+        a card."""
+        asking = {(self.asked(shape), shape.cpu, shape.memory) for shape in self._kinds}
+        least: list[tuple[int, int, int]] = []
+        for cards, cpu, memory in sorted(
+            (need for need in asking if need[0]), key=lambda need: (need[1] / need[0], need[2] / need[0])
+        ):
+            if not least or memory * least[-1][0] < least[-1][2] * cards:
+                least.append((cards, cpu, memory))
+        return least
 
 
 class _Needs:

@@ -13,6 +13,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
 from virt_dra.api.wire import Json, WireError
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.description import (
     MOST_ARRIVALS,
@@ -29,7 +30,7 @@ from virt_dra.simulator.experiment.description import (
 from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, by_time
 
 _PER_SLICE: Final = 128
 _ARRIVAL_COLUMNS: Final = ("at", "vm", "name", "lifetime", "priority", "gang")
@@ -59,15 +60,14 @@ def build_experiment(
         arriving += _listed(*arrivals, description, shapes)
     if not arriving:
         raise BadExperiment(f"{source}: vms: no VM arrives; give a kind of VM its arrivals, or an arrivals file")
-    arriving.sort(key=lambda arrival: arrival.at)
+    classes = _classes(description, there.model.of(DeviceClass), slices, source)
+    described = [*nodes, *slices, *classes]
     return Experiment(
+        cluster=there.model.changed(described) if objects else ClusterModel(described),
         nodes=tuple(nodes),
-        slices=tuple(slices),
-        classes=tuple(_classes(description, there.model.of(DeviceClass), slices, source)),
-        arrivals=arriving,
+        arrivals=by_time(arriving),
         disturbances=_disturbances(description.events, nodes, source),
         until=description.until,
-        allocated=there.allocated,
         notes=there.notes,
     )
 

@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled
@@ -33,11 +33,6 @@ class DumpedCluster:
     pods: tuple[DumpedPod, ...]
     """Pods that have not finished, oldest first."""
     notes: tuple[str, ...]
-
-    @property
-    def allocated(self) -> tuple[ResourceClaim, ...]:
-        """Claims that hold devices."""
-        return tuple(claim for claim in self.model.of(ResourceClaim) if claim.status.allocation is not None)
 
 
 @dataclass(frozen=True)
@@ -135,8 +130,8 @@ class Shapes:
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
-    """An experiment in which the cluster's pods are placed anew, oldest first. Claims that no pod uses keep their
-    devices.
+    """An experiment in which the cluster's pods are placed anew, oldest first, those of one age by priority. Pods that
+    are left out keep their room, claims that are no such pod's alone keep their devices.
 
     Raises BadExperiment for a cluster without pods.
     """
@@ -144,6 +139,7 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:
         raise BadExperiment(f"{source}: no pod to place; a description (kind: Simulation) says which VMs arrive")
+    pods.sort(key=lambda dumped: (dumped.pod.metadata.creation_timestamp or "", -(dumped.pod.spec.priority or 0)))
     arrivals = [
         Arrival(
             float(number),
@@ -153,14 +149,5 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
         )
         for number, dumped in enumerate(pods)
     ]
-    theirs = {claim.key for dumped in pods for claim in dumped.claims or ()}
-    held = tuple(claim for claim in cluster.allocated if claim.key not in theirs)
-    return Experiment(
-        cluster.model.of(Node),
-        cluster.model.of(ResourceSlice),
-        cluster.model.of(DeviceClass),
-        arrivals,
-        allocated=held,
-        taint_rules=cluster.model.of(DeviceTaintRule),
-        notes=cluster.notes,
-    )
+    rest = cluster.model.changed(removed=[obj for dumped in pods for obj in (dumped.pod, *(dumped.claims or ()))])
+    return Experiment(rest, rest.of(Node), arrivals, notes=cluster.notes)

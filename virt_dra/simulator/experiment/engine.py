@@ -13,16 +13,14 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from virt_dra.allocator import FatalError, Snapshot
+from virt_dra.allocator import FatalError
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from virt_dra.api.tolerations import tolerates
-from virt_dra.scheduling.policies.catalog import policy_named
-from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
-from virt_dra.scheduling.policies.policy import NodesOnly
-from virt_dra.scheduling.policies.typical import TypicalVms
-from virt_dra.simulator.experiment.measures import SAMPLES, CardMeter, ClusterSample, Measures, Waits
+from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
+from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, Measures, Waits
 from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
 ArrivalProgress = Callable[[int, int], None]
@@ -42,17 +40,21 @@ class Simulation:
         self._experiment = experiment
         self._policy = policy
         self._progress = progress or (lambda arrived, total: None)
-        self._taints: list[DevicesTainted] = []
-        snapshot = self._snapshot()
-        catalog = card_catalog(snapshot, experiment.features)
+        self._model = experiment.cluster
+        """With the taints of now."""
         weights: Counter[VmShape] = Counter()
         for arrival in experiment.arrivals:
             weights[arrival.shape] += arrival.members
-        self._typical = TypicalVms(weights, experiment.nodes, snapshot, catalog, experiment.features)
-        chosen = policy_named(policy, lambda: self._typical.workload, Random(seed).random)
-        chosen = NodesOnly(chosen) if experiment.nodes_only else chosen
-        self._placer = PolicyPlacer(snapshot, experiment.nodes, chosen, catalog, experiment.features)
-        self._meter = CardMeter(self._placer, self._typical.workload)
+        self._cluster = PlacedCluster(
+            experiment.cluster,
+            experiment.nodes,
+            weights,
+            policy,
+            Random(seed).random,
+            experiment.features,
+            nodes_only=experiment.nodes_only,
+        )
+        self._placer = self._cluster.placer
         self._waiting = WaitingVms()
         self._running: dict[int, tuple[Arrival, float, tuple[PlacedVm, ...]]] = {}
         """By number: what runs, since when, and where."""
@@ -101,7 +103,7 @@ class Simulation:
             policy=self._policy,
             ended=self._now,
             complete=self._complete,
-            cards=self._meter.cards,
+            cards=self._cluster.meter.cards,
             vms=self._vms,
             started=self._started,
             waiting=self._waiting.vms,
@@ -113,7 +115,7 @@ class Simulation:
             pending_p50=p50,
             pending_p95=p95,
             pending_p99=p99,
-            used_mean=self._used_seconds / self._now if self._now else self._meter.used,
+            used_mean=self._used_seconds / self._now if self._now else self._cluster.meter.used,
             samples=tuple(self._samples),
             notes=self._experiment.notes,
         )
@@ -127,14 +129,6 @@ class Simulation:
                 name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
                 by_name[name] = self._experiment.nodes[vm.node].name
         return by_name
-
-    def _snapshot(self) -> Snapshot:
-        """With the taints of now, and nothing in use but what is all the time."""
-        experiment = self._experiment
-        rules = [_rule(number, taint) for number, taint in enumerate(self._taints)]
-        return Snapshot.build(
-            experiment.slices, experiment.classes, experiment.allocated, (*experiment.taint_rules, *rules)
-        )
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | int | tuple[Disturbance, bool]]]:
         """In the order of time; at one moment departures come first, then what happens to the cluster, then
@@ -163,14 +157,14 @@ class Simulation:
                 return
 
     def _pass_time(self, to: float) -> None:
-        self._used_seconds += self._meter.used * (to - self._now)
+        self._used_seconds += self._cluster.meter.used * (to - self._now)
         self._now = to
 
     # --- VMs ---------------------------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
         self._vms += 1
-        self._asked += self._typical.asked(arrival.shape) * arrival.members
+        self._asked += self._cluster.typical.asked(arrival.shape) * arrival.members
         self._gangs += arrival.members > 1
         if not self._start(arrival, self._now):
             self._waiting.add(arrival, self._now)
@@ -196,7 +190,7 @@ class Simulation:
             return False
         number = next(self._numbers)
         self._running[number] = (arrival, self._now, tuple(placed))
-        self._meter.update([vm.node for vm in placed])
+        self._cluster.meter.update([vm.node for vm in placed])
         self._started += arrival.members
         if arrival.members > 1 and not arrival.evicted:
             self._gangs_started += 1
@@ -209,7 +203,7 @@ class Simulation:
     def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
         for vm in placed:
             self._placer.release(vm)
-        self._meter.update([vm.node for vm in placed])
+        self._cluster.meter.update([vm.node for vm in placed])
 
     def _depart(self, number: int) -> None:
         ended = self._running.pop(number, None)
@@ -240,13 +234,9 @@ class Simulation:
             self._evict(lambda placed: placed.node in nodes)
 
     def _taint(self, tainted: DevicesTainted, begins: bool) -> None:
-        if begins:
-            self._taints.append(tainted)
-        else:
-            self._taints.remove(tainted)
-        experiment = self._experiment
-        snapshot = self._snapshot()
-        self._placer.replace_slices(snapshot, card_catalog(snapshot, experiment.features))
+        rule = _rule(self._experiment.disturbances.index(tainted), tainted)
+        self._model = self._model.changed([rule]) if begins else self._model.changed(removed=[rule])
+        self._cluster.publish(self._model)
         if begins and tainted.taint.effect == "NoExecute":
             self._evict(lambda placed: _holds(placed, tainted))
 
@@ -263,7 +253,7 @@ class Simulation:
             self._waiting.add(again, self._now)
 
     def _sample(self) -> None:
-        meter = self._meter
+        meter = self._cluster.meter
         if self._samples and self._samples[-1].at == self._now:
             self._samples.pop()  # the last state of a moment counts
         asked = self._asked / (meter.cards * 1000) if meter.cards else 0.0
@@ -286,7 +276,7 @@ def _rule(number: int, tainted: DevicesTainted) -> DeviceTaintRule:
         name: getattr(tainted, name) for name in ("driver", "pool", "device") if getattr(tainted, name) is not None
     }
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(**selector), taint=tainted.taint)
-    return DeviceTaintRule(metadata=ObjectMeta(name=f"taint-{number}"), spec=spec)
+    return DeviceTaintRule(metadata=ObjectMeta(name=f"simulated-{number}"), spec=spec)
 
 
 def _holds(placed: PlacedVm, tainted: DevicesTainted) -> bool:

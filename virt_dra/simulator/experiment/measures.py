@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from virt_dra.api.wire import Json
 from virt_dra.scheduling.policies.cards import WHOLE
-from virt_dra.scheduling.policies.fragmentation import TypicalWorkload
 from virt_dra.scheduling.policies.placer import PolicyPlacer
+from virt_dra.scheduling.policies.typical import TypicalVms
 
 SAMPLES = 200
 """Points of a time series, at most twice as many."""
@@ -31,9 +31,10 @@ class ClusterSample:
     fragmentation: float
     """The part of the cards that is free and that a typical VM can't use, on average over the workload."""
     largest_vm: int
-    """The most whole cards that one VM can still get."""
+    """The most whole cards that one VM can still get, with cpu and memory in the proportion of the workload's least
+    demanding VM."""
     largest_share: float
-    """The largest free part of one card."""
+    """The largest free part of one card that a VM can still get so."""
 
     def to_json(self) -> Json:
         return {
@@ -128,9 +129,10 @@ class CardMeter:
     """The cards of a whole cluster, kept up to date node by node. Cards that several nodes reach are counted at the
     first of them."""
 
-    def __init__(self, placer: PolicyPlacer, workload: TypicalWorkload) -> None:
+    def __init__(self, placer: PolicyPlacer, typical: TypicalVms) -> None:
         self._placer = placer
-        self._workload = workload
+        self._workload = typical.workload
+        self._needs = typical.least_demanding
         self._free: list[int] = []
         self._whole: list[int] = []
         """By node, its unused cards."""
@@ -146,7 +148,6 @@ class CardMeter:
             self._free.append(free)
             self._whole.append(whole)
         self.free = sum(self._free)
-        self._whole_sorted = sorted(self._whole)
 
     def _new_cards(self, number: int, seen: set[tuple[str, str, str]]) -> tuple[int, ...]:
         cards = self._placer.cards(number)
@@ -164,7 +165,44 @@ class CardMeter:
 
     @property
     def largest_vm(self) -> int:
-        return max((self._whole[number] for number, open_ in enumerate(self._placer.open) if open_), default=0)
+        """The most whole cards that one VM can still get on a node, with cpu and memory for each as a typical VM asks
+        for them."""
+        largest = 0
+        for number, open_ in enumerate(self._placer.open):
+            if open_ and self._whole[number] > largest:
+                largest = max(largest, self._servable(number, self._whole[number] * WHOLE) // WHOLE)
+        return largest
+
+    def largest_share(self) -> float:
+        """The largest free part of one card, with cpu and memory for it as a typical VM asks for them."""
+        largest = 0
+        for number, open_ in enumerate(self._placer.open):
+            free = max(self._placer.card_state(number).free, default=0) if open_ else 0
+            if free > largest:
+                largest = max(largest, self._servable(number, free))
+        return largest / WHOLE
+
+    def _servable(self, number: int, most: int) -> int:
+        """Of ``most`` thousandths of a node's cards, those for which it has cpu and memory left."""
+        room = self._placer.rooms[number]
+        if room.pods_left <= 0:
+            return 0
+        return max(
+            [
+                min(
+                    [
+                        most,
+                        *[
+                            left * cards // wanted
+                            for left, wanted in ((room.cpu_left, cpu), (room.memory_left, memory))
+                            if wanted
+                        ],
+                    ]
+                )
+                for cards, cpu, memory in self._needs
+            ],
+            default=most,
+        )
 
     def update(self, numbers: Sequence[int]) -> None:
         """After the use of nodes has changed."""
@@ -177,14 +215,6 @@ class CardMeter:
         state = self._placer.card_state(number)
         free = [state.free[card] for card in self._counted[number]]
         return sum(free), sum([left == WHOLE for left in free])
-
-    def largest_share(self) -> float:
-        shares = (
-            max(self._placer.card_state(number).free, default=0)
-            for number, open_ in enumerate(self._placer.open)
-            if open_
-        )
-        return max(shares, default=0) / WHOLE
 
     def fragmentation(self) -> float:
         """Of all cards, the part that is free and that a typical VM can't use; on closed nodes all of it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from virt_dra.allocator import DEFAULT, Features
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
 
 
@@ -27,6 +28,11 @@ class Arrival:
     """More than one: a gang."""
     evicted: bool = False
     """True for a VM that runs again after it was evicted."""
+
+
+def by_time(arrivals: Iterable[Arrival]) -> list[Arrival]:
+    """In the order in which they are tried."""
+    return sorted(arrivals, key=lambda arrival: (arrival.at, -arrival.priority))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +68,20 @@ Disturbance = NodesDown | DevicesTainted
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that a simulation needs but the policy. Arrivals and disturbances are sorted by time."""
+    """Everything that a simulation needs but the policy. Disturbances are sorted by time."""
 
+    cluster: ClusterModel
+    """Its running pods and allocated claims take their room and devices all the time; its rules hold all the time."""
     nodes: tuple[Node, ...]
-    slices: tuple[ResourceSlice, ...]
-    classes: tuple[DeviceClass, ...]
+    """The cluster's, in the order in which equal ones are preferred."""
     arrivals: Sequence[Arrival]
+    """Sorted by time; of those at one time, the one of highest priority first (:func:`by_time`)."""
     disturbances: Sequence[Disturbance] = ()
     until: float | None = None
     """When it ends, in seconds; None: when the last VM has arrived, and the last disturbance begun."""
     features: Features = DEFAULT
     nodes_only: bool = False
     """Policies choose the node alone, as `virt-dra extender` does; its devices are those that kube-scheduler takes."""
-    allocated: tuple[ResourceClaim, ...] = ()
-    """Claims that hold devices all the time."""
-    taint_rules: tuple[DeviceTaintRule, ...] = ()
-    """Rules that hold all the time."""
     unit: str = "devices"
     """What cards are called in reports."""
     notes: tuple[str, ...] = field(default=())

@@ -18,6 +18,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
@@ -71,7 +72,7 @@ def read_trace(
 
     Raises BadExperiment with file, line and column.
     """
-    cluster, slices = _cluster(nodes, nodes_name)
+    nodes_listed, slices = _cluster(nodes, nodes_name)
     gpus = sum(len(slice_.spec.devices) for slice_ in slices) * _WHOLE_GPU
     listed = _tasks(tasks, tasks_name, timed=inflate is None)
     if not listed:
@@ -89,7 +90,7 @@ def read_trace(
     device_class = DeviceClass.from_wire(
         {"metadata": {"name": CLASS}, "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}}
     )
-    return Experiment(cluster, slices, (device_class,), arrivals, unit="GPUs")
+    return Experiment(ClusterModel([*nodes_listed, *slices, device_class]), nodes_listed, arrivals, unit="GPUs")
 
 
 def _inflated(

@@ -8,24 +8,23 @@ change takes them away; those that lose their place are placed again by the poli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from virt_dra.allocator import Features
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean, nearest
-from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.model.snapshots import snapshot_of
-from virt_dra.scheduling.fit import namespace_labels
-from virt_dra.scheduling.policies.catalog import policy_named
-from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
-from virt_dra.scheduling.policies.typical import TypicalVms
+from virt_dra.api.resource_v1 import AllocationResult, ResourceSlice
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.dump import DumpedCluster, Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.measures import CardMeter
+from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
 
 FORMS: Final = (
     "cordon NODE[,NODE...]", "drain NODE[,NODE...]", "node NODE gone", "driver DRIVER gone",
@@ -94,12 +93,13 @@ def _added(text: str, file: str, count: str) -> ClusterChange:
 
 @dataclass(eq=False)
 class _Vm:
-    """A pod of the cluster, or an added one."""
+    """A pod of the cluster, or an added one. ``allocated``: while it waits with devices, its shape that keeps them."""
 
     name: str
     shape: VmShape
     priority: int
-    placed: PlacedVm | None
+    placed: PlacedVm | None = None
+    allocated: VmShape | None = None
 
 
 class Prospect:
@@ -107,46 +107,56 @@ class Prospect:
 
     def __init__(self, cluster: DumpedCluster, policy: str, *, features: Features, seed: int = 0) -> None:
         """Raises FatalError for slices that can't be read."""
-        self._model = cluster.model
-        self._features = features
-        nodes, snapshot = self._model.of(Node), snapshot_of(self._model, features)
-        catalog = card_catalog(snapshot, features)
-        shapes = Shapes()
-        there = [(pod, shapes.of(pod.pod, pod.claims or ())) for pod in cluster.pods if pod.claims is not None]
-        weights: dict[VmShape, int] = {}
-        for _, shape in there:
-            weights[shape] = weights.get(shape, 0) + 1
-        typical = TypicalVms(weights, nodes, snapshot, catalog, features)
-        chosen = policy_named(policy, lambda: typical.workload, Random(seed).random)
-        self._placer = PolicyPlacer(
-            snapshot,
-            nodes,
-            chosen,
-            catalog,
-            features,
-            labels_of=namespace_labels(self._model),
-            knows_all_pods=self._model.knows_all(Pod),
-        )
-        self._typical = typical.workload
-        self._numbers = {node.name: number for number, node in enumerate(nodes)}
-        self._meter = CardMeter(self._placer, typical.workload)
+        self._policy, self._draw, self._features = policy, Random(seed).random, features
+        self._nodes = cluster.model.of(Node)
         self._vms: list[_Vm] = []
+        self._shapes: Counter[VmShape] = Counter()
+        self._closed: set[str] = set()
+        self._added = 0
         self.unknown_nodes = 0
         """Pods on nodes that the dump doesn't have; they are left out."""
-        for pod, shape in there:
-            placed = None
+        shapes, numbers = Shapes(), self._numbers
+        followed: list[TypedObject] = []
+        for pod in cluster.pods:
+            if pod.claims is None:
+                continue
+            shape = shapes.of(pod.pod, pod.claims)
+            self._shapes[shape] += 1
+            if pod.node is not None and pod.node not in numbers:
+                self.unknown_nodes += 1
+                continue
+            vm = _Vm(pod.pod.key, shape, pod.pod.spec.priority or 0)
+            allocations = [claim.status.allocation for claim in pod.claims]
+            results = tuple(allocation for allocation in allocations if allocation is not None)
             if pod.node is not None:
-                number = self._numbers.get(pod.node)
-                if number is None:
-                    self.unknown_nodes += 1
-                    continue
-                allocations = [claim.status.allocation for claim in pod.claims or ()]
-                placed = PlacedVm(
-                    shape, number, tuple(allocation for allocation in allocations if allocation is not None)
-                )
-                self._placer.occupy(placed)
-            self._vms.append(_Vm(pod.pod.key, shape, pod.pod.spec.priority or 0, placed))
-        self._added = 0
+                vm.placed = PlacedVm(shape, numbers[pod.node], results)
+            elif results:
+                without = [claim for claim, has in zip(shape.claims, allocations, strict=True) if has is None]
+                vm.allocated = replace(shape, claims=tuple(without), allocated=results)
+            self._vms.append(vm)
+            followed += [pod.pod, *pod.claims]
+        self._go_on_with(cluster.model.changed(removed=followed))
+
+    def _go_on_with(self, model: ClusterModel) -> None:
+        """Another cluster, in which the VMs keep their places and devices. ``model`` has neither their pods nor their
+        claims."""
+        before, self._nodes = self._nodes, model.of(Node)
+        self._model = model
+        self._cluster = PlacedCluster(model, self._nodes, self._shapes, self._policy, self._draw, self._features)
+        self._placer = self._cluster.placer
+        numbers = self._numbers
+        for name in self._closed & numbers.keys():
+            self._placer.set_open(numbers[name], open=False)
+        for vm in self._vms:
+            if vm.placed is not None:
+                vm.placed = replace(vm.placed, node=numbers[before[vm.placed.node].name])
+                self._placer.take(vm.placed)
+            elif vm.allocated is not None:
+                self._placer.use_devices(vm.allocated.allocated, 1)
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        return {node.name: number for number, node in enumerate(self._nodes)}
 
     @property
     def waiting(self) -> list[str]:
@@ -158,8 +168,8 @@ class Prospect:
 
     @property
     def used(self) -> float:
-        self._meter.update(range(len(self._placer.nodes)))
-        return self._meter.used
+        self._cluster.meter.update(range(len(self._nodes)))
+        return self._cluster.meter.used
 
     def apply(self, change: ClusterChange, added: VmShape | None = None) -> ChangeOutcome:
         """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken
@@ -168,8 +178,10 @@ class Prospect:
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
         match change.verb:
-            case "cordon" | "drain" | "node":
-                self._close([self._number(name) for name in change.subjects], outcome, evict=change.verb != "cordon")
+            case "cordon" | "drain":
+                self._close([self._number(name) for name in change.subjects], outcome, evict=change.verb == "drain")
+            case "node":
+                self._remove_node(self._number(change.subjects[0]), outcome)
             case "driver" | "device":
                 self._remove_devices(change, outcome)
             case "delete":
@@ -177,10 +189,8 @@ class Prospect:
             case "add" if added is not None:
                 new = {id(vm) for vm in self._add(added, change.number)}
         for vm in sorted((vm for vm in self._vms if vm.placed is None), key=lambda vm: -vm.priority):
-            placed = self._placer.place(vm.shape, vm.name)
-            if placed is not None:
-                vm.placed = placed
-                where = (vm.name, self._placer.nodes[placed.node].name)
+            if self._place(vm):
+                where = (vm.name, self._node_of(vm))
                 (outcome.started if id(vm) in waited or id(vm) in new else outcome.moved).append(where)
                 continue
             if id(vm) in new:
@@ -190,13 +200,39 @@ class Prospect:
         outcome.used, outcome.waiting = self.used, len(self.waiting)
         return outcome
 
+    def _place(self, vm: _Vm) -> bool:
+        """Whether it has a place now. Devices that it can't use are given back, as kube-scheduler does for a pod that
+        fits nowhere with them."""
+        if vm.allocated is not None:
+            vm.placed = self._placer.place(vm.allocated, vm.name)
+            if vm.placed is None:
+                self._deallocate(vm)
+            vm.allocated = None
+        if vm.placed is None:
+            vm.placed = self._placer.place(vm.shape, vm.name)
+        return vm.placed is not None
+
+    def _deallocate(self, vm: _Vm) -> None:
+        if vm.allocated is not None:
+            self._placer.use_devices(vm.allocated.allocated, -1)
+            vm.allocated = None
+
+    def _node_of(self, vm: _Vm) -> str:
+        assert vm.placed is not None
+        return self._nodes[vm.placed.node].name
+
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def _close(self, numbers: Sequence[int], outcome: ChangeOutcome, *, evict: bool) -> None:
         for number in numbers:
+            self._closed.add(self._nodes[number].name)
             self._placer.set_open(number, open=False)
         if evict:
             self._evict(lambda vm: vm.placed is not None and vm.placed.node in numbers, outcome)
+
+    def _remove_node(self, number: int, outcome: ChangeOutcome) -> None:
+        self._evict(lambda vm: vm.placed is not None and vm.placed.node == number, outcome)
+        self._go_on_with(self._model.changed(removed=[self._nodes[number]]))
 
     def _remove_devices(self, change: ClusterChange, outcome: ChangeOutcome) -> None:
         """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their
@@ -220,21 +256,15 @@ class Prospect:
                 else f"; the drivers are {', '.join(drivers) or 'none'}"
             )
             raise BadExperiment(f"{change.text!r}: no such {'devices' if change.verb == 'driver' else 'device'}{hint}")
-        self._evict(
-            lambda vm: (
-                vm.placed is not None
-                and any(
-                    (d.driver, d.pool, d.device) in concerned
-                    for result in vm.placed.results
-                    for d in result.devices.results
-                )
-            ),
-            outcome,
-        )
-        self._model = self._model.changed(_without(slice_, concerned) for slice_ in slices)
-        snapshot = snapshot_of(self._model, self._features)
-        self._placer.replace_slices(snapshot, card_catalog(snapshot, self._features))
-        self._meter = CardMeter(self._placer, self._typical)
+
+        def has_one(allocations: Iterable[AllocationResult]) -> bool:
+            return any((d.driver, d.pool, d.device) in concerned for of in allocations for d in of.devices.results)
+
+        self._evict(lambda vm: vm.placed is not None and has_one(vm.placed.results), outcome)
+        for vm in self._vms:
+            if vm.allocated is not None and has_one(vm.allocated.allocated):
+                self._deallocate(vm)
+        self._go_on_with(self._model.changed(_without(slice_, concerned) for slice_ in slices))
 
     def _delete(self, name: str) -> None:
         names = {vm.name: vm for vm in self._vms}
@@ -243,12 +273,12 @@ class Prospect:
             raise BadExperiment(f"delete {name}: there is no such pod{did_you_mean(name, names)}")
         if vm.placed is not None:
             self._placer.release(vm.placed)
+        self._deallocate(vm)
         self._vms.remove(vm)
 
     def _add(self, shape: VmShape, number: int) -> list[_Vm]:
         new = [
-            _Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0, None)
-            for i in range(1, number + 1)
+            _Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0) for i in range(1, number + 1)
         ]
         self._added += number
         self._vms += new
@@ -262,10 +292,10 @@ class Prospect:
                 outcome.evicted.append(vm.name)
 
     def _number(self, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            raise BadExperiment(f"there is no node {name}{did_you_mean(name, self._numbers)}")
-        return number
+        numbers = self._numbers
+        if name not in numbers:
+            raise BadExperiment(f"there is no node {name}{did_you_mean(name, numbers)}")
+        return numbers[name]
 
 
 def _without(slice_: ResourceSlice, concerned: set[tuple[str, str, str]]) -> ResourceSlice:
