@@ -23,9 +23,10 @@ setup-tests:  ## Make .venv for tests; get libvirt (as root) and a control plane
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
 
-# Tests on all processors; PARALLEL= runs them one after the other. A control plane is started once for each process; the tests of a file stay
-# together, as do files that share a cluster, and the longest come first: see tests/distribution.py.
-PARALLEL ?= -n logical --dist loadfile --no-loadscope-reorder
+# Tests in one process more than there are processors, since nearly half of their time is waiting for other programs; PARALLEL= runs them one
+# after the other. A control plane is started once for each process; the tests of a file stay together, as do files that share a cluster, and
+# the longest come first: see tests/distribution.py.
+PARALLEL ?= -n $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
