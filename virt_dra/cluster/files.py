@@ -1,7 +1,7 @@
 """Objects in files: manifests that users give (also on the web), and the folder into which an embedded cluster is
 saved.
 
-The only file access for objects."""
+The only file access for objects; how files are opened is ``manifest_file``'s."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import re
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from virt_dra.api.reading.documents import (
     read_objects,
 )
 from virt_dra.api.reading.yaml_writing import write_yaml
+from virt_dra.cluster.manifest_file import Excluded, ManifestFile, manifests_in
 from virt_dra.cluster.web_files import NotFetchedError, fetched, is_address, without_password
 
 __all__ = [
@@ -50,6 +50,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """Larger files are refused, so that an endless one (a device, a pipe) does not fill the memory."""
 
+_EMPTY = "contains no objects"
 _HEADER = "# Saved by virt-dra.\n"
 """First line of every file of :func:`save_folder`; only files that begin with it are ever removed."""
 
@@ -63,64 +64,114 @@ def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> L
     """
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
-    for name, given, text in _texts(paths, stdin):
-        loaded = text if isinstance(text, ReadProblem) else _understood(read_objects, text, name)
+    for source in _sources(paths, lambda path: False):
+        if isinstance(source, ReadProblem):
+            problems.append(source)
+            continue
+        text = source.text(stdin)
+        loaded = text if isinstance(text, ReadProblem) else _understood(read_objects, text, source.name)
         if isinstance(loaded, ReadProblem):
             problems.append(loaded)
             continue
         objects += loaded.objects
         problems += loaded.problems
-        if given and not loaded.objects and not loaded.problems:
-            problems.append(_problem(name, "contains no objects"))
+        if source.named and not loaded.objects and not loaded.problems:
+            problems.append(_problem(source.name, _EMPTY))
     return Loaded(tuple(objects), tuple(problems))
 
 
 @dataclass(frozen=True)
 class Written:
-    """Objects as they are written, whatever their shape, and what could not be read at all."""
+    """Objects as they are written, whatever their shape, and what could not be read.
+
+    ``unopened``: what was named and can't be opened. ``broken``: texts that can't be read, and files that were found
+    in folders and can't be opened.
+    """
 
     documents: tuple[Document, ...]
-    problems: tuple[ReadProblem, ...]
+    unopened: tuple[ReadProblem, ...] = ()
+    broken: tuple[ReadProblem, ...] = ()
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the name of its source, each text that was read."""
-    paths: Mapping[str, str] = field(default_factory=dict)
-    """By the name of its source, the path of each text that a file has; not of standard input, nor of addresses."""
+    files: Mapping[str, ManifestFile] = field(default_factory=dict)
+    """By the name of its source, the file of each text that has one; standard input and addresses have none."""
+
+    @property
+    def problems(self) -> tuple[ReadProblem, ...]:
+        return (*self.unopened, *self.broken)
 
 
-def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
-    """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too."""
+def read_written(
+    paths: Sequence[str | Path], stdin: BinaryIO | None = None, excluded: Excluded = lambda path: False
+) -> Written:
+    """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too.
+    ``excluded``: what isn't read of folders."""
     documents: list[Document] = []
-    problems: list[ReadProblem] = []
+    unopened: list[ReadProblem] = []
+    broken: list[ReadProblem] = []
     texts: dict[str, bytes] = {}
-    files: dict[str, str] = {}
-    for name, given, text in _texts(paths, stdin):
-        read = text if isinstance(text, ReadProblem) else _understood(read_documents, text, name)
+    files: dict[str, ManifestFile] = {}
+    for source in _sources(paths, excluded):
+        if isinstance(source, ReadProblem):
+            unopened.append(source)
+            continue
+        text = source.text(stdin)
+        if isinstance(text, ReadProblem):
+            (unopened if source.named else broken).append(text)
+            continue
+        read = _understood(read_documents, text, source.name)
         if isinstance(read, ReadProblem):
-            problems.append(read)
+            broken.append(read)
             continue
         documents += read
-        if read and isinstance(text, bytes):
+        if read:
             texts[read[0].source.name] = text
-            if name != STDIN and not is_address(name):
-                files[read[0].source.name] = name
-        if given and not read:
-            problems.append(_problem(name, "contains no objects"))
-    return Written(tuple(documents), tuple(problems), texts, files)
+            if source.file is not None:
+                files[read[0].source.name] = source.file
+        elif source.named:
+            broken.append(_problem(source.name, _EMPTY))
+    return Written(tuple(documents), tuple(unopened), tuple(broken), texts, files)
 
 
-def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | ReadProblem]]:
-    """Each file once: its path, whether it was named itself (and not found in a folder), its content."""
+@dataclass(frozen=True)
+class _Source:
+    """Standard input, an address or a file. ``named``: by the user, and not found in a folder."""
+
+    name: str
+    named: bool = True
+    file: ManifestFile | None = None
+
+    @property
+    def identity(self) -> str:
+        return self.name if self.file is None else self.file.identity
+
+    def text(self, stdin: BinaryIO | None) -> bytes | ReadProblem:
+        limit = MAX_FILE_BYTES + 1
+        try:
+            if self.file is not None:
+                text = self.file.read(limit)
+            elif self.name == STDIN:
+                text = (stdin or sys.stdin.buffer).read(limit)
+            else:
+                text = fetched(self.name, MAX_FILE_BYTES)
+        except NotFetchedError as error:
+            return _problem(self.name, str(error))
+        except (OSError, ValueError) as error:
+            return _problem(self.name, _reason(error))
+        too_large = f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it"
+        return text if len(text) < limit else _problem(self.name, too_large)
+
+
+def _sources(paths: Sequence[str | Path], excluded: Excluded) -> Iterator[_Source | ReadProblem]:
+    """What is behind the paths, each once."""
     seen: set[str] = set()
     for path in paths:
-        for entry in _found(str(path), stdin):
-            if isinstance(entry, ReadProblem):
-                yield entry.source.name, False, entry
-                continue
-            name, given = entry
-            identity = name if name == STDIN or is_address(name) else os.path.realpath(name)
-            if identity not in seen:
-                seen.add(identity)
-                yield name, given, _text(name, stdin)
+        for source in _behind(str(path), excluded):
+            if isinstance(source, ReadProblem):
+                yield source
+            elif source.identity not in seen:
+                seen.add(source.identity)
+                yield source
 
 
 def load_folder(folder: str | Path) -> Loaded:
@@ -128,10 +179,9 @@ def load_folder(folder: str | Path) -> Loaded:
     return read_inputs([folder])
 
 
-def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | ReadProblem]:
-    """The files behind one path, each with whether it was named itself (and not found in a folder)."""
+def _behind(path: str, excluded: Excluded) -> Iterator[_Source | ReadProblem]:
     if path == STDIN or is_address(path):
-        yield path, True
+        yield _Source(path)
         return
     if "\0" in path:
         yield _problem(path, "a file name can't contain a NUL character")
@@ -142,42 +192,16 @@ def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | Rea
         yield _problem(path, _reason(error))
         return
     if not folder:
-        yield path, True
+        yield _Source(path, file=ManifestFile(path))
         return
     errors: list[OSError] = []
-    names = sorted(_manifests(path, errors), key=lambda name: Path(name).parts)
+    names = sorted(manifests_in(path, SUFFIXES, excluded, errors), key=lambda name: Path(name).parts)
     for failed in errors:
         yield _problem(str(failed.filename or path), _reason(failed))
     if not names and not errors:
         yield _problem(path, f"no manifests in this folder; they must end in {', '.join(SUFFIXES)}")
     for name in names:
-        yield name, False
-
-
-def _manifests(folder: str, errors: list[OSError]) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if name.endswith(SUFFIXES) and not name.startswith("."):
-                yield str(Path(parent, name))
-
-
-def _text(path: str, stdin: BinaryIO | None) -> bytes | ReadProblem:
-    try:
-        if path == STDIN:
-            text = (stdin or sys.stdin.buffer).read(MAX_FILE_BYTES + 1)
-        elif is_address(path):
-            text = fetched(path, MAX_FILE_BYTES)
-        else:
-            with Path(path).open("rb") as file:
-                text = file.read(MAX_FILE_BYTES + 1)
-    except NotFetchedError as error:
-        return _problem(path, str(error))
-    except (OSError, ValueError) as error:
-        return _problem(path, _reason(error))
-    return (
-        text if len(text) <= MAX_FILE_BYTES else _problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
-    )
+        yield _Source(str(Path(name)), named=False, file=ManifestFile(str(Path(name)), path))
 
 
 R = TypeVar("R")
@@ -226,12 +250,14 @@ def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Pat
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
-    kept = {path for path in root.glob("*/*.yaml") if not _is_ours(path)}
+    kept = {path for path in root.glob("*/*.yaml") if not _is_ours(path, root)}
     used = set(kept)
     written: list[Path] = []
     for obj in objects:
         path = _unused(root / _folder_name(obj) / f"{_stem(obj)}.yaml", used)
         used.add(path)
+        if path.parent.is_symlink():
+            raise OSError(errno.ELOOP, "a link, so nothing is saved through it; remove it", str(path.parent))
         path.parent.mkdir(exist_ok=True)
         write_file(path, _HEADER + write_yaml(obj.to_wire()))
         written.append(path)
@@ -270,10 +296,9 @@ def _unused(path: Path, used: set[Path]) -> Path:
     return candidate
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: Path, root: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(len(_HEADER)) == _HEADER.encode()
+        return ManifestFile(str(path), str(root)).read(len(_HEADER)) == _HEADER.encode()
     except OSError:
         return False
 
@@ -296,53 +321,3 @@ def write_file(path: Path, text: str) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
-
-
-class ChangedMeanwhile(Exception):
-    """A file changed since it was read. The message names the remedy."""
-
-
-def replace_content(path: str, before: bytes, after: bytes) -> None:
-    """Replaces the content of a file atomically: a reader finds the old or the new content, even after a power failure.
-
-    A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user may do
-    that, its owner. ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something else now, and
-    OSError.
-    """
-    target = Path(os.path.realpath(path))
-    temporary: Path | None = None
-    try:
-        status = target.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        if not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "permission denied; it must be writable for this user")
-        handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            with contextlib.suppress(PermissionError):  # only root gives files away
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            file.flush()
-            os.fsync(file.fileno())
-        if target.read_bytes() != before:
-            raise ChangedMeanwhile("it has changed since it was read, so it is left as it is; run the command again")
-        temporary.replace(target)
-    except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror or str(error), path) from error
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename in the folder durable, where the file system supports that."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

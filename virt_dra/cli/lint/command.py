@@ -221,7 +221,7 @@ def _check_usage_of_fix(paths: Sequence[str], output: str) -> None:
 
 def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool) -> FixPlan:
     """The fixes of files and of standard input, all or (to say what is fixable) those of the findings at hand."""
-    texts = {name: text for name, text in written.texts.items() if name in written.paths or name == STANDARD_INPUT}
+    texts = {name: text for name, text in written.texts.items() if name in written.files or name == STANDARD_INPUT}
     with progress("trying fixes"), collector_paused():
         return plan_fixes(written.documents, texts, judgement, judge, ROUNDS if whole else 1)
 
@@ -233,9 +233,9 @@ def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOut
     files = [text for text in plan.texts if text.name != STANDARD_INPUT]
     filtered = written.texts.get(STANDARD_INPUT)
     if output == "text":
-        show(plan, err=filtered is not None)
+        show(plan, written.files, err=filtered is not None)
         yes = decide(files, yes=yes, err=filtered is not None)
-    outcome = write(plan, files, written.paths) if yes else FixOutcome(plan)
+    outcome = write(plan, files, written.files) if yes else FixOutcome(plan)
     for name, problem in outcome.problems.items():
         say(f"error: {name}: {problem}", err=True)
     if output == "text" and outcome.applied:

@@ -15,7 +15,7 @@ from virt_dra.api.go_text import visible
 from virt_dra.api.reading.documents import Document
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say
-from virt_dra.cluster.files import ChangedMeanwhile, replace_content
+from virt_dra.cluster.manifest_file import ChangedMeanwhile, ManifestFile
 from webhooks.lint.fixes.manifest_text import ManifestText
 from webhooks.lint.fixes.planning import FixPlan
 
@@ -70,9 +70,13 @@ class FixOutcome:
         }
 
 
-def show(plan: FixPlan, *, err: bool) -> None:
-    """Prints the diff of each text, then what can't be fixed and why. Coloured where the output is a terminal."""
+def show(plan: FixPlan, files: Mapping[str, ManifestFile], *, err: bool) -> None:
+    """Prints the diff of each text, of a link with the file that is written, then what can't be fixed and why. Coloured
+    where the output is a terminal."""
     for text in plan.texts:
+        file = files.get(text.name)
+        if file is not None and file.target != file.path:
+            say(f"{text.name} is a link: what is written is {file.target}", err=err)
         for line in text.diff.splitlines():
             shown = visible(line)
             colour = _COLOURS.get(line[:1]) if not line.startswith(("---", "+++")) else None
@@ -96,14 +100,14 @@ def decide(texts: Sequence[ManifestText], *, yes: bool, err: bool) -> bool:
     return False
 
 
-def write(plan: FixPlan, texts: Iterable[ManifestText], paths: Mapping[str, str]) -> FixOutcome:
-    """Writes the files, each all at once; one that can't be written doesn't prevent the others. ``paths``: by the names
+def write(plan: FixPlan, texts: Iterable[ManifestText], files: Mapping[str, ManifestFile]) -> FixOutcome:
+    """Writes the files, each all at once; one that can't be written doesn't prevent the others. ``files``: by the names
     of the texts."""
     applied: list[str] = []
     problems: dict[str, str] = {}
     for text in texts:
         try:
-            replace_content(paths[text.name], text.raw, text.content)
+            files[text.name].replace(text.raw, text.content)
         except ChangedMeanwhile as error:
             problems[text.name] = str(error)
         except OSError as error:
