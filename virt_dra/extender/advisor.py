@@ -334,7 +334,7 @@ class Advisor:
         if node not in current.numbers:
             return
         try:
-            results = current.base.allocate(self._shape(pod, claims), current.numbers[node])
+            results = current.base.allocate(claims, current.numbers[node])
         except (FatalError, NodeError):
             return
         if results is None:

@@ -271,14 +271,14 @@ class PolicyPlacer:
         self._relating.clear()
         self._changes.clear()
 
-    def allocate(self, shape: VmShape, number: int) -> tuple[AllocationResult, ...] | None:
-        """What VMs of the shape would get on a node, of devices in the order of A-5.6; None if they don't fit.
+    def allocate(self, claims: Sequence[ResourceClaim], number: int) -> tuple[AllocationResult, ...] | None:
+        """What a VM's claims would get on a node, of devices in the order of A-5.6; None if they don't fit.
 
         Raises FatalError, NodeError.
         """
-        if not shape.claims:
+        if not claims:
             return ()
-        allocator = self._allocator(shape.claims)
+        allocator = self._allocator(claims)
         decision = allocator.decide(self.nodes[number])
         return None if decision.solution is None else allocator.write(decision)
 
