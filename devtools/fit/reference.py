@@ -11,7 +11,7 @@ from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.feeds.files import placeable_model
-from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES
+from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.fit import FilterError, Fit, fit
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.refusals import FilterRefusal

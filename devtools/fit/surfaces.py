@@ -173,12 +173,16 @@ def by_lint(case: FitCase) -> FitAnswer | None:
 
 
 def by_explain(case: FitCase) -> FitAnswer | None:
-    state = ClusterState.of(case.objects)
+    state = ClusterState.from_objects(case.objects)
     subject = subject_of(case)
     if subject.wish is None:
         return None
     answer = answered(subject, state, lambda done, total: None)
-    reasons = {node: group.host[0].code if group.host else DEVICES for group in answer.groups for node in group.nodes}
+    reasons = {
+        node: group.node_reasons[0].code if group.node_reasons else DEVICES
+        for group in answer.groups
+        for node in group.nodes
+    }
     if answer.verdict == BROKEN:
         return FitAnswer(DOES_NOT_FIT)
     return FitAnswer(FITS if answer.fitting else DOES_NOT_FIT, frozenset(answer.fitting), reasons=reasons)
@@ -186,7 +190,9 @@ def by_explain(case: FitCase) -> FitAnswer | None:
 
 def by_diff(case: FitCase) -> FitAnswer | None:
     """The asker is new in the second state."""
-    before, after = (FitState(ClusterState.of(objects), lambda: None) for objects in (case.cluster, case.objects))
+    before, after = (
+        FitState(ClusterState.from_objects(objects), lambda: None) for objects in (case.cluster, case.objects)
+    )
     for change in differences(before, after, lambda done, total: None):
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
             return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT)

@@ -31,7 +31,7 @@ class ListedSources:
     ) -> None:
         self._vmis = {vmi.key: vmi for vmi in vmis}
         self._claims = {claim.key: claim for claim in claims}
-        self._pools = PublishedDevices.of(slices)
+        self._pools = PublishedDevices.from_slices(slices)
         self._rules = tuple(sorted(rules, key=lambda rule: rule.name))
         self._devices = {each.key: each for each in devices}
         self._pods: dict[str, list[Pod]] = defaultdict(list)

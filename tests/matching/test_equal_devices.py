@@ -40,14 +40,16 @@ DEVICE = st.fixed_dictionaries(
 def published(driver: str, devices: list[Json]) -> PublishedSlice:
     named = [{"name": f"gpu-{number}", **device} for number, device in enumerate(devices)]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-    return PublishedSlice.of(ResourceSlice.from_wire({"spec": {"driver": driver, "pool": pool, "devices": named}}), {})
+    return PublishedSlice.from_slice(
+        ResourceSlice.from_wire({"spec": {"driver": driver, "pool": pool, "devices": named}}), {}
+    )
 
 
 def alone(slice_: PublishedSlice, expressions: list[str]) -> SelectorDepths:
     selectors = SelectorList(expressions)
     outcomes = [selectors.first_mismatch(device.input) for device in slice_.devices]
     faults = (
-        SliceFault.of(outcome.selector, outcome.fault, number)
+        SliceFault.truncated(outcome.selector, outcome.fault, number)
         for number, outcome in enumerate(outcomes)
         if outcome is not None and outcome.fault is not None
     )

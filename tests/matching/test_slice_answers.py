@@ -13,17 +13,17 @@ def test_answers_that_are_replaced_or_dropped_weigh_nothing() -> None:
     key = b"k" * 20
     kept.put("each", key, PARTS[0], SelectorDepths(b"\1\1"))
     plain = kept.weight
-    kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
+    kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.truncated(0, "x" * 400, 0)))
     with_fault = kept.weight
     assert with_fault > plain + 400
     for _ in range(100):
-        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
+        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.truncated(0, "x" * 400, 0)))
         kept.put("each", key, PARTS[0], SelectorDepths(b"\0\0"))
     assert kept.weight == with_fault
     for _ in range(100):
         kept.forget(PARTS[1:])
         assert kept.weight == plain
-        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0)))
+        kept.put("each", key, PARTS[1], SelectorDepths(b"\0\1", SliceFault.truncated(0, "x" * 400, 0)))
     kept.put("each", key, PARTS[1], SelectorDepths(b"\1\1"))
     kept.forget(PARTS[1:])
     assert kept.weight == plain
@@ -31,7 +31,7 @@ def test_answers_that_are_replaced_or_dropped_weigh_nothing() -> None:
 
 def test_slices_go_from_a_full_cache() -> None:
     """Of 20 lists with the answers for three slices each; the limit holds two lists."""
-    answer = SelectorDepths(b"\0\1", SliceFault.of(0, "x" * 400, 0))
+    answer = SelectorDepths(b"\0\1", SliceFault.truncated(0, "x" * 400, 0))
     one = AnswerCache()
     for part in PARTS:
         one.put("each", b"k" * 20, part, answer)

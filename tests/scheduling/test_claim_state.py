@@ -8,11 +8,12 @@ import pytest
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
-from virt_dra.scheduling.claim_checks import UNSCHEDULABLE, Blocked
+from virt_dra.scheduling.claim_checks import CLAIM_MISSING
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.claim_hints import claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.framework.events import ClusterEvent
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 Change = tuple[str | None, str | None]
 
@@ -139,7 +140,9 @@ CLAIM_CASES = {
 def test_claims_wake_pods(case: str) -> None:
     """C-4.6: the hint of ResourceClaims."""
     old, new, usable, woken = CLAIM_CASES[case]
-    found: tuple[ResourceClaim, ...] | Blocked = (claim(1),) if usable else Blocked(UNSCHEDULABLE, "missing", "c")
+    found: tuple[ResourceClaim, ...] | FilterRefusal = (
+        (claim(1),) if usable else FilterRefusal("", ("missing",), code=CLAIM_MISSING, subject="c")
+    )
     hint = next(
         each for each in claim_hints(lambda pod: found, lambda key: ["pod"]) if ClusterEvent.CLAIM in each.events
     )

@@ -55,7 +55,7 @@ def test_the_histogram_counts_nodes_by_reason() -> None:
     )
     assert isinstance(outcome, Unplaced)
     assert [
-        (node.node, node.refusal.code, [reason.code for reason in (*node.host_reasons, *node.device_reasons)])
+        (node.node, node.refusal.code, [reason.code for reason in (*node.node_reasons, *node.device_reasons)])
         for node in outcome.nodes
     ] == [
         ("n1", "DevicesDoNotFit", ["DeviceInUse"]),

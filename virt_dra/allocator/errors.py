@@ -7,6 +7,10 @@ this one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
+
+SELECTOR_ERROR: Final = "SelectorError"
+"""A selector doesn't compile, or fails on a device."""
 
 Interrupt = Callable[[], bool]
 """Polled by long work; True ends it. The caller decides why (a deadline, a closed connection): this package has no
@@ -18,7 +22,14 @@ class AllocationError(Exception):
 
 
 class FatalError(AllocationError):
-    """Broken input (claim, class, selector, slice): no node can help, so scheduling of the pod stops (A-1.3 d)."""
+    """Broken input (claim, class, selector, slice): no node can help, so scheduling of the pod stops (A-1.3 d).
+
+    ``code``: of docs/reasons, "" where there is no page.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class NodeError(AllocationError):

@@ -55,7 +55,7 @@ class Delete:
     uid: str
 
     @classmethod
-    def of(cls, obj: TypedObject) -> Self:
+    def object(cls, obj: TypedObject) -> Self:
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid)
 
 
@@ -72,7 +72,7 @@ class PatchAnnotations:
     resource_version: str = ""
 
     @classmethod
-    def of(cls, obj: TypedObject, annotations: Mapping[str, str | None], *, unchanged: bool = False) -> Self:
+    def on(cls, obj: TypedObject, annotations: Mapping[str, str | None], *, unchanged: bool = False) -> Self:
         """``unchanged``: refuse the patch if the object changed since it was read."""
         version = obj.metadata.resource_version if unchanged else ""
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, annotations, version)

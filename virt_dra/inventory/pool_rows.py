@@ -208,7 +208,7 @@ def selected_by(
     """As :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
     published = (
-        [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda slice_: slice_.spec.driver)]
+        [PublishedSlice.from_slice(slice_, {}) for slice_ in sorted(slices, key=lambda slice_: slice_.spec.driver)]
         if classes
         else []
     )

@@ -24,7 +24,7 @@ from virt_dra.matching.slice_answers import (
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 
 
-class InProcess:
+class ImmediateEvaluator:
     """Evaluates immediately, in this process: for the lint of files, which keeps only its own user waiting.
 
     ``work``: the budget for evaluating selectors; None for no limit.
@@ -62,7 +62,7 @@ def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, Slic
         return
     selectors = SelectorList(question.expressions, work)
     if selectors.fault is not None:
-        yield 0, SliceFault.of(selectors.fault.selector, selectors.fault.fault or "")
+        yield 0, SliceFault.truncated(selectors.fault.selector, selectors.fault.fault or "")
         return
     matcher = slice_matcher(selectors)
     if question.kind == "each":
@@ -90,7 +90,7 @@ def _depths(outcomes: Iterator[Outcome], count: int) -> SelectorDepths:
     fault: SliceFault | None = None
     for device, outcome in enumerate(map(_decided, outcomes)):
         if outcome is not None and outcome.fault is not None and fault is None:
-            fault = SliceFault.of(outcome.selector, outcome.fault, device)
+            fault = SliceFault.truncated(outcome.selector, outcome.fault, device)
         depths.append(count if outcome is None else outcome.selector)
     return SelectorDepths(bytes(depths), fault)
 

@@ -61,7 +61,7 @@ class PublishedSlice:
     devices: tuple[SliceDevice, ...]
 
     @classmethod
-    def of(cls, slice_: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> PublishedSlice:
+    def from_slice(cls, slice_: ResourceSlice, keys: Mapping[str, tuple[DriverKeys, ...]]) -> PublishedSlice:
         """Convert a slice. ``keys``: configured attribute keys of device addresses, by driver (K-6.6)."""
         spec = slice_.spec
         own = keys.get(spec.driver, ())

@@ -41,7 +41,7 @@ class SliceFault:
     device: int | None = None
 
     @classmethod
-    def of(cls, selector: int, message: str, device: int | None = None) -> SliceFault:
+    def truncated(cls, selector: int, message: str, device: int | None = None) -> SliceFault:
         """A fault with its message truncated."""
         return cls(selector, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…", device)
 

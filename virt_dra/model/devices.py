@@ -38,7 +38,7 @@ def pools(model: ClusterModel) -> Mapping[PoolId, NewestSlices]:
 @derived(ResourceSlice, DeviceTaintRule)
 def publications(model: ClusterModel) -> PublishedDevices:
     """The pools for lookups of allocated devices."""
-    return PublishedDevices.of(slices(model))
+    return PublishedDevices.from_slices(slices(model))
 
 
 @derived(ResourceSlice, DeviceTaintRule)

@@ -211,7 +211,7 @@ class PublishedDevices:
     pools: Mapping[tuple[str, str], PoolView]
 
     @classmethod
-    def of(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
+    def from_slices(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
         """From slices in any order; of several versions of one slice the newest counts."""
         by_pool: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
         for s in newest(slices):

@@ -109,7 +109,7 @@ def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     up."""
     by_device: defaultdict[DeviceId, tuple[DeviceHolder, ...]] = defaultdict(tuple)
     for claim in model.of(ResourceClaim):
-        for id, holder in holders_by(claim, model):
+        for id, holder in devices_held_by(claim, model):
             by_device[id] += (holder,)
     return dict(by_device)
 
@@ -121,7 +121,7 @@ def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder,
     return {id: of_device for id, of_device in used if of_device}
 
 
-def holders_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:
+def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:
     """The devices that are allocated to a claim, each with the claim as its holder."""
     allocation = claim.status.allocation
     if allocation is None:

@@ -42,7 +42,7 @@ def confine(limits: Confinement) -> None:
     with suppress(OSError):  # Linux only
         # If the container runs out of memory all the same, the OOM killer takes this process first.
         Path("/proc/self/oom_score_adj").write_text("1000")
-    unreadable_to_others()
+    forbid_tracing()
     for limit, most in (
         (resource.RLIMIT_AS, limits.memory),
         (resource.RLIMIT_CORE, 0),
@@ -61,9 +61,9 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)  # it had ended before
 
 
-def unreadable_to_others() -> bool:
-    """Makes this process one that only root may trace or read the memory of, and that dumps no core. Returns whether
-    that succeeded: only Linux can.
+def forbid_tracing() -> bool:
+    """Have only root trace this process or read its memory, and no core dumped. Returns whether that succeeded: only
+    Linux can.
 
     A parent has credentials in memory, and its sandbox runs for the same user: whoever took the sandbox over could read
     them where the kernel lets processes of one user trace each other. Processes that are started later aren't affected.

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from virt_dra.sandbox.confinement import Confinement, unreadable_to_others
+from virt_dra.sandbox.confinement import Confinement, forbid_tracing
 from virt_dra.sandbox.inside import Connection
 from virt_dra.sandbox.messages import LENGTH, BadMessage, Messages, RequestFailed
 
@@ -180,7 +180,7 @@ async def start(
 ) -> SandboxProcess[Q, A]:
     """Start a program; this process becomes unreadable to it. ``inherited``: sockets that keep their descriptors there.
     Raises SandboxLost."""
-    if not unreadable_to_others():
+    if not forbid_tracing():
         log.warning("other processes of this user may read the memory of this one", extra={"fields": {}})
     begin = pickle.dumps((program.limits, pickle.dumps((program.main, settings))))
     ours, theirs = socket.socketpair()

@@ -51,7 +51,6 @@ FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
     lambda sources: NodeResourcesFit(
         sources.devices.usages, lambda resource: sources.devices.class_of(resource) is not None, sources.listed
     ),
-    lambda sources: BalancedAllocation(sources.devices.usages),
     lambda sources: PodTopologySpread(sources.table),
     lambda sources: InterPodAffinity(sources.table, sources.labels_of, knows_all_pods=sources.knows_all_pods),
     lambda sources: DynamicResources(sources.claims, sources.ledger, sources.pods_of_claim, sources.devices),
@@ -61,3 +60,9 @@ FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
 def filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
     """The filters of the table over a cluster."""
     return tuple(make(sources) for make in FILTERS)
+
+
+def scoring_filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
+    """The filters, and with them the plugins that only score nodes: whoever chooses as kube-scheduler does asks
+    these."""
+    return (*filters_over(sources), BalancedAllocation(sources.devices.usages))

@@ -72,7 +72,7 @@ class Fit:
                 refusal = part.attempt.filter(state)
             except AttemptError as error:
                 words = f'running "{part.plugin.name}" filter plugin: {error}'
-                raise FilterError(str(error), words, error.subject) from error
+                raise FilterError(str(error), words, error.subject, error.code) from error
             if refusal is not None:
                 yield refusal
 
@@ -93,8 +93,8 @@ class FilterError(AttemptError):
     """A filter can't decide about the pod, whatever the node. ``words``: kube-scheduler's text, which names the
     filter."""
 
-    def __init__(self, message: str, words: str, subject: str) -> None:
-        super().__init__(message, subject)
+    def __init__(self, message: str, words: str, subject: str, code: str) -> None:
+        super().__init__(message, subject, code)
         self.words = words
 
 
@@ -110,7 +110,7 @@ def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> 
             answer = plugin.attempt(pod)
         except AttemptError as error:
             words = f'running PreFilter plugin "{plugin.name}": {error}'
-            raise FilterError(str(error), words, error.subject) from error
+            raise FilterError(str(error), words, error.subject, error.code) from error
         if isinstance(answer, PluginAttempt):
             parts.append(PluginPart(plugin, answer))
         elif isinstance(answer, FilterRefusal):

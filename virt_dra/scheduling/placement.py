@@ -8,6 +8,7 @@ kube-scheduler's own choice is :mod:`virt_dra.scheduling.framework.cycle`, that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from virt_dra.allocator import DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
@@ -19,8 +20,11 @@ from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
 from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FilterError, Fit, FitOptions, fit
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.refusals import FilterRefusal
-from virt_dra.scheduling.why.judging import first_misses
-from virt_dra.scheduling.why.tree import NodeMisses
+from virt_dra.scheduling.why.judging import first_refusals
+from virt_dra.scheduling.why.tree import NodeRefusal
+
+NO_NODE: Final = "NoNode"
+"""There is no node, or not the one that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,14 @@ class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
     kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node.
 
-    ``code``: of the refusal of all nodes, which has a page in docs/reasons; "" if nodes were tried. ``deallocate``: an
+    ``code``: of docs/reasons, where no node was tried or a failure ended the attempt; else "". ``deallocate``: an
     allocated claim that no other pod uses and that excludes nodes: deallocating it may help (C-5.6).
     """
 
     reason: str
     message: str
     subject: str
-    nodes: tuple[NodeMisses, ...] = ()
+    nodes: tuple[NodeRefusal, ...] = ()
     code: str = ""
     deallocate: ResourceClaim | None = None
 
@@ -85,9 +89,9 @@ def place(
     except DeadlineExceeded:
         raise
     except FilterError as error:
-        return Unplaced(SCHEDULER_ERROR, str(error), error.subject or pod.key)
+        return Unplaced(SCHEDULER_ERROR, str(error), error.subject or pod.key, code=error.code)
     except FatalError as error:
-        return Unplaced(SCHEDULER_ERROR, str(error), pod.key)
+        return Unplaced(SCHEDULER_ERROR, str(error), pod.key, code=error.code)
 
 
 def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> Placement | Unplaced:
@@ -95,7 +99,7 @@ def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> P
     states = [state for state in asked.table.states if only_node in (None, state.name)]
     if not states:
         message = NO_NODES if only_node is None else f'node "{only_node}" not found'
-        return Unplaced(UNSCHEDULABLE, message, asked.pod.key)
+        return Unplaced(UNSCHEDULABLE, message, asked.pod.key, code=NO_NODE)
     devices = asked.devices
     perfect = 0 if devices is None else PREFERENCE_SCORE_MAX * devices.preferences
     best: tuple[int, str] | None = None
@@ -116,7 +120,7 @@ def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> P
     deallocate = None if devices is None else devices.deallocatable()
     # Searching once more for the reasons is worth it only when no node fits at all.
     return Unplaced(
-        UNSCHEDULABLE, message, asked.pod.key, tuple(first_misses(asked, refused, interrupt)), deallocate=deallocate
+        UNSCHEDULABLE, message, asked.pod.key, tuple(first_refusals(asked, refused, interrupt)), deallocate=deallocate
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from launcher import LauncherError
 from launcher import errors as launcher_errors
+from virt_dra.allocator.errors import SELECTOR_ERROR
 from virt_dra.allocator.explain import ELSEWHERE, NO_DEVICES, TOO_FEW, TOO_MANY
 from virt_dra.allocator.features.attributes import MISSING
 from virt_dra.allocator.features.capacity import EXHAUSTED
@@ -31,11 +32,20 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
 )
 from virt_dra.controllers.devices import outcomes as device_outcomes
+from virt_dra.scheduling.claim_checks import (
+    CLAIM_DELETED,
+    CLAIM_IN_FLIGHT,
+    CLAIM_MISSING,
+    CLAIM_NOT_CREATED,
+    CLAIM_OF_OTHER,
+    CLASS_MISSING,
+    UNSUPPORTED,
+)
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT as INSUFFICIENT_ROOM
 from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
 from virt_dra.scheduling.filters.topology_spread import SPREAD
-from virt_dra.scheduling.placement import Unplaced
+from virt_dra.scheduling.placement import NO_NODE, Unplaced
 from webhooks.vmi import Verdict
 
 
@@ -70,32 +80,36 @@ def claims(message: str, namespace: str) -> str:
 
 
 def placement(outcome: Unplaced) -> str:
-    codes = [reason.code for node in outcome.nodes for reason in node.device_reasons]
-    if codes:
+    if codes := [reason.code for node in outcome.nodes for reason in node.device_reasons]:
         # what other nodes lack is better advice than that a node has no devices
         reasons = [code for code in codes if code != NO_DEVICES] or [NO_DEVICES]
         remedies = dict.fromkeys(
-            _PLACEMENT.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons
+            _DEVICES.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons
         )
         return "; or ".join(tuple(remedies)[:_MAX_REMEDIES])
     if outcome.nodes:
-        codes = [reason.code for node in outcome.nodes for reason in node.host_reasons]
-        return "; or ".join(dict.fromkeys(_HOST.get(code, _ADMITTING) for code in codes or [""]))
-    if "CEL" in outcome.message:
-        return "correct the selector's expression"
-    if "device class" in outcome.message:
-        return "create the DeviceClass, or correct deviceClassName in the claim"
-    if "could not find ResourceClaim" in outcome.message:
-        return "add the ResourceClaim to the input, or correct spec.resourceClaims[].resourceClaimName"
-    if outcome.message.startswith('node "'):
-        return "choose a node of the input, or add the Node"
-    return "correct what the message names"
+        codes = [reason.code for node in outcome.nodes for reason in node.node_reasons]
+        return "; or ".join(dict.fromkeys(_NODES.get(code, _ADMITTING) for code in codes or [""]))
+    return _EVERYWHERE.get(outcome.code, "correct what the message names")
 
 
 _ADMITTING = (
     "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
 )
-_HOST: Mapping[str, str] = {
+_EVERYWHERE: Mapping[str, str] = {
+    SELECTOR_ERROR: "correct the selector's expression",
+    CLASS_MISSING: "create the DeviceClass, or correct deviceClassName in the claim",
+    CLAIM_MISSING: "add the ResourceClaim to the input, or correct spec.resourceClaims[].resourceClaimName",
+    CLAIM_NOT_CREATED: "create the ResourceClaimTemplate, or correct spec.resourceClaims[].resourceClaimTemplateName",
+    CLAIM_DELETED: "wait until the claim is gone, and create it anew",
+    CLAIM_OF_OTHER: "delete the claim that has this name, or let the pod be created anew",
+    CLAIM_IN_FLIGHT: "wait until the other pod that uses the claim has its place",
+    UNSUPPORTED: "give the request exactly or firstAvailable, with a deviceClassName",
+    FEATURE_OFF: "enable the feature gate that the message names",
+    NO_NODE: "choose a node of the input, or add the Node",
+}
+"""The remedies of what refuses all nodes."""
+_NODES: Mapping[str, str] = {
     INSUFFICIENT_ROOM: "ask for less, stop another VM there, or add a node with more room",
     PORT_TAKEN: "take another host port or none, stop the pod that has it, or add a node",
     SPREAD: "allow a larger maxSkew, or add a node to a domain with fewer pods",
@@ -104,7 +118,7 @@ _HOST: Mapping[str, str] = {
 """The remedies of refusals by nodes themselves; for others it is that some node admits the VM."""
 _MAX_REMEDIES = 3
 _SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or check the driver"
-_PLACEMENT: Mapping[str, str] = {
+_DEVICES: Mapping[str, str] = {
     NO_DEVICES: "add the ResourceSlices of these nodes to the input (kubectl get "
     "resourceslices -o yaml): none of them has a device",
     MISMATCH: "correct the selectors of the claim or its DeviceClass, or add a node with devices that match them",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
@@ -34,8 +34,10 @@ from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.published import PublishedDevices
+from virt_dra.scheduling.claim_checks import CLAIM_MISSING
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
+from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.why.groups import group_text, grouped
@@ -74,6 +76,8 @@ class TooLong:
     why: str
 
 
+POD_REFUSED: Final = "pod-refused"
+"""The reason, and the finding of lint, where there can't be a launcher pod."""
 _SPENT = 6
 """Interrupted trials after which no other is started: a tenant may have thousands of slightly different VMs."""
 
@@ -105,17 +109,15 @@ class Fitting:
             else None
         )
 
-    def wanted(self, subject: VmObject, namespace: str) -> tuple[Pod, tuple[ResourceClaim, ...]] | str:
-        """The launcher pod of a VM and its claims, generated ones included; a text if there can't be one."""
+    def wanted(self, subject: VmObject, namespace: str) -> tuple[Pod, tuple[ResourceClaim, ...]] | Reason:
+        """The launcher pod of a VM and its claims, generated ones included; the reason if there can't be one."""
         pod = self._pod(_instance(subject, namespace), namespace)
         if not isinstance(pod, Pod):
-            return f"KubeVirt can't make it: {pod.message}"
+            return Reason(POD_REFUSED, f"KubeVirt can't make it: {pod.message}")
         claims = self._claims(pod)
-        return (
-            "a claim or template that it names isn't there"
-            if claims is None
-            else (pod, tuple(claim for _, claim in claims))
-        )
+        if claims is None:
+            return Reason(CLAIM_MISSING, "a claim or template that it names isn't there")
+        return pod, tuple(claim for _, claim in claims)
 
     def placement(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
@@ -213,7 +215,7 @@ class Fitting:
 
     @cached_property
     def _published(self) -> PublishedDevices:
-        return PublishedDevices.of(self._of_kind(ResourceSlice))
+        return PublishedDevices.from_slices(self._of_kind(ResourceSlice))
 
     @cached_property
     def _empty_cluster(self) -> ClusterModel:

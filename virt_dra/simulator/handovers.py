@@ -354,7 +354,7 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
                 event.message,
                 "report it to the driver: the API server refuses this status",
             )
-    published = PublishedDevices.of(inputs.slices)
+    published = PublishedDevices.from_slices(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
     for owned_pod in inputs.pods:

@@ -17,7 +17,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
-from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.evaluating import ImmediateEvaluator
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
@@ -179,7 +179,7 @@ class _VmChecks:
         limits = [limit for limit in (self.settings.max_work, self._left) if limit is not None]
         work = Work(min(limits, default=None))
         before = work.left
-        linted = Linted(vm, vm.namespace or self.namespace, self.inputs, self.settings, InProcess(work))
+        linted = Linted(vm, vm.namespace or self.namespace, self.inputs, self.settings, ImmediateEvaluator(work))
         findings = _findings(linted, as_written)
         if self._left is not None and before is not None and work.left is not None:
             self._left = max(self._left - int(before - max(work.left, 0)), 0)

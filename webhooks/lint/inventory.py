@@ -22,7 +22,7 @@ from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.pool_generations import newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel.limits.sized_cache import SizedCache
-from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.matching.published_slice import PoolKey, PublishedSlice, SliceDevice
 from virt_dra.matching.slice_answers import (
     AnswerCache,
@@ -112,13 +112,13 @@ class DeviceInventory:
         for number, slice_ in enumerate(slices):
             # Two slices of one name, which files may have, count both (K-5.25).
             name = slice_.name if slice_.name and slice_.name not in named else f"{slice_.name}\0{number}"
-            named[name] = PublishedSlice.of(slice_, by_driver)
+            named[name] = PublishedSlice.from_slice(slice_, by_driver)
         return cls(MappingProxyType(by_driver))._with(named)
 
     def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> DeviceInventory:
         """The inventory after slices were added or replaced (by name), and the slices of the names ``gone`` were
         deleted."""
-        return self._with({slice_.name: PublishedSlice.of(slice_, self._keys) for slice_ in put}, gone)
+        return self._with({slice_.name: PublishedSlice.from_slice(slice_, self._keys) for slice_ in put}, gone)
 
     def _with(self, put: Mapping[str, PublishedSlice], gone: Collection[str] = ()) -> DeviceInventory:
         outdated = {self._slices[name] for name in (*gone, *put) if name in self._slices}
@@ -171,7 +171,7 @@ class DeviceInventory:
         """The devices that every selector matches, of the first ``limit``. ``evaluator`` evaluates what isn't cached;
         by default this process does, without limits. An error on one device is reported, and the other devices are
         evaluated all the same."""
-        by = evaluator or InProcess()
+        by = evaluator or ImmediateEvaluator()
         refusal = by.refuses(expressions)
         if refusal:
             return Match(incomplete=True, unchecked=refusal)
@@ -274,7 +274,7 @@ class DeviceInventory:
         """The drivers with a device that every selector matches. A driver's devices are evaluated until one matches,
         and only one of those that are equal for the selectors, so that it costs little. ``evaluator``: as for
         :meth:`matching`."""
-        by = evaluator or InProcess()
+        by = evaluator or ImmediateEvaluator()
         if by.refuses(expressions):
             return MatchingDrivers(incomplete=True)
         key = digest(expressions)

@@ -26,7 +26,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.wire import Json
 from virt_dra.cel import Work
-from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import LintSettings
@@ -313,7 +313,7 @@ class Linted:
 
     @cached_property
     def _evaluator(self) -> SelectorEvaluator:
-        return self.evaluator or InProcess(Work(self.settings.max_work))
+        return self.evaluator or ImmediateEvaluator(Work(self.settings.max_work))
 
     def drivers_matching(self, option: RequestOption) -> MatchingDrivers:
         """The drivers with a device that every selector of the option and its class matches. ``incomplete``: a limit

@@ -206,7 +206,7 @@ def answer_messages(
 
 def checked_fault(fault: SliceFault) -> SliceFault:
     """The error of a selector, of bounded length. Raises :class:`~virt_dra.sandbox.messages.BadMessage`."""
-    return SliceFault.of(_index(fault.selector, MAX_SELECTORS + 1), fault.message)
+    return SliceFault.truncated(_index(fault.selector, MAX_SELECTORS + 1), fault.message)
 
 
 def checked_answers(message: SliceAnswers, question: SelectorQuestion) -> Iterator[tuple[PublishedSlice, SliceAnswer]]:
@@ -229,7 +229,7 @@ def _checked_depths(answer: SelectorDepths, slice_: PublishedSlice, selectors: i
         return answer
     # A device that can't be converted fails on the first selector.
     device = _index(-1 if fault.device is None else fault.device, len(answer.depths))
-    return SelectorDepths(answer.depths, SliceFault.of(_index(fault.selector, selectors), fault.message, device))
+    return SelectorDepths(answer.depths, SliceFault.truncated(_index(fault.selector, selectors), fault.message, device))
 
 
 def _index(value: int, end: int) -> int:

@@ -69,7 +69,7 @@ def resolution(driver: str = "gpu.example.com") -> DeviceResolution:
     slice_ = ResourceSlice.from_wire(
         {"metadata": {"name": "s"}, "spec": {"driver": driver, "nodeName": "n", "pool": pool, "devices": [device]}}
     )
-    return resolve(vmi(), pod(), [claim], PublishedDevices.of([slice_]), subjects=dra_devices(vmi()))
+    return resolve(vmi(), pod(), [claim], PublishedDevices.from_slices([slice_]), subjects=dra_devices(vmi()))
 
 
 def record(

@@ -60,7 +60,7 @@ def _wish(found: list[TypedObject]) -> Wish:
 @pytest.mark.parametrize("seed", range(60))
 def test_nodes_judged_together_are_judged_as_each_alone(seed: int) -> None:
     found = _cluster(random.Random(seed))
-    state = ClusterState.of(found)
+    state = ClusterState.from_objects(found)
     wish, names = _wish(found), sorted(state.nodes)
     assert list(judged(state.fit(wish), names)) == [next(iter(judged(state.fit(wish), [name]))) for name in names]
 
@@ -79,7 +79,7 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
     found = objects(
         *nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"])
     )
-    state = ClusterState.of(found)
+    state = ClusterState.from_objects(found)
     misses = [node.blocking for node in state.judged(state.fit(_wish(found)))]
     assert searched == ["node-00", "node-07"]
     assert [[str(miss.device) for miss in request.devices] for request in misses[:2] if request is not None] == [

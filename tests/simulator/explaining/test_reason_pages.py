@@ -9,11 +9,14 @@ from typing import Final
 
 import pytest
 
+from virt_dra.allocator.errors import SELECTOR_ERROR
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_objects
 from virt_dra.cli.explain.pages import page, page_names
-from virt_dra.scheduling.dynamic_resources.plugin import CLAIMS_NOT_READY
+from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
+from virt_dra.scheduling.claim_checks import CLAIM_REASONS
+from virt_dra.scheduling.placement import NO_NODE
 from virt_dra.scheduling.why.distance import NODE_REASONS
 from virt_dra.simulator.explaining.answer import FITS, answered
 from virt_dra.simulator.explaining.state import ClusterState
@@ -22,11 +25,15 @@ from virt_dra.simulator.explaining.subject import find_subject
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
 WITHOUT_EXAMPLE: Final = {
+    "ClaimBeingAllocated": "explanations are made between two attempts",
     "ClaimNotShareable": "its gate is off in a plain cluster",
     "FeatureDisabled": "explanations are made with the gates of a plain cluster",
     "GroupsIncompatible": "its gate is off in a plain cluster",
     "NodeError": "it comes with other reasons that say more",
     "NodeLacksFeature": "its gate is off in a plain cluster",
+    "ClaimsNotReady": "the operator says it of several reasons",
+    "NoNode": "explanations count nodes",
+    "RequestUnsupported": "the API server refuses such claims",
     "TooManyDevices": "only prioritized lists come to it",
 }
 _EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,7 +48,7 @@ def _objects(text: str, where: str) -> list[TypedObject]:
 def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
     """The verdict on what is called ``wanted``, and all reasons."""
     kind = "pod" if any(isinstance(each, Pod) and each.name == "wanted" for each in there) else "claim"
-    state = ClusterState.of(there)
+    state = ClusterState.from_objects(there)
     found = answered(find_subject(kind, "wanted", "default", state.model), state, lambda done, total: None)
     return found.verdict, {found.reason, *(miss.code for group in found.groups for miss in group.reasons)}
 
@@ -57,10 +64,10 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 
 def test_every_reason_has_a_page_in_the_index() -> None:
-    assert sorted({*NODE_REASONS, CLAIMS_NOT_READY}) == PAGES
-    assert [each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))] == list(
-        WITHOUT_EXAMPLE
-    )
+    assert sorted({*NODE_REASONS, *CLAIM_REASONS, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
+    assert [
+        each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))
+    ] == sorted(WITHOUT_EXAMPLE)
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[(\w+)\]\((\w+)\.md\) \|", index, re.MULTILINE) == [(name, name) for name in PAGES]
 

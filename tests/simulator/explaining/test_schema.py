@@ -47,7 +47,7 @@ def faults(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _document(*parts: Any) -> Any:
-    state = ClusterState.of(
+    state = ClusterState.from_objects(
         objects(*parts, claim("late-gpu", selectors=['device.driver == "x"']), pod("late", ["late-gpu"]))
     )
     subject = find_subject("pod", "late", NAMESPACE, state.model)

@@ -23,7 +23,7 @@ H100 = 'device.attributes["gpu.example.com"].model == "H100"'
 
 
 def explained(there: list[TypedObject]) -> ExplainedAnswer:
-    state = ClusterState.of(there)
+    state = ClusterState.from_objects(there)
     return answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
 
 
@@ -183,7 +183,7 @@ def test_what_fits_is_no_wait() -> None:
 def test_nodes_for_which_time_does_not_last_are_counted() -> None:
     polls = iter([False] * 8)
     there = objects(*(node(f"n{number:02}", [gpu("g0")]) for number in range(20)), late(selectors=["false"]))
-    state = replace(ClusterState.of(there), interrupt=lambda: next(polls, True))
+    state = replace(ClusterState.from_objects(there), interrupt=lambda: next(polls, True))
     found = answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
     assert (found.verdict, found.nodes) == (WAITS, 20)
     assert 0 < found.unjudged < 20

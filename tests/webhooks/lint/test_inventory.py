@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
-from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.evaluating import ImmediateEvaluator
 from webhooks.lint import DeviceInventory, named_driver
 from webhooks.lint.inventory import MatchingDrivers
 
@@ -166,13 +166,13 @@ def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_ta
     selectors: list[str], drivers: tuple[str, ...]
 ) -> None:
     budget = Work(1_000_000)
-    assert _large().drivers(selectors, InProcess(budget)) == MatchingDrivers(drivers)
-    assert _large().drivers(selectors, InProcess(Work(0))) == MatchingDrivers(drivers), "the answer is kept"
+    assert _large().drivers(selectors, ImmediateEvaluator(budget)) == MatchingDrivers(drivers)
+    assert _large().drivers(selectors, ImmediateEvaluator(Work(0))) == MatchingDrivers(drivers), "the answer is kept"
 
 
 def test_drivers_that_could_not_be_looked_for_are_told() -> None:
     selectors = ['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"']
-    assert _large().drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), incomplete=True)
+    assert _large().drivers(selectors, ImmediateEvaluator(Work(100_000))) == MatchingDrivers((), incomplete=True)
 
 
 def test_a_changed_slice_costs_little_whatever_there_is() -> None:

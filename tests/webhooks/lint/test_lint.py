@@ -17,7 +17,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cel import Work
-from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.evaluating import ImmediateEvaluator
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
@@ -214,11 +214,11 @@ HOSTILE = (
 def test_selectors_that_take_long_are_left_open() -> None:
     inventory = DeviceInventory.of([_object("slice")])
     work = Work(3_000)
-    assert inventory.matching([HOSTILE], evaluator=InProcess(work)).incomplete
+    assert inventory.matching([HOSTILE], evaluator=ImmediateEvaluator(work)).incomplete
     assert work.left is not None
     assert work.left < 0
     assert len(inventory.matching([HOSTILE]).devices) == 2  # the answer was not kept
-    assert not inventory.matching([HOSTILE], evaluator=InProcess(Work(0))).incomplete  # now it is
+    assert not inventory.matching([HOSTILE], evaluator=ImmediateEvaluator(Work(0))).incomplete  # now it is
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def test_what_is_no_answer_is_refused(name: bytes, head: bytes) -> None:
 
 def test_no_message_is_longer_than_the_server_reads() -> None:
     worst = SelectorDepths(
-        b"\0" * 128, SliceFault.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0)
+        b"\0" * 128, SliceFault.truncated(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0)
     )
     messages: list[Any] = list(answer_messages(0, ((position, worst) for position in range(200))))
     assert max(len(CHILD_MESSAGES.encoded(message)) for message in messages) < MAX_ANSWER / 4

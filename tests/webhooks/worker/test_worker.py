@@ -16,7 +16,7 @@ import pytest
 
 from devtools.webhooks.slow_selectors import DRIVER, HOSTILE, cluster
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.matching.evaluating import TOO_MUCH_WORK, InProcess
+from virt_dra.matching.evaluating import TOO_MUCH_WORK, ImmediateEvaluator
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint import DeviceInventory
 from webhooks.server.reviewing import Collecting
@@ -137,7 +137,7 @@ async def test_it_finds_what_this_process_finds(limit: int | None) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         for number, expressions in enumerate(QUESTIONS):
             assert await found(worker, known, expressions, limit, f"n{number}") == seen(
-                inventory(), expressions, limit, InProcess()
+                inventory(), expressions, limit, ImmediateEvaluator()
             ), expressions
 
     await run(test)
@@ -182,7 +182,9 @@ async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(n
         )
         # The engine ends what it foresees to be too much work before its time is up.
         assert all(why in ("", TOO_MUCH_WORK) or "takes longer than the 500 ms" in why for why in reasons)
-        assert await found(worker, known, ["true"], None, "another") == seen(inventory(), ["true"], None, InProcess())
+        assert await found(worker, known, ["true"], None, "another") == seen(
+            inventory(), ["true"], None, ImmediateEvaluator()
+        )
 
     await run(test, WorkerLimits(work=None, fast_seconds=20))
 
@@ -238,7 +240,7 @@ async def test_a_killed_worker_is_replaced_and_filled_again() -> None:
             if (what := await found(worker, known, expressions, None, "m"))[5] == "":
                 break
             await asyncio.sleep(0.05)
-        assert what == seen(inventory(), expressions, None, InProcess())
+        assert what == seen(inventory(), expressions, None, ImmediateEvaluator())
 
     await run(test)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
 
-from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
+from virt_dra.allocator.errors import SELECTOR_ERROR, Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import AttributeName, Filter, PoolDevice, Rejection, Request
 from virt_dra.allocator.pools import Reachable
@@ -237,6 +237,5 @@ def _deadline(request: Request, stopped: MatchingStopped) -> DeadlineExceeded:
 
 def _fatal(request: Request, device: PoolDevice, mismatch: Mismatch) -> FatalError:
     owner, number = _owner(request, mismatch.selector, f"claim {request.claim.key}")
-    if mismatch.compiles:
-        return FatalError(f"{owner}: selector #{number} on device {device.id}: CEL runtime error: {mismatch.fault}")
-    return FatalError(f"{owner}: selector #{number}: CEL compile error: {mismatch.fault}")
+    where, error = (f" on device {device.id}", "runtime") if mismatch.compiles else ("", "compile")
+    return FatalError(f"{owner}: selector #{number}{where}: CEL {error} error: {mismatch.fault}", SELECTOR_ERROR)

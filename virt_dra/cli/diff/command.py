@@ -53,7 +53,9 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         with status("reading"):
             read = [objects_of_files([path], output) for path in (before, after)]
         try:
-            states = [FitState(ClusterState.of(objects, namespace, deadline), deadline.start) for objects in read]
+            states = [
+                FitState(ClusterState.from_objects(objects, namespace, deadline), deadline.start) for objects in read
+            ]
             unknown = dict.fromkeys(fact for state in states for fact in unknown_facts(state.state.model))
             with progress("trying VMs") as report:
                 differing = list(differences(states[0], states[1], report))

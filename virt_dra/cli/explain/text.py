@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.go_text import visible
-from virt_dra.scheduling.why.groups import MissGroup, group_text
+from virt_dra.scheduling.why.groups import RefusalGroup, group_text
 from virt_dra.simulator.explaining.answer import WAITS, ExplainedAnswer
 
 _SHOWN = 5
@@ -52,7 +52,7 @@ def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
         yield f"More about it: virt-dra explain {answer.reason}"
 
 
-def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
+def _group_lines(group: RefusalGroup, everything: bool) -> Iterator[str]:
     yield f"  {group_text(group)}"
     for reason in group.reasons:
         if reason.term:
@@ -64,4 +64,4 @@ def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
     if everything:
         yield f"    on {listed(group.nodes, 10)}"
     if group.others and everything:
-        yield f"    {counted(group.others, 'device')} there {'misses' if group.others == 1 else 'miss'} by more"
+        yield f"    {counted(group.others, 'device')} there {'is' if group.others == 1 else 'are'} further from fitting"

@@ -90,7 +90,7 @@ def plan(inputs: DeviceInputs) -> FillInPlan:
             key: value for key, value in filled.annotations.items() if pod.metadata.annotations.get(key) != value
         }
         if changes and _fits(pod, changes):
-            actions.append(PatchAnnotations.of(pod, changes, unchanged=True))
+            actions.append(PatchAnnotations.on(pod, changes, unchanged=True))
         elif changes:
             problems.append(
                 FillInProblem(

@@ -68,7 +68,7 @@ def plan(
     theirs = stored is not None and not owned_by(stored, vmi)
     before = None if theirs else stored
     if not devices:
-        gone = (Delete.of(stored),) if stored is not None and not theirs else ()
+        gone = (Delete.object(stored),) if stored is not None and not theirs else ()
         return PublicationPlan((*gone, *_annotation(vmi, None)))
     options = replace(inputs.options, now=inputs.now)
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
@@ -85,7 +85,7 @@ def plan(
     if before is None:
         made = VirtualMachineInstanceDevices(metadata=metadata_of(vmi), status=status)
         # One of an earlier VMI of this name is in the way until the garbage collector comes to it.
-        actions += [Delete.of(stored), Create(made)] if stored is not None else [Create(made)]
+        actions += [Delete.object(stored), Create(made)] if stored is not None else [Create(made)]
     elif status.to_wire() != before.status.to_wire() or before.metadata.labels.get(PART_OF_LABEL) != PART_OF:
         labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
@@ -181,4 +181,4 @@ def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Seq
     wanted = annotation_value(status)
     if vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION) == wanted:
         return ()
-    return (PatchAnnotations.of(vmi, {DEVICE_STATUS_ANNOTATION: wanted}),)
+    return (PatchAnnotations.on(vmi, {DEVICE_STATUS_ANNOTATION: wanted}),)

@@ -50,7 +50,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: C
     written = vmi.metadata.annotations.get(RETRY_ANNOTATION)
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
-        return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
+        return Retry(PatchAnnotations.on(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
     since = min(
         count_from(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO),
         now,
@@ -63,6 +63,6 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: C
     if due > now:
         return Retry(requeue_at=due)
     return Retry(
-        PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}),
+        PatchAnnotations.on(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}),
         now + pause,
     )

@@ -73,7 +73,7 @@ def resolve(
         return _no_pod(
             subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod"
         )
-    published = slices if isinstance(slices, Publications) else PublishedDevices.of(slices)
+    published = slices if isinstance(slices, Publications) else PublishedDevices.from_slices(slices)
     namespace = pod.namespace or vmi.namespace or "default"
     by_name: dict[str, ResourceClaim] = {}
     # Objects from files may lack a namespace: they count as the pod's, after those that say so.

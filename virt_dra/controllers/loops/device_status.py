@@ -114,7 +114,7 @@ async def gather(
 
 def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
     """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
-    published = PublishedDevices.of(inputs.slices)
+    published = PublishedDevices.from_slices(inputs.slices)
     claims = {claim.key: claim for claim in inputs.claims}
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in inputs.pods:

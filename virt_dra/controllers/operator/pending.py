@@ -32,7 +32,6 @@ from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
-from virt_dra.scheduling.dynamic_resources.plugin import CLAIMS_NOT_READY
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.why.condition import allocatable_text
@@ -43,6 +42,8 @@ FITS: Final = "ClaimsFit"
 """True: the claims can be allocated on some node; the pod waits for something else, or for its turn."""
 NO_NODE_FITS: Final = "NoNodeFits"
 """False: none of the nodes that were tried can allocate the claims."""
+CLAIMS_NOT_READY: Final = "ClaimsNotReady"
+"""False: a claim is missing, can't be used or asks for what doesn't exist, whatever the node."""
 NOT_DECIDED: Final = "NotDecided"
 """Unknown: the allocator came to no decision within its limits, or the input is invalid, as the message says."""
 

@@ -176,7 +176,7 @@ def _pod_annotations(devices: Devices, report: DeviceReport) -> tuple[PatchAnnot
     if not report.unresolved:
         wanted[POD_DEVICE_STATUS_ANNOTATION] = annotation_value(report.device_status())
     changes = {key: value for key, value in wanted.items() if pod.metadata.annotations.get(key) != value}
-    return (PatchAnnotations.of(pod, changes, unchanged=True),) if changes else ()
+    return (PatchAnnotations.on(pod, changes, unchanged=True),) if changes else ()
 
 
 def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Condition | None) -> VirtualMachineInstance:

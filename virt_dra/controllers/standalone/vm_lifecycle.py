@@ -111,7 +111,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     if patch.changes:
         actions.append(patch)
     if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
-        actions.append(Delete.of(own))
+        actions.append(Delete.object(own))
         ended = "has ended and " if own.finished else ""
         events.append(normal(vm, "InstanceDeleted", f"its VMI {ended}was deleted (runStrategy {strategy})"))
     elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:

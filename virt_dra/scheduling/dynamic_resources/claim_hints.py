@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.scheduling.claim_checks import Blocked
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
-UsableClaims = Callable[[Pod], tuple[ResourceClaim, ...] | Blocked]
+UsableClaims = Callable[[Pod], tuple[ResourceClaim, ...] | FilterRefusal]
 PodsOfClaim = Callable[[str], Iterable[str]]
 """The UIDs of the pods that use a claim, given as ``namespace/name``."""
 
@@ -28,7 +28,7 @@ def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint,
         if new is None:
             return _allocated(old)
         claims = usable(pod)
-        if isinstance(claims, Blocked):
+        if isinstance(claims, FilterRefusal):
             return False
         if _allocated(old) and not _allocated(new):
             return True
@@ -37,7 +37,7 @@ def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint,
         return old is None or old.status != new.status
 
     def claims_are_there(pod: Pod, old: Pod, new: Pod) -> bool:
-        return not isinstance(usable(new), Blocked)
+        return not isinstance(usable(new), FilterRefusal)
 
     anyway = {
         ClusterEvent.NODE_ADD,

@@ -54,7 +54,7 @@ class ExtendedResources:
         self._variants: dict[frozenset[str], NodeClaim] = {}
 
     @classmethod
-    def of(
+    def of_pod(
         cls, pod: Pod, class_of: ClassOf, left_over: Callable[[Pod], ResourceClaim | None]
     ) -> ExtendedResources | None:
         """C-7.2: None if no class serves any resource of the pod."""

@@ -11,7 +11,7 @@ from typing import Final
 from virt_dra.allocator import DeadlineExceeded, FatalError, Snapshot
 from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
-from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, Blocked, check_claims, each_once, pod_claims
+from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, check_claims, each_once, pod_claims
 from virt_dra.scheduling.claim_references import Resolved, claim_name, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim, claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
@@ -40,9 +40,6 @@ from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, Rem
 from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
 from virt_dra.scheduling.pod_requests import pod_requests
 
-DYNAMIC_RESOURCES = "DynamicResources"
-CLAIMS_NOT_READY: Final = "ClaimsNotReady"
-"""A claim of the pod is missing, can't be used or asks for what doesn't exist, whatever the node."""
 CLAIM_NOT_SHAREABLE: Final = "ClaimNotShareable"
 """A claim for the node's own resources that another pod uses (C-8.4)."""
 DEALLOCATED = "deallocation of ResourceClaim completed"
@@ -108,22 +105,22 @@ class DynamicResources(SchedulingPlugin):
     def hints(self) -> tuple[Hint, ...]:
         return self._hints
 
-    def usable(self, pod: Pod) -> tuple[ResourceClaim, ...] | Blocked:
+    def usable(self, pod: Pod) -> tuple[ResourceClaim, ...] | FilterRefusal:
         """The pod's claims, or why not all of them can be used (C-5.1)."""
         return pod_claims(pod, self._claims, workload_claims=self._options.workload_claims)
 
     def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         """C-5.1: every claim of the pod must be there and usable."""
         claims = self.usable(pod)
-        return FilterRefusal(self.name, (claims.message,)) if isinstance(claims, Blocked) else None
+        return claims if isinstance(claims, FilterRefusal) else None
 
     def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         """C-5.2: the checks that don't depend on the node."""
         claims = self.usable(pod)
-        if isinstance(claims, Blocked):
-            return _everywhere(claims)
+        if isinstance(claims, FilterRefusal):
+            return claims
         claims = each_once(claims)
-        extended = ExtendedResources.of(pod, self._options.class_of, self._options.special_claim_of)
+        extended = ExtendedResources.of_pod(pod, self._options.class_of, self._options.special_claim_of)
         if not claims and extended is None:
             return None
         limits = self._options.limits()
@@ -132,11 +129,9 @@ class DynamicResources(SchedulingPlugin):
         in_flight = [claim.metadata.uid for claim in claims if self.ledger.in_flight(claim.metadata.uid) is not None]
         pending = [claim for claim in claims if claim.key not in adopted]
         snapshot = self.ledger.snapshot
-        blocked = check_claims(pending, snapshot.classes, in_flight, limits.features)
-        if blocked is not None:
-            if blocked.reason == SCHEDULER_ERROR:
-                raise AttemptError(blocked.message, blocked.subject)
-            return _everywhere(blocked)
+        refusal = check_claims(pending, snapshot.classes, in_flight, limits.features)
+        if refusal is not None:
+            return refusal
         devices = NodeDevices(claims, snapshot, limits, extended)
         if extended is None:
             try:
@@ -144,7 +139,7 @@ class DynamicResources(SchedulingPlugin):
             except FatalError as error:
                 if isinstance(error, DeadlineExceeded) and self.timer is None:
                     raise  # the caller's own limit
-                raise AttemptError(str(error)) from error
+                raise AttemptError(str(error), code=error.code) from error
         return DeviceAttempt(pod, devices, self, self._node_resources(pod, claims))
 
     def _node_resources(self, pod: Pod, claims: Sequence[ResourceClaim]) -> NodeResources | None:
@@ -179,10 +174,6 @@ class DynamicResources(SchedulingPlugin):
             for claim in shared
             if (allocation := self.ledger.in_flight(claim.metadata.uid)) is not None
         }
-
-
-def _everywhere(blocked: Blocked) -> FilterRefusal:
-    return FilterRefusal(DYNAMIC_RESOURCES, (blocked.message,), code=CLAIMS_NOT_READY, subject=blocked.subject)
 
 
 class GroupAllocations:
@@ -295,7 +286,7 @@ class NodeResources:
         text = f"node allocatable resource claim {claim.name} has a mapped device and cannot be shared across pods"
         return FilterRefusal(DYNAMIC_RESOURCES, (text,), code=CLAIM_NOT_SHAREABLE)
 
-    def lacking(self, state: NodeState, taken: Sequence[Taken]) -> FilterRefusal | None:
+    def shortage(self, state: NodeState, taken: Sequence[Taken]) -> FilterRefusal | None:
         """C-8.5. Raises AttemptError."""
         concerned = [claimed for claimed in taken if self._devices.concern(claimed.allocation, state.node)]
         if not concerned:
@@ -359,9 +350,9 @@ class DeviceAttempt(PluginAttempt):
                 raise  # the caller's own limit
             raise AttemptError(f"node {state.name}: timed out trying to allocate devices") from error
         except FatalError as error:
-            raise AttemptError(str(error)) from error
+            raise AttemptError(str(error), code=error.code) from error
         if refusal is None:
-            return None if self._resources is None else self._resources.lacking(state, self._taken(state.name))
+            return None if self._resources is None else self._resources.shortage(state, self._taken(state.name))
         undecided = refusal.reason == NODE_ERROR and refusal.message != INVALID_POOLS
         return FilterRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided, code=refusal.reason)
 

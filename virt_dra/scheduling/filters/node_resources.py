@@ -247,7 +247,6 @@ class BalancedAllocation(SchedulingPlugin):
     """Takes no part for pods that request neither cpu nor memory."""
 
     name = "NodeResourcesBalancedAllocation"
-    scope = FilterScope.NOTHING
 
     def __init__(self, usages: NodeUsages) -> None:
         self._usages = usages

@@ -42,7 +42,7 @@ class AffinityTerm:
     namespace_selector: LabelSelector | None
 
     @classmethod
-    def of(cls, term: PodAffinityTerm, owner: Pod) -> AffinityTerm:
+    def from_term(cls, term: PodAffinityTerm, owner: Pod) -> AffinityTerm:
         named = frozenset(term.namespaces)
         own = frozenset({owner.namespace}) if not named and term.namespace_selector is None else named
         return cls(term.topology_key, term.label_selector, own, term.namespace_selector)
@@ -64,18 +64,21 @@ class PodTerms:
     preferred: tuple[tuple[AffinityTerm, int], ...] = ()
 
     @classmethod
-    def of(cls, pod: Pod) -> PodTerms:
+    def from_pod(cls, pod: Pod) -> PodTerms:
         given = pod.spec.affinity
         if given is None or (given.pod_affinity is None and given.pod_anti_affinity is None):
             return NO_TERMS
         to, against = given.pod_affinity or PodAffinity(), given.pod_anti_affinity or PodAffinity()
         return cls(
-            tuple([AffinityTerm.of(term, pod) for term in to.required]),
-            tuple([AffinityTerm.of(term, pod) for term in against.required]),
+            tuple([AffinityTerm.from_term(term, pod) for term in to.required]),
+            tuple([AffinityTerm.from_term(term, pod) for term in against.required]),
             (
-                *[(AffinityTerm.of(weighted.pod_affinity_term, pod), weighted.weight) for weighted in to.preferred],
                 *[
-                    (AffinityTerm.of(weighted.pod_affinity_term, pod), -weighted.weight)
+                    (AffinityTerm.from_term(weighted.pod_affinity_term, pod), weighted.weight)
+                    for weighted in to.preferred
+                ],
+                *[
+                    (AffinityTerm.from_term(weighted.pod_affinity_term, pod), -weighted.weight)
                     for weighted in against.preferred
                 ],
             ),
@@ -99,7 +102,7 @@ class TermsOfPods:
         if kept is None or kept[0] is not pod:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            kept = self._known[pod.metadata.uid] = (pod, PodTerms.of(pod))
+            kept = self._known[pod.metadata.uid] = (pod, PodTerms.from_pod(pod))
         return kept[1]
 
 
@@ -132,11 +135,11 @@ class InterPodAffinity(SchedulingPlugin):
         )
 
     def attempt(self, pod: Pod) -> PluginAttempt | None:
-        own = PodTerms.of(pod)
+        own = PodTerms.from_pod(pod)
         return _AffinityAttempt(self, pod, own) if own is not NO_TERMS or self.table.relating else None
 
     def _pod_helps(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-        own = PodTerms.of(pod)
+        own = PodTerms.from_pod(pod)
 
         def hated(other: Pod) -> bool:
             return any(term.matches(other, self.labels_of) for term in own.unwanted)
@@ -147,7 +150,7 @@ class InterPodAffinity(SchedulingPlugin):
         if new is not None:
             return _all(own.wanted, new, self.labels_of)
         return old is not None and (
-            hated(old) or any(term.matches(pod, self.labels_of) for term in PodTerms.of(old).unwanted)
+            hated(old) or any(term.matches(pod, self.labels_of) for term in PodTerms.from_pod(old).unwanted)
         )
 
 
@@ -268,7 +271,7 @@ class _AffinityAttempt(PluginAttempt):
 
 
 def _node_helps(pod: Pod, old: Node | None, new: Node) -> bool:
-    own = PodTerms.of(pod)
+    own = PodTerms.from_pod(pod)
     after = new.metadata.labels
     before = None if old is None else old.metadata.labels
     for term in own.wanted:

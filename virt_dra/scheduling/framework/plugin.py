@@ -16,8 +16,6 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 class FilterScope(Enum):
     """What a filter's answer about a node depends on, besides the pod: whoever asks often keeps answers accordingly."""
 
-    NOTHING = auto()
-    """It refuses no node; it may score them."""
     NODE = auto()
     """The node object alone."""
     ROOM = auto()

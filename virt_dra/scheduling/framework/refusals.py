@@ -48,8 +48,8 @@ class FilterRefusal:
 
 class AttemptError(Exception):
     """Ends the attempt for the pod: it is tried again after a back-off, without waiting for an event. The text is for
-    its condition. ``subject``: the claim that it is about, "" for the pod."""
+    its condition. ``subject``: the claim that it is about, "" for the pod. ``code``: as of a refusal."""
 
-    def __init__(self, message: str, subject: str = "") -> None:
+    def __init__(self, message: str, subject: str = "", code: str = "") -> None:
         super().__init__(message)
-        self.subject = subject
+        self.subject, self.code = subject, code

@@ -51,7 +51,7 @@ class Offer:
     """The order of the node's devices in which the allocator finds these."""
 
     @classmethod
-    def of(
+    def from_picks(
         cls,
         cards: NodeCards,
         before: CardState,

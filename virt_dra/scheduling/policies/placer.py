@@ -24,9 +24,9 @@ from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.claim_checks import check_claims
+from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
-from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES, DeviceOptions
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions
 from virt_dra.scheduling.dynamic_resources.pod_devices import (
     CLAIM_ELSEWHERE,
     DEVICES,
@@ -304,9 +304,8 @@ class PolicyPlacer:
 
     def why(self, shape: VmShape) -> Diagnosis:
         """Why a shape fits on no node."""
-        blocked = check_claims(shape.claims, self.snapshot.classes, (), self._features)
-        if blocked is not None:
-            everywhere = FilterRefusal(DYNAMIC_RESOURCES, (blocked.message,), subject=blocked.subject)
+        everywhere = check_claims(shape.claims, self.snapshot.classes, (), self._features)
+        if everywhere is not None:
             return Diagnosis(len(self.nodes), everywhere=everywhere)
         refusals = ((node.name, self.refusal(shape, number)) for number, node in enumerate(self.nodes))
         return Diagnosis(len(self.nodes), {name: refusal for name, refusal in refusals if refusal is not None})
@@ -541,7 +540,7 @@ class PolicyPlacer:
     def _find_offers(self, offers: _ClaimOffers, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
         cards = self._cards[number]
         if not allocator.claims:
-            offer = Offer.of(cards, self.card_state(number), (), (), None)
+            offer = Offer.from_picks(cards, self.card_state(number), (), (), None)
             return ((offer, self.policy.device_score(offer)),)
         try:
             key = allocator.outcome_key(self.nodes[number])
@@ -581,7 +580,7 @@ class PolicyPlacer:
                     amount = self.catalog.taken(request, devices[position], part)
                     if amount is not None and not request.admin_access:
                         taken.append((part.card, amount))
-        return Offer.of(cards, state, picks, taken, order)
+        return Offer.from_picks(cards, state, picks, taken, order)
 
     def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         return Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)

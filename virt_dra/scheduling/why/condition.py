@@ -7,13 +7,13 @@ from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.scheduling.why.groups import grouped, named_group_text
-from virt_dra.scheduling.why.tree import NodeMisses
+from virt_dra.scheduling.why.tree import NodeRefusal
 
 _GROUPS: Final = 8
 """Groups that a message lists at most."""
 
 
-def allocatable_text(nodes: Iterable[NodeMisses], total: int) -> str:
+def allocatable_text(nodes: Iterable[NodeRefusal], total: int) -> str:
     """``total``: the number of nodes in the cluster, of which those given were tried."""
     groups = grouped(nodes)
     tried = sum(len(group.nodes) for group in groups)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from virt_dra.api.wire import Json
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.why.groups import MissGroup
+from virt_dra.scheduling.why.groups import RefusalGroup
 
 
-def group_json(group: MissGroup) -> Json:
+def group_json(group: RefusalGroup) -> Json:
     """Nodes that are refused alike: ``node`` has the reasons of the nodes themselves, ``devices`` those of devices."""
     return {
         "nodes": group.nodes,
@@ -15,12 +15,12 @@ def group_json(group: MissGroup) -> Json:
         "request": group.request or None,
         "wanted": group.wanted,
         "placed": group.placed,
-        "node": [reason_json(reason) for reason in group.host],
+        "node": [reason_json(reason) for reason in group.node_reasons],
         "devices": [
             {**reason_json(reason), "count": number, "examples": [str(device) for device in group.examples[reason]]}
             for reason, number in group.devices.most_common()
         ],
-        "lacking": None if group.lacking is None else reason_json(group.lacking),
+        "lacking": None if group.common_reason is None else reason_json(group.common_reason),
     }
 
 

@@ -10,25 +10,25 @@ from typing import Final
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted, listed
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.why.tree import NodeMisses
+from virt_dra.scheduling.why.tree import NodeRefusal
 
 _SAMPLES: Final = 5
 """Devices of a group that are kept as examples of each reason."""
 
 
 @dataclass
-class MissGroup:
+class RefusalGroup:
     """Nodes that are refused alike. ``devices``: by reason, how many; ``examples``: some of them. ``placed``,
-    ``wanted``: of the best node; ``others``: devices that miss by more."""
+    ``wanted``: of the best node; ``others``: devices that are further from it."""
 
-    host: tuple[Reason, ...]
+    node_reasons: tuple[Reason, ...]
     claim: str
     request: str
     distance: int
     nodes: list[str] = field(default_factory=list)
     devices: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[DeviceId]] = field(default_factory=dict)
-    lacking: Reason | None = None
+    common_reason: Reason | None = None
     placed: int = 0
     wanted: int = 0
     others: int = 0
@@ -36,17 +36,17 @@ class MissGroup:
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """All that is in the way, of the nodes first."""
-        return (*self.host, *self.of_devices)
+        return (*self.node_reasons, *self.of_devices)
 
     @property
     def of_devices(self) -> tuple[Reason, ...]:
         """What is in the way of devices; nothing where only the nodes themselves are."""
-        return tuple(self.devices) or ((self.lacking,) if self.lacking is not None else ())
+        return tuple(self.devices) or ((self.common_reason,) if self.common_reason is not None else ())
 
 
-def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
+def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
     """The nodes that don't fit, by what is in the way: the nearest, then the largest group first."""
-    groups: dict[object, MissGroup] = {}
+    groups: dict[object, RefusalGroup] = {}
     # Details differ from device to device; those of the first stand for a group.
     reasons: dict[tuple[int, str, str], Reason] = {}
     for node in nodes:
@@ -54,35 +54,37 @@ def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
             continue
         blocking = node.blocking
         claim, request = (blocking.claim, blocking.request) if blocking is not None else ("", "")
-        alike = [(reason.code, reason.text) for reason in node.host_reasons]
+        alike = [(reason.code, reason.text) for reason in node.node_reasons]
         key = (tuple(alike), claim, request, *((reason.code, reason.text) for reason in node.device_reasons))
         group = groups.get(key)
         if group is None:
-            group = groups[key] = MissGroup(node.host_reasons, claim, request, node.distance, lacking=node.lacking)
+            group = groups[key] = RefusalGroup(
+                node.node_reasons, claim, request, node.distance, common_reason=node.common_reason
+            )
         group.nodes.append(node.node)
         if blocking is None:
             continue
         if not group.wanted or blocking.wanted - blocking.placed < group.wanted - group.placed:
             group.placed, group.wanted = blocking.placed, blocking.wanted
         nearest = blocking.nearest
-        if blocking.lacking is None:
+        if blocking.common_reason is None:
             group.others += len(blocking.devices) - len(nearest)
-        for miss in nearest:
-            reason = reasons.setdefault((id(group), miss.reason.code, miss.reason.text), miss.reason)
+        for refused in nearest:
+            reason = reasons.setdefault((id(group), refused.reason.code, refused.reason.text), refused.reason)
             group.devices[reason] += 1
             examples = group.examples.setdefault(reason, [])
             if len(examples) < _SAMPLES:
-                examples.append(miss.device)
+                examples.append(refused.device)
     return sorted(groups.values(), key=lambda group: (group.distance, -len(group.nodes), group.nodes[0]))
 
 
-def group_text(group: MissGroup) -> str:
+def group_text(group: RefusalGroup) -> str:
     """``3 nodes, request gpu: 24 devices: in use``."""
     where = group.nodes[0] if len(group.nodes) == 1 else counted(len(group.nodes), "node")
     return f"{where}{f', request {group.request}' if group.request else ''}: {reasons_text(group)}"
 
 
-def named_group_text(group: MissGroup) -> str:
+def named_group_text(group: RefusalGroup) -> str:
     """``3 nodes (a, b and 1 more), claim team-a/gpu, request gpu: 24 devices: in use``, where no title says which claim
     it is."""
     where = f"{counted(len(group.nodes), 'node')} ({listed(group.nodes, 2)})"
@@ -90,17 +92,17 @@ def named_group_text(group: MissGroup) -> str:
     return f"{where}{of}: {reasons_text(group)}"
 
 
-def reasons_text(group: MissGroup) -> str:
+def reasons_text(group: RefusalGroup) -> str:
     """``cordoned, 24 devices: in use (1 of 2 at best)``."""
-    parts = [reason.text for reason in group.host]
+    parts = [reason.text for reason in group.node_reasons]
     parts += [f"{counted(number, 'device')}: {reason.text}" for reason, number in group.devices.most_common()]
-    if not group.devices and group.lacking is not None:
-        parts.append(group.lacking.text)
+    if not group.devices and group.common_reason is not None:
+        parts.append(group.common_reason.text)
     best = f" ({group.placed} of {group.wanted} at best)" if group.wanted > 1 else ""
     return f"{'; '.join(parts)}{best}"
 
 
-def nearest_text(groups: Sequence[MissGroup], nodes: int) -> str:
+def nearest_text(groups: Sequence[RefusalGroup], nodes: int) -> str:
     """``none of 3 nodes can take it. Nearest: …``."""
     if not groups:
         return "there is no node"

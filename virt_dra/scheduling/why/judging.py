@@ -22,10 +22,10 @@ from virt_dra.scheduling.fit import FilterError, Fit
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 from virt_dra.scheduling.why.distance import distance_of
-from virt_dra.scheduling.why.tree import DeviceMiss, FilterMisses, NodeMisses, RequestMisses
+from virt_dra.scheduling.why.tree import ExplainedRefusal, NodeRefusal, RefusedDevice, RequestRefusal
 
 
-def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeMisses]:
+def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeRefusal]:
     """Why the pod can't go to each of the nodes, by every filter.
 
     Only for a fit that isn't refused everywhere. Raises FilterError, DeadlineExceeded; FatalError for slices that can't
@@ -39,9 +39,9 @@ def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None)
         yield judge.node(state, asked.refusals(state))
 
 
-def first_misses(
+def first_refusals(
     asked: Fit, refused: Mapping[str, FilterRefusal], interrupt: Interrupt | None = None
-) -> Iterator[NodeMisses]:
+) -> Iterator[NodeRefusal]:
     """Why nodes were refused, each by the filter that refused it first. Raises FatalError, DeadlineExceeded."""
     judge = _Judge(asked, interrupt)
     for name, refusal in refused.items():
@@ -53,24 +53,24 @@ class _Alike:
     """What was found on a node: ``places`` are those of the refused devices of each request, in the order of the
     search."""
 
-    misses: FilterMisses
+    refusal: ExplainedRefusal
     places: tuple[tuple[int, ...], ...]
 
-    def on(self, devices: Sequence[PoolDevice]) -> FilterMisses:
+    def on(self, devices: Sequence[PoolDevice]) -> ExplainedRefusal:
         """The same, of the devices at these places of another node."""
         requests = tuple(
             replace(
                 request,
                 devices=tuple(
                     [
-                        DeviceMiss(devices[place].id, miss.reason)
-                        for place, miss in zip(places, request.devices, strict=True)
+                        RefusedDevice(devices[place].id, refused.reason)
+                        for place, refused in zip(places, request.devices, strict=True)
                     ]
                 ),
             )
-            for request, places in zip(self.misses.requests, self.places, strict=True)
+            for request, places in zip(self.refusal.requests, self.places, strict=True)
         )
-        return replace(self.misses, requests=requests)
+        return replace(self.refusal, requests=requests)
 
 
 class _Judge:
@@ -82,65 +82,67 @@ class _Judge:
         self._reader = MismatchReader(interrupt)
         self._alike: dict[Hashable, _Alike] = {}
 
-    def node(self, state: NodeState, refusals: Iterable[FilterRefusal]) -> NodeMisses:
+    def node(self, state: NodeState, refusals: Iterable[FilterRefusal]) -> NodeRefusal:
         """Raises FatalError, DeadlineExceeded, and what the refusals raise."""
-        host, of_devices = list[FilterMisses](), None
+        of_node, of_devices = list[ExplainedRefusal](), None
         try:
             for refusal in refusals:
                 attempt = self._attempts[refusal.plugin]
                 if isinstance(attempt, DeviceAttempt):
                     of_devices = self._devices(refusal, attempt, state.node)
                 else:
-                    host.append(FilterMisses(refusal, tuple(attempt.reasons(state))))
+                    of_node.append(ExplainedRefusal(refusal, tuple(attempt.reasons(state))))
         except FilterError:
-            if not host:
+            if not of_node:
                 raise  # after a refusal the filter that fails isn't asked to place a pod
-        return NodeMisses(state.name, tuple(host), of_devices)
+        return NodeRefusal(state.name, tuple(of_node), of_devices)
 
-    def _devices(self, refusal: FilterRefusal, attempt: DeviceAttempt, node: Node) -> FilterMisses:
+    def _devices(self, refusal: FilterRefusal, attempt: DeviceAttempt, node: Node) -> ExplainedRefusal:
         searched = refusal.code in (DEVICES, NODE_ERROR)
         devices = attempt.nodes.needed_on(node) if searched else None
         if devices is None:
-            return FilterMisses(refusal, (Reason(refusal.code, refusal.message),))
+            return ExplainedRefusal(refusal, (Reason(refusal.code, refusal.message),))
         try:
             return self._searched(refusal, devices, node)
         except NodeError as error:  # of the request itself (A-9.1): the text says all there is
-            return FilterMisses(refusal, (Reason(NODE_ERROR, str(error)),))
+            return ExplainedRefusal(refusal, (Reason(NODE_ERROR, str(error)),))
 
-    def _searched(self, refusal: FilterRefusal, devices: PodDevices, node: Node) -> FilterMisses:
+    def _searched(self, refusal: FilterRefusal, devices: PodDevices, node: Node) -> ExplainedRefusal:
         if refusal.code == NODE_ERROR:
             return _undecided(refusal, devices.explain(node))
         key, there = devices.refusal_key(node), devices.reachable(node)
         alike = self._alike.get(key) if key is not None else None
         if alike is not None:
             return alike.on(there)
-        misses = self._explained(refusal, devices.explain(node), there)
-        if key is not None and _decided_by_key(misses):
+        explained = self._explained(refusal, devices.explain(node), there)
+        if key is not None and _decided_by_key(explained):
             positions = {device.id: place for place, device in enumerate(there)}
-            places = tuple(tuple([positions[miss.device] for miss in request.devices]) for request in misses.requests)
-            self._alike[key] = _Alike(misses, places)
-        return misses
+            places = tuple(
+                tuple([positions[refused.device] for refused in request.devices]) for request in explained.requests
+            )
+            self._alike[key] = _Alike(explained, places)
+        return explained
 
-    def _explained(self, refusal: FilterRefusal, why: Explanation, devices: Sequence[PoolDevice]) -> FilterMisses:
+    def _explained(self, refusal: FilterRefusal, why: Explanation, devices: Sequence[PoolDevice]) -> ExplainedRefusal:
         published = {device.id: device.published for device in devices}
         requests = tuple(self._request(why, request, published) for request in why.requests)
         reasons = () if requests else (Reason(why.reason, why.summary, why.pools[0].detail if why.pools else ""),)
-        return FilterMisses(refusal, reasons, requests, why.pools, why.devices)
+        return ExplainedRefusal(refusal, reasons, requests, why.pools, why.devices)
 
     def _request(
         self, why: Explanation, request: RequestExplanation, published: Mapping[DeviceId, Device]
-    ) -> RequestMisses:
+    ) -> RequestRefusal:
         # Of a device, the first refusal counts; another may have come later, when others were chosen.
         first = {rejection.device: rejection for rejection in reversed(request.rejections)}
-        misses = tuple(
+        devices = tuple(
             [
-                DeviceMiss(rejection.device, self._reason(rejection, published[rejection.device]))
+                RefusedDevice(rejection.device, self._reason(rejection, published[rejection.device]))
                 for rejection in request.rejections
                 if first[rejection.device] is rejection
             ]
         )
-        lacking = _lacking(why, request, [miss.reason for miss in misses])
-        return RequestMisses(request.claim, request.request, request.wanted, request.placed, misses, lacking)
+        common_reason = _common_reason(why, request, [refused.reason for refused in devices])
+        return RequestRefusal(request.claim, request.request, request.wanted, request.placed, devices, common_reason)
 
     def _reason(self, rejection: Rejection, device: Device) -> Reason:
         if rejection.reason == MISMATCH:
@@ -155,16 +157,16 @@ class _Judge:
 _WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another request of the same pod"}
 
 
-def _undecided(refusal: FilterRefusal, why: Explanation) -> FilterMisses:
+def _undecided(refusal: FilterRefusal, why: Explanation) -> ExplainedRefusal:
     """Of a node whose pools are invalid, or for which the search came to no end."""
     if why.pools:
         reason = Reason(why.pools[0].reason, "pool invalid", why.pools[0].detail)
     else:
         reason = Reason(NODE_ERROR, refusal.message)
-    return FilterMisses(refusal, (reason,), (), why.pools, why.devices)
+    return ExplainedRefusal(refusal, (reason,), (), why.pools, why.devices)
 
 
-def _lacking(why: Explanation, request: RequestExplanation, reasons: Sequence[Reason]) -> Reason | None:
+def _common_reason(why: Explanation, request: RequestExplanation, reasons: Sequence[Reason]) -> Reason | None:
     """The reason if it isn't that of a single device."""
     if request.over_limit:
         return Reason(TOO_MANY, why.summary)
@@ -177,10 +179,13 @@ def _lacking(why: Explanation, request: RequestExplanation, reasons: Sequence[Re
     return None
 
 
-def _decided_by_key(misses: FilterMisses) -> bool:
+def _decided_by_key(refusal: ExplainedRefusal) -> bool:
     """Whether it was found because devices are in use or mismatch, or are too few: then it holds for all nodes of the
     key."""
-    reasons = [*misses.reasons, *(request.lacking for request in misses.requests if request.lacking is not None)]
+    reasons = [
+        *refusal.reasons,
+        *(request.common_reason for request in refusal.requests if request.common_reason is not None),
+    ]
     return all(reason.code == TOO_FEW for reason in reasons) and all(
-        miss.reason.code in (MISMATCH, IN_USE, TAKEN) for request in misses.requests for miss in request.devices
+        refused.reason.code in (MISMATCH, IN_USE, TAKEN) for request in refusal.requests for refused in request.devices
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from virt_dra.api.counting import counted
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.why.tree import NodeMisses, RequestMisses
+from virt_dra.scheduling.why.tree import NodeRefusal, RequestRefusal
 
 
-def refusal_lines(node: NodeMisses) -> Iterator[str]:
-    reasons = (*node.host_reasons, *node.device_reasons)
+def refusal_lines(node: NodeRefusal) -> Iterator[str]:
+    reasons = (*node.node_reasons, *node.device_reasons)
     reached = f" ({counted(node.devices.reachable, 'device')} reachable)" if node.devices is not None else ""
     yield f"node {node.node}: {'; '.join(reason.text for reason in reasons)}{reached}"
     yield from (f"  {_reason(reason)}" for reason in reasons if reason.detail)
@@ -20,10 +20,10 @@ def refusal_lines(node: NodeMisses) -> Iterator[str]:
             yield from _request_lines(request)
 
 
-def _request_lines(request: RequestMisses) -> Iterator[str]:
+def _request_lines(request: RequestRefusal) -> Iterator[str]:
     of = f"claim {request.claim}, request {request.request}"
     yield f"  {of}: {request.placed} of {counted(request.wanted, 'device')} at best"
-    yield from (f"    {miss.device}: {_reason(miss.reason)}" for miss in request.devices)
+    yield from (f"    {refused.device}: {_reason(refused.reason)}" for refused in request.devices)
 
 
 def _reason(reason: Reason) -> str:

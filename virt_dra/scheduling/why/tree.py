@@ -11,7 +11,7 @@ from virt_dra.scheduling.why.distance import distance_of
 
 
 @dataclass(frozen=True)
-class DeviceMiss:
+class RefusedDevice:
     """The refusal of a device. Of a selector's mismatch the reason has the term that is false, and its text is what the
     device has instead, where that is known."""
 
@@ -20,31 +20,31 @@ class DeviceMiss:
 
 
 @dataclass(frozen=True)
-class RequestMisses:
+class RequestRefusal:
     """A request (or alternative) that was tried: ``wanted`` devices, at best ``placed`` at the same time.
 
-    ``devices``: the first refusal of each device, in the order of the search. ``lacking``: the reason where it is none
-    of a single device.
+    ``devices``: the first refusal of each device, in the order of the search. ``common_reason``: the reason where it is
+    none of a single device.
     """
 
     claim: str
     request: str
     wanted: int
     placed: int
-    devices: tuple[DeviceMiss, ...]
-    lacking: Reason | None = None
+    devices: tuple[RefusedDevice, ...]
+    common_reason: Reason | None = None
 
     @property
-    def nearest(self) -> tuple[DeviceMiss, ...]:
-        """The devices that miss by least; empty where the reason isn't about devices."""
-        if self.lacking is not None:
+    def nearest(self) -> tuple[RefusedDevice, ...]:
+        """The devices whose refusal is nearest to a place; empty where the reason isn't about devices."""
+        if self.common_reason is not None:
             return ()
-        least = min((distance_of(miss.reason) for miss in self.devices), default=0)
-        return tuple([miss for miss in self.devices if distance_of(miss.reason) == least])
+        least = min((distance_of(refused.reason) for refused in self.devices), default=0)
+        return tuple([refused for refused in self.devices if distance_of(refused.reason) == least])
 
 
 @dataclass(frozen=True)
-class FilterMisses:
+class ExplainedRefusal:
     """A filter's refusal of a node. ``reasons``: those of the node itself; of the filter for devices, the one that is
     none of a request.
 
@@ -54,7 +54,7 @@ class FilterMisses:
 
     refusal: FilterRefusal
     reasons: tuple[Reason, ...] = ()
-    requests: tuple[RequestMisses, ...] = ()
+    requests: tuple[RequestRefusal, ...] = ()
     pools: tuple[PoolProblem, ...] = ()
     reachable: int = 0
 
@@ -64,28 +64,30 @@ class FilterMisses:
         if not self.requests:
             return self.reasons
         blocking = self.requests[-1]
-        if blocking.lacking is not None:
-            return (blocking.lacking,)
-        return tuple(sorted({Reason(miss.reason.code, miss.reason.text) for miss in blocking.nearest}))
+        if blocking.common_reason is not None:
+            return (blocking.common_reason,)
+        return tuple(sorted({Reason(refused.reason.code, refused.reason.text) for refused in blocking.nearest}))
 
 
 @dataclass(frozen=True)
-class NodeMisses:
-    """Why the pod can't go to a node: ``host``: the refusals of the filters that ask the node itself, ``devices``: of
-    the one that asks for its devices. It can where there are none."""
+class NodeRefusal:
+    """Why the pod can't go to a node; it can where nothing refuses it.
+
+    ``of_node``: the refusals by filters that ask the node itself, ``devices``: by the one that asks for its devices.
+    """
 
     node: str
-    host: tuple[FilterMisses, ...] = ()
-    devices: FilterMisses | None = None
+    of_node: tuple[ExplainedRefusal, ...] = ()
+    devices: ExplainedRefusal | None = None
 
     @property
     def fits(self) -> bool:
-        return not self.host and self.devices is None
+        return not self.of_node and self.devices is None
 
     @property
-    def filters(self) -> tuple[FilterMisses, ...]:
+    def filters(self) -> tuple[ExplainedRefusal, ...]:
         """All refusals, in the order of the filters, that for devices last."""
-        return self.host if self.devices is None else (*self.host, self.devices)
+        return self.of_node if self.devices is None else (*self.of_node, self.devices)
 
     @property
     def refusal(self) -> FilterRefusal:
@@ -93,27 +95,27 @@ class NodeMisses:
         return self.filters[0].refusal
 
     @property
-    def host_reasons(self) -> tuple[Reason, ...]:
-        return tuple(reason for misses in self.host for reason in misses.reasons)
+    def node_reasons(self) -> tuple[Reason, ...]:
+        return tuple(reason for refusal in self.of_node for reason in refusal.reasons)
 
     @property
     def device_reasons(self) -> tuple[Reason, ...]:
         return () if self.devices is None else self.devices.nearest
 
     @property
-    def blocking(self) -> RequestMisses | None:
+    def blocking(self) -> RequestRefusal | None:
         """The request that the search for devices never got past."""
         return self.devices.requests[-1] if self.devices is not None and self.devices.requests else None
 
     @property
-    def lacking(self) -> Reason | None:
-        """What is lacking where no single device is in the way."""
+    def common_reason(self) -> Reason | None:
+        """The reason where no single device is in the way."""
         if self.devices is None:
             return None
-        return self.blocking.lacking if self.blocking is not None else self.devices.reasons[0]
+        return self.blocking.common_reason if self.blocking is not None else self.devices.reasons[0]
 
     @property
     def distance(self) -> int:
         """How far the node is from taking the pod: every reason of its own counts, and the nearest of its devices."""
         nearest = min(map(distance_of, self.device_reasons), default=0)
-        return sum(map(distance_of, self.host_reasons)) + nearest
+        return sum(map(distance_of, self.node_reasons)) + nearest

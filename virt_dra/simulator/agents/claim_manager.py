@@ -104,7 +104,7 @@ class DraCheckpoint:
     checksum: int
 
     @classmethod
-    def of(cls, entries: Iterable[_Entry]) -> Self:
+    def from_entries(cls, entries: Iterable[_Entry]) -> Self:
         states = [_state(entry) for entry in entries]
         data = json.dumps({"kind": _CHECKPOINT_KIND, "apiVersion": _CHECKPOINT_VERSION, "ClaimInfoStateList": states})
         return cls(data, zlib.crc32(data.encode()))
@@ -188,7 +188,7 @@ class ClaimManager:
 
     @property
     def checkpoint(self) -> DraCheckpoint:
-        return DraCheckpoint.of(self._entries.values())
+        return DraCheckpoint.from_entries(self._entries.values())
 
     @property
     def pods(self) -> frozenset[str]:

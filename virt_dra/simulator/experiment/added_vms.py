@@ -12,6 +12,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineIns
 from virt_dra.api.meta import TypedObject, in_namespace, of_kind
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.dump import Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -35,8 +36,8 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
         configuration = KubeVirtAtHand.of(next(iter(of_kind(there, KubeVirt)), None))
         placeable = Fitting(there, configuration).wanted(vm, vm.namespace)
-        if isinstance(placeable, str):
-            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {placeable}")
+        if isinstance(placeable, Reason):
+            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {placeable.text}")
         pod, claims = placeable
     else:
         raise AssertionError("only these kinds were looked for")

@@ -13,11 +13,11 @@ from virt_dra.api.counting import counted, listed
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.model.unknown import UnknownFact, unknown_facts
-from virt_dra.model.usage import DeviceHolder, holders_by
+from virt_dra.model.usage import DeviceHolder, devices_held_by
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.why.document import group_json
-from virt_dra.scheduling.why.groups import MissGroup, grouped, nearest_text
-from virt_dra.scheduling.why.tree import NodeMisses
+from virt_dra.scheduling.why.groups import RefusalGroup, grouped, nearest_text
+from virt_dra.scheduling.why.tree import NodeRefusal
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.ways_out import WayOut, ways_out
@@ -40,7 +40,7 @@ _HELD: Final = 3
 
 @dataclass(frozen=True)
 class ExplainedAnswer:
-    """``reason``: of the nearest miss, or of the refusal of all nodes, which has a page of its own; "" if there is
+    """``reason``: of the nearest refusal, or of the refusal of all nodes, which has a page of its own; "" if there is
     none.
 
     ``fitting``: nodes that can take it. ``unjudged``: nodes for which time didn't last. ``held``: devices that match
@@ -53,7 +53,7 @@ class ExplainedAnswer:
     reason: str = ""
     nodes: int = 0
     fitting: tuple[str, ...] = ()
-    groups: tuple[MissGroup, ...] = ()
+    groups: tuple[RefusalGroup, ...] = ()
     held: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     ways: tuple[WayOut, ...] = ()
     unjudged: int = 0
@@ -74,8 +74,9 @@ def answered(
 
 def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
     """What is in the way, of all nodes."""
-    if subject.problem:
-        return ExplainedAnswer(subject.title, BROKEN, f"{subject.title} can't start: {subject.problem}")
+    if subject.problem is not None:
+        headline = f"{subject.title} can't start: {subject.problem.text}"
+        return ExplainedAnswer(subject.title, BROKEN, headline, subject.problem.code)
     if subject.wish is None:
         return ExplainedAnswer(
             subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ()
@@ -85,7 +86,7 @@ def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: Ju
 
 
 def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
-    total, nodes = len(state.nodes), list[NodeMisses]()
+    total, nodes = len(state.nodes), list[NodeRefusal]()
     try:
         asked = state.fit(wish)
         if asked.everywhere is not None:
@@ -97,7 +98,7 @@ def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: Ju
     except DeadlineExceeded:
         pass  # what is known until then is said, and how many nodes are left
     except FatalError as error:
-        return ExplainedAnswer(subject.title, BROKEN, f"{subject.title} can't start: {error}", nodes=total)
+        return ExplainedAnswer(subject.title, BROKEN, f"{subject.title} can't start: {error}", error.code, total)
     unjudged = total - len(nodes)
     fitting = tuple(node.node for node in nodes if node.fits)
     groups = tuple(grouped(nodes))
@@ -118,7 +119,7 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
     have = f" with {listed(devices, 8)}" if devices else ""
     if subject.kind is not ResourceClaim:
         return f"{subject.title} has its place{where}{have}"
-    holder = next((holder for _, holder in holders_by(subject.claims[0], state.model)), None)
+    holder = next((holder for _, holder in devices_held_by(subject.claims[0], state.model)), None)
     by = f", used by {holder.user}" if holder is not None and len(holder.users) == 1 else ""
     return f"{subject.title} is allocated{where}{have}{by}"
 
@@ -133,7 +134,7 @@ def _fits_text(subject: AskedSubject, fitting: Sequence[str], nodes: int) -> str
     return f"{subject.title} fits on {where}: {waiting}"
 
 
-def _held(state: ClusterState, groups: Sequence[MissGroup]) -> tuple[tuple[DeviceId, DeviceHolder], ...]:
+def _held(state: ClusterState, groups: Sequence[RefusalGroup]) -> tuple[tuple[DeviceId, DeviceHolder], ...]:
     examples = groups[0].examples.items() if groups else ()
     held = [device for reason, devices in examples if reason.code == IN_USE for device in devices]
     return tuple([(device, holder) for device in held for holder in state.holders.get(device, ())][:_HELD])

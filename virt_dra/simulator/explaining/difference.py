@@ -9,7 +9,7 @@ from typing import Literal
 
 from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.resource_v1 import ResourceClaimStatus
-from virt_dra.model.usage import holders_by
+from virt_dra.model.usage import devices_held_by
 from virt_dra.simulator.explaining.answer import JudgeProgress, answer_without_ways
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
@@ -57,7 +57,7 @@ class FitState:
         self.restart()
         state, subject = _started_anew(self.state, subject)
         if subject.wish is None:
-            return "does not fit", subject.problem
+            return "does not fit", subject.problem.text if subject.problem is not None else ""
         try:
             if state.fits_somewhere(subject.wish):
                 return "fits", ""
@@ -68,9 +68,9 @@ class FitState:
 
 def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterState, AskedSubject]:
     """The subject as if it were created now, on the cluster without what it holds."""
-    if subject.pod is None or subject.problem:
+    if subject.pod is None or subject.problem is not None:
         return state, subject
-    held = [holder for claim in subject.claims for _, holder in holders_by(claim, state.model)]
+    held = [holder for claim in subject.claims for _, holder in devices_held_by(claim, state.model)]
     claims = tuple(claim.with_(status=ResourceClaimStatus()) for claim in subject.claims)
     pod = subject.pod.with_(spec=subject.pod.spec.with_(node_name=None))
     return state.without(held), replace(subject, wish=Wish(pod, claims), node="", claims=())

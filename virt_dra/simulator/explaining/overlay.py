@@ -15,7 +15,7 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
     """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest,
-    with their misses.
+    with their refusals.
 
     Raises NoSubject for what isn't there, FatalError for claims that no node can serve.
     """
@@ -34,12 +34,12 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
         if node.fits and not placed:
             placed = True
             verdicts |= _chosen(state.allocations(subject.wish, node.node))
-        host = [reason.text for reason in node.host_reasons]
+        reasons = [reason.text for reason in node.node_reasons]
         nearest = node.blocking.nearest if node.blocking is not None else ()
-        if host and not nearest:
-            verdicts |= dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, "; ".join(host)))
-        for miss in nearest:
-            verdicts[miss.device] = DeviceVerdict(REFUSED, "; ".join([*host, miss.reason.text]))
+        if reasons and not nearest:
+            verdicts |= dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, "; ".join(reasons)))
+        for refused in nearest:
+            verdicts[refused.device] = DeviceVerdict(REFUSED, "; ".join([*reasons, refused.reason.text]))
     return verdicts
 
 

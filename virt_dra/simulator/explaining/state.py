@@ -24,7 +24,7 @@ from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
 from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, Fits, fit, fits, read_beforehand
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.why.judging import judged
-from virt_dra.scheduling.why.tree import NodeMisses
+from virt_dra.scheduling.why.tree import NodeRefusal
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ClusterState:
     interrupt: Interrupt | None = None
 
     @classmethod
-    def of(
+    def from_objects(
         cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
         """From the objects of files. ``namespace``: of those that name none. Raises FatalError for slices that can't be
@@ -109,15 +109,15 @@ class ClusterState:
         try:
             return fit(wish.pod, self.model.changed(wish.claims), FitOptions(self.features, interrupt=self.interrupt))
         except FilterError as error:
-            raise FatalError(str(error)) from error
+            raise FatalError(str(error), error.code) from error
 
-    def judged(self, asked: Fit) -> Iterator[NodeMisses]:
+    def judged(self, asked: Fit) -> Iterator[NodeRefusal]:
         """Why a wish that isn't refused everywhere can't be placed, node by node. Raises FatalError,
         DeadlineExceeded."""
         try:
             yield from judged(asked, sorted(self.nodes), self.interrupt)
         except FilterError as error:
-            raise FatalError(str(error)) from error
+            raise FatalError(str(error), error.code) from error
 
     def fits(self, wish: Wish, node: str) -> bool:
         """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit. Raises

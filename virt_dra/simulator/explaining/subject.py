@@ -18,7 +18,8 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
-from virt_dra.scheduling.claim_checks import each_once
+from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
+from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class NoSubject(Exception):
 class AskedSubject:
     """``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its pod exists already.
 
-    ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims, "" if there can.
+    ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims.
     """
 
     kind: type[TypedObject]
@@ -54,7 +55,7 @@ class AskedSubject:
     wish: Wish | None = None
     made: bool = False
     node: str = ""
-    problem: str = ""
+    problem: Reason | None = None
     claims: tuple[ResourceClaim, ...] = ()
     """The claims that it holds, if it has a place."""
     pod: Pod | None = None
@@ -106,7 +107,7 @@ class SubjectFinder:
         if subject is None:
             raise AssertionError("only VMs are left")
         wanted = self._fitting.wanted(subject, subject.namespace)
-        if isinstance(wanted, str):
+        if isinstance(wanted, Reason):
             return replace(asked, problem=self._named_gap(subject) or wanted)
         pod, claims = wanted
         return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)))
@@ -119,7 +120,7 @@ class SubjectFinder:
     def _pod_of(self, vmi: VirtualMachineInstance) -> Pod | None:
         return current_pod(vmi, _pods_by_owner(self._model, vmi.metadata.uid) if vmi.metadata.uid else ())
 
-    def _named_gap(self, subject: VirtualMachine | VirtualMachineInstance) -> str:
+    def _named_gap(self, subject: VirtualMachine | VirtualMachineInstance) -> Reason | None:
         """The claim or template that a VM names and that isn't there."""
         spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
         for number, entry in enumerate(spec.resource_claims):
@@ -136,8 +137,9 @@ class SubjectFinder:
                         if meant is not None
                         else f"; create it in namespace {subject.namespace}"
                     )
-                    return f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
-        return ""
+                    text = f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
+                    return Reason(CLAIM_MISSING if kind is ResourceClaim else CLAIM_NOT_CREATED, text)
+        return None
 
     def _of_pod(self, asked: AskedSubject, pod: Pod) -> AskedSubject:
         names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
@@ -146,10 +148,10 @@ class SubjectFinder:
             name = entry.resource_claim_name or names.get(entry.name)
             if name:
                 claim = self.get(ResourceClaim, name, pod.namespace)
-                source = f"ResourceClaim {name}"
+                code, source = CLAIM_MISSING, f"ResourceClaim {name}"
             else:
                 template = self.get(ResourceClaimTemplate, entry.resource_claim_template_name or "", pod.namespace)
-                source = f"ResourceClaimTemplate {entry.resource_claim_template_name}"
+                code, source = CLAIM_NOT_CREATED, f"ResourceClaimTemplate {entry.resource_claim_template_name}"
                 claim = generated_claim(pod, entry.name, template) if template is not None else None
                 claim = (
                     claim.with_(metadata=claim.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}"))
@@ -157,7 +159,7 @@ class SubjectFinder:
                     else None
                 )
             if claim is None:
-                problem = f"its pod {pod.key} names {source}, which isn't there"
+                problem = Reason(code, f"its pod {pod.key} names {source}, which isn't there")
                 return replace(asked, made=True, node=pod.spec.node_name or "", problem=problem)
             claims.append(defaulted(claim))
         if pod.spec.node_name:

@@ -1,9 +1,9 @@
 """Ways out: changes of a copy of the cluster or of the pod after which the pod fits. What isn't proved so isn't
 offered.
 
-For the nodes that miss by least, a change for each miss is looked for; all of a node's changes together are one way
-out. To free devices, the holders that the fewest and least important pods stand behind are looked for, as far as the
-budget of trials lasts.
+For the nodes that are nearest to fitting, a change for each reason is looked for; all of a node's changes together are
+one way out. To free devices, the holders that the fewest and least important pods stand behind are looked for, as far
+as the budget of trials lasts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
-from virt_dra.scheduling.why.groups import MissGroup
+from virt_dra.scheduling.why.groups import RefusalGroup
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
 Kind = Literal[
@@ -144,7 +144,9 @@ class _Attempt:
         return self.budget.fits(self.state, self.wish, self.node)
 
 
-def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trials: int = TRIALS) -> tuple[WayOut, ...]:
+def ways_out(
+    state: ClusterState, wish: Wish, groups: Sequence[RefusalGroup], trials: int = TRIALS
+) -> tuple[WayOut, ...]:
     """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is
     up."""
     budget = _Budget(trials)
@@ -161,7 +163,7 @@ def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trial
     return tuple(sorted(ways.values(), key=lambda way: len(way.changes)))[:_OFFERED]
 
 
-def _promising(state: ClusterState, group: MissGroup) -> list[str]:
+def _promising(state: ClusterState, group: RefusalGroup) -> list[str]:
     """Nodes of a group, those first whose pods are of the lowest priority."""
     if not any(reason.code == IN_USE for reason in group.devices):
         return group.nodes[:_NODES]
@@ -172,10 +174,10 @@ def _promising(state: ClusterState, group: MissGroup) -> list[str]:
     return sorted(group.nodes, key=importance)[:_NODES]
 
 
-def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
-    """The attempt with a change for every miss, as far as the pod then fits."""
-    for code in dict.fromkeys(reason.code for reason in group.host):
-        mend = _HOST.get(code)
+def _mended(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
+    """The attempt with a change for every reason, as far as the pod then fits."""
+    for code in dict.fromkeys(reason.code for reason in group.node_reasons):
+        mend = _OF_NODES.get(code)
         if mend is None:
             return
         attempt = mend(attempt)
@@ -184,7 +186,7 @@ def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
             yield attempt
         return
     for code in dict.fromkeys(reason.code for reason in group.of_devices):
-        for mended in _DEVICE[code](attempt, group) if code in _DEVICE else ():
+        for mended in _OF_DEVICES[code](attempt, group) if code in _OF_DEVICES else ():
             if mended.fits:
                 yield mended
 
@@ -276,7 +278,7 @@ def _asking_less(containers: Sequence[Container], resource: str, number: int) ->
     return (*containers[:most], changed, *containers[most + 1 :])
 
 
-_HOST: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
+_OF_NODES: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
     UNSCHEDULABLE: _uncordoned,
     NODE_TAINTED: _tolerated,
     AFFINITY: _admitted,
@@ -291,7 +293,7 @@ _HOST: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
 # ------------------------------------------------------------------------------------------------------------
 
 
-def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _freed(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     """With as few holders of the node's devices gone as possible."""
     holders = _holders_on(attempt)
     groups = _by_user(holders)
@@ -354,7 +356,7 @@ def _devices(held: Sequence[tuple[DeviceId, DeviceHolder]]) -> str:
     return ", ".join(names) if len(names) <= _TOGETHER else counted(len(names), "device")
 
 
-def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _device_tolerated(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     taints: dict[str, DeviceTaint] = {}
     for devices in group.examples.values():
         for device in devices:
@@ -376,7 +378,7 @@ def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
         yield from _with_request(attempt, group, change, tolerating)
 
 
-def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _without_selector(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     """Without the part of the request's own selectors that is false; a class's can't be given up."""
     for reason in group.devices:
         if reason.code != MISMATCH or not reason.term:
@@ -408,7 +410,7 @@ def _selectors_without(selectors: Iterable[DeviceSelector], part: str) -> Iterat
             yield selector.with_(cel=selector.cel.with_(expression=" && ".join(left)))
 
 
-def _fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _fewer(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     """As many devices as there are."""
     if 0 < group.placed < group.wanted:
         number = group.placed
@@ -420,12 +422,12 @@ def _fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
         yield from _with_request(attempt, group, WayStep("count", text), counting)
 
 
-def _freed_or_fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _freed_or_fewer(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     yield from _freed(attempt, group)
     yield from _fewer(attempt, group)
 
 
-def _without_constraint(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _without_constraint(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     claim = _claim(attempt, group)
     for number, constraint in enumerate(claim.spec.devices.constraints if claim is not None else ()):
         if claim is None:
@@ -440,7 +442,7 @@ def _without_constraint(attempt: _Attempt, group: MissGroup) -> Iterator[_Attemp
     yield from _freed(attempt, group)
 
 
-def _less_capacity(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+def _less_capacity(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     """With as much capacity as the largest of the devices has."""
     examples = [device for devices in group.examples.values() for device in devices]
     published = [attempt.state.devices[device] for device in examples if device in attempt.state.devices]
@@ -473,7 +475,7 @@ def _at_most(amount: Quantity, limit: Quantity | None) -> Quantity:
     return limit if limit is not None and amount.value() > limit.value() else amount
 
 
-_DEVICE: Final[dict[str, Callable[[_Attempt, MissGroup], Iterator[_Attempt]]]] = {
+_OF_DEVICES: Final[dict[str, Callable[[_Attempt, RefusalGroup], Iterator[_Attempt]]]] = {
     IN_USE: _freed_or_fewer,
     TAKEN: _freed_or_fewer,
     TOO_FEW: _freed_or_fewer,
@@ -494,7 +496,7 @@ _DEVICE: Final[dict[str, Callable[[_Attempt, MissGroup], Iterator[_Attempt]]]] =
 _AnyRequest = ExactDeviceRequest | DeviceSubRequest
 
 
-def _claim(attempt: _Attempt, group: MissGroup) -> ResourceClaim | None:
+def _claim(attempt: _Attempt, group: RefusalGroup) -> ResourceClaim | None:
     return next((claim for claim in attempt.wish.claims if claim.key == group.claim), None)
 
 
@@ -514,7 +516,7 @@ def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
 
 
 def _with_request(
-    attempt: _Attempt, group: MissGroup, change: WayStep, changed: Callable[[_AnyRequest], _AnyRequest]
+    attempt: _Attempt, group: RefusalGroup, change: WayStep, changed: Callable[[_AnyRequest], _AnyRequest]
 ) -> Iterator[_Attempt]:
     claim = _claim(attempt, group)
     if claim is None or _request(claim, group.request) is None:

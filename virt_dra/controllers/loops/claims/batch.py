@@ -77,7 +77,7 @@ def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
 
 def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
     """What to do for all PodGroups, then for all pods and then for all claims, each in the order of their keys."""
-    view = _ListedView.of(inputs)
+    view = _ListedView.from_inputs(inputs)
     actions: list[ClaimAction] = []
     events: list[Event] = []
     joining: dict[str, list[ResourceClaimConsumerReference]] = defaultdict(list)
@@ -123,7 +123,7 @@ class _ListedView:
     owned: Mapping[tuple[str, str], tuple[ResourceClaim, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, inputs: ClaimInputs) -> _ListedView:
+    def from_inputs(cls, inputs: ClaimInputs) -> _ListedView:
         owned: dict[tuple[str, str], tuple[ResourceClaim, ...]] = {}
         for claim in sorted(inputs.claims, key=lambda claim: claim.key):
             owner = claim.metadata.controller_owner

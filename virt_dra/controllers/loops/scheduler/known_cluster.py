@@ -30,7 +30,7 @@ from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Pu
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.extended_resources import ServedResources
-from virt_dra.scheduling.filter_table import FilterSources, filters_over
+from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
 from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
@@ -56,7 +56,7 @@ class DeviceGates:
     workload_claims: bool
 
     @classmethod
-    def of(cls, context: LoopContext) -> DeviceGates:
+    def from_context(cls, context: LoopContext) -> DeviceGates:
         gates = context.gates
         return cls(
             Features.from_gates(gates), gates.device_taints and gates.device_taint_rules, gates.workload_resource_claims
@@ -68,7 +68,7 @@ class KnownCluster:
 
     def __init__(self, context: LoopContext) -> None:
         self._context = context
-        self._gates = DeviceGates.of(context)
+        self._gates = DeviceGates.from_context(context)
         informers = context.informers
         self.pods = informers.of(Pod)
         self._nodes = informers.of(Node)
@@ -85,7 +85,7 @@ class KnownCluster:
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
         gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
-        filters = filters_over(
+        filters = scoring_filters_over(
             FilterSources(
                 self.table,
                 self.claims,
