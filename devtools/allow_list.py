@@ -6,7 +6,7 @@ inside the contract by itself, and so is a new module that it might import. ``.i
 
     packages = …            packages, or modules, that may import each other
     except_modules = …      those of them that the contract isn't about, and that the others may not import
-    may_import = …          modules of this project and others, each with what is below it
+    may_import = …          modules of this project and others, each with what is below it; all are imported
     ignore_imports = …      importer -> imported: single exceptions, one a line
 
 The names are separated by blanks. The pure part of the standard library needs no mention: nothing in it does I/O, reads
@@ -45,10 +45,17 @@ class AllowListContract(Contract):
         if missing := [name for name in (*packages, *excepted) if name not in graph.modules]:
             raise ValueError(f"{', '.join(missing)}: there is no such module")
         inside = {module for module in graph.modules if _below(module, packages) and not _below(module, excepted)}
+        imports = {
+            (importer, imported)
+            for importer in inside
+            for imported in graph.find_modules_directly_imported_by(importer) - inside
+        }
+        beyond = {module for _, module in imports}
+        if unused := [name for name in may_import if not any(_below(module, (name,)) for module in beyond)]:
+            raise ValueError(f"may_import: nothing imports {', '.join(unused)}")
         illegal = [
             (importer, imported)
-            for importer in sorted(inside)
-            for imported in sorted(graph.find_modules_directly_imported_by(importer) - inside)
+            for importer, imported in sorted(imports)
             if not _below(imported, may_import) and imported.partition(".")[0] not in PURE
         ]
         lines = {
