@@ -147,7 +147,7 @@ class _World:
                 for part in cards.layout.parts[position]:
                     amount = catalog.taken(request, reachable.devices[position], part)
                     taken += [] if amount is None else [(part.card, amount)]
-            offer = Offer.of(cards, state, picks, taken, order)
+            offer = Offer.from_picks(cards, state, picks, taken, order)
             score = policy.score(offer, policy.device_score(offer), room, room.less(shape.cpu, shape.memory))
             offers.append((score, tuple(reachable.devices[position].id.device for position in picks)))
         return min(offers, key=lambda offer: offer[0], default=None)
