@@ -16,6 +16,7 @@ import click
 
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.endings import open_closed_files, orderly
+from virt_dra.cli.shared.workflow_log import workflow_output
 
 
 class HelpSection(StrEnum):
@@ -98,6 +99,10 @@ SUGGESTED: Final = 3
 
 
 class _LazyGroup(click.Group):
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with workflow_output():  # usage errors, too, which click prints here
+            return super().main(*args, **kwargs)
+
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with orderly():  # --help and --version write already
             return super().make_context(*args, **kwargs)

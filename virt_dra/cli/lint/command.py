@@ -36,6 +36,7 @@ from virt_dra.cli.shared.options import (
     output_option,
 )
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
+from virt_dra.cli.shared.workflow_log import print_commands, print_exactly
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import STDIN, Written, read_written
 from virt_dra.simulator.deadline import AllocationDeadline
@@ -243,7 +244,7 @@ def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOut
     if filtered is None:
         return outcome
     fixed = by_name.get(STANDARD_INPUT)
-    click.echo(filtered if fixed is None else fixed.content, nl=False)
+    print_exactly(filtered if fixed is None else fixed.content)
     if fixed is not None:
         outcome = FixOutcome(plan, outcome.applied | {STANDARD_INPUT}, outcome.problems)
     return outcome
@@ -254,7 +255,7 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, e
     if output == "text":
         _print_text(report, excerpts=excerpts, err=err)
     elif output == "github":
-        say("\n".join(map(visible, github_lines(checked, report.places))))
+        print_commands(github_lines(checked, report.places))
     elif output == "junit":
         click.echo(junit([*checked, *_without_findings(report)], report.places))
     elif output == "sarif":

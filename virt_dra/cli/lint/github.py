@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from virt_dra.api.go_text import visible
 from virt_dra.cli.lint.places import FindingPlaces
+from virt_dra.cli.shared.workflow_log import neutral
 from webhooks.lint import DENIAL, ObjectFindings
 
 
@@ -31,6 +33,7 @@ def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Ite
 
 
 def _data(text: str) -> str:
+    text = neutral(visible(text).encode()).decode()
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

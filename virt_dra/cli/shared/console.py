@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_dra.api.go_text import visible
+from virt_dra.cli.shared.workflow_log import in_workflow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +64,9 @@ def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _shown() -> bool:
-    """Whether progress can be seen."""
+    """Whether progress can be seen; a workflow's log would only get its control sequences."""
+    if in_workflow():
+        return False
     return _progress_console().is_terminal if sys.stderr.isatty() or _FORCED & os.environ.keys() else False
 
 

@@ -12,6 +12,7 @@ import click
 from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.workflow_log import in_workflow, neutral
 
 BAD_INPUT = 2
 """The exit code for bad usage or input."""
@@ -25,8 +26,11 @@ def json_text(document: Json | list[Json], indent: int | None = None) -> str:
 
 
 def document_text(document: Json | list[Json], output: str) -> str:
-    """``output``: json or yaml."""
-    return json_text(document, indent=2) + "\n" if output == "json" else write_yaml(document)
+    """``output``: json or yaml; in a GitHub workflow YAML is JSON's if a text in it needs escapes."""
+    written = write_yaml(document) if output == "yaml" else ""
+    if written and not (in_workflow() and neutral(encoded := written.encode()) != encoded):
+        return written
+    return json_text(document, indent=2) + "\n"
 
 
 def print_document(document: Json | list[Json], output: str) -> None:
