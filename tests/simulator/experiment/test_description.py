@@ -105,6 +105,7 @@ def test_arrivals_of_a_file() -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
+        ([], "a.csv: is empty; the first line names the columns at, vm, name, lifetime, priority, gang"),
         (["vm\n"], "a.csv:1: column 'at' is missing; the columns are at, vm, name, lifetime, priority, gang"),
         (["at,vm,prio\n"], "a.csv:1: unknown column 'prio'; the columns are at, vm, name, lifetime, priority, gang"),
         (["at,vm\n", "1m,onee\n"], "a.csv:2: vm: there is no kind of VM called 'onee'; did you mean one?"),
@@ -112,7 +113,7 @@ def test_arrivals_of_a_file() -> None:
         (["at,vm,lifetime\n", "1,one,-3s\n"], "a.csv:2: lifetime: must not be negative, is -3s"),
         (["at,vm,gang\n", "1,one,0\n"], "a.csv:2: gang: must be 1 to 1000, is 0"),
         (["at,vm,priority\n", "1,one,high\n"], "a.csv:2: priority: must be a whole number, is 'high'"),
-        (["at,vm\n", "1,one,more\n"], "a.csv:2: more values than columns"),
+        (["at,vm\n", "1,one,more\n"], "a.csv:2: more values than the 2 columns"),
         (["at,vm\n", '1,"one\n'], "a.csv:2: not CSV: unexpected end of data"),
     ],
 )

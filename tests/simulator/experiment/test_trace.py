@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,13 @@ def test_tasks_take_what_they_ask_for() -> None:
         ([*NODES, "n4,-1,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a whole number from "
 "0 to 9007199254740992, is '-1'"),
         ([*NODES, "n4,1,1,900,T4\n"], [HEAD, TASK], "nodes.csv:5: gpu: must be a whole number from 0 to 128, is '900'"),
-        ([*NODES, "n4,nan,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a number of usual size, is 'nan'"),
+        ([*NODES, "n4,NaN,1,1,T4\n"], [HEAD, TASK],
+         "nodes.csv:5: cpu_milli: must be a number, is 'NaN'; leave it empty if there is none"),
+        ([*NODES, "n4,inf,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a number of usual size, is 'inf'"),
+        ([], [HEAD, TASK],
+         "nodes.csv: is empty; the first line names the columns sn, cpu_milli, memory_mib, gpu, model"),
+        (NODES, ["\n", HEAD, TASK], "pods.csv: begins with an empty line; the first line names the columns "
+"name, cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time, deletion_time"),
         (NODES, [HEAD], "pods.csv: has no task; give at least one row behind the columns"),
         (NODES, [HEAD, "t,1,1,1,0,,,,1,2,1\n"], "pods.csv:2: gpu_milli: must be 1 to 1000 for a task with a GPU"),
         (NODES, [HEAD, "t,1,1,2,500,,,,1,2,1\n"],
@@ -101,6 +108,28 @@ def test_faults_of_a_trace(nodes: list[str], tasks: list[str], problem: str) -> 
     with pytest.raises(BadExperiment) as refused:
         read(nodes, tasks)
     assert refused.value.problems == (problem,)
+
+
+def test_a_compressed_trace_is_named_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_bytes(gzip.compress("".join(NODES).encode()))
+    with path.open(encoding="utf-8-sig", newline="") as lines, pytest.raises(BadExperiment) as refused:
+        read_trace(lines, [HEAD, TASK], "nodes.csv", "pods.csv")
+    assert refused.value.problems == ("nodes.csv: is compressed by gzip; unpack it first: gunzip nodes.csv",)
+
+
+def test_a_list_without_models_of_gpus_asks_for_any() -> None:
+    """As the lists of several GPUs of the openb trace."""
+    without = [",".join([*line.split(",")[:5], *line.split(",")[6:]]) for line in (HEAD, TASK)]
+    assert read(NODES, without).arrivals[0].shape.name == read(NODES, [HEAD, TASK]).arrivals[0].shape.name
+
+
+def test_a_gpu_without_a_model_is_none_of_those_that_are_asked_for() -> None:
+    found = read([NODES[0], "n0,32000,65536,2,\n"], [HEAD, TASK.replace("460,,", "460,T4,"), TASK])
+    simulation = Simulation(found, "first-fit")
+    simulation.run()
+    measures = simulation.measures()
+    assert (measures.started, measures.waiting, measures.errors) == (1, 1, 0)
 
 
 def test_a_trace_without_gpus_cannot_be_inflated() -> None:

@@ -18,7 +18,7 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.simulate import inputs
-from virt_dra.cli.simulate.report import document, over_load, samples_csv, summary
+from virt_dra.cli.simulate.report import broken_claims, document, over_load, samples_csv, summary
 from virt_dra.scheduling.policies.catalog import POLICIES
 from virt_dra.simulator import collector
 from virt_dra.simulator.experiment.durations import seconds_of
@@ -132,6 +132,8 @@ def command(
     with status("reading"), collector_paused():
         experiment, chosen, used_seed = _read(paths, policies, seed, trace_nodes, trace_pods, inflate, output)
     if until is not None:
+        if not experiment.timed:
+            raise click.UsageError("--until needs times; here VMs arrive one after the other, at none")
         experiment = experiment.ending(until)
     experiment = replace(experiment, nodes_only=nodes_only)
     for note in experiment.notes:
@@ -225,6 +227,8 @@ def _show(
     results: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None
 ) -> None:
     unit = experiment.unit
+    for sentence in broken_claims(results):
+        say(sentence, err=True)
     if output == "csv":
         click.echo(samples_csv(results), nl=False)
     elif output == "html" and draw is not None:
@@ -241,9 +245,3 @@ def _show(
         if loaded:
             say(f"\nBy load: unused {unit} / fragmented part of all {unit}")
             console.print(over_load(results))
-        for result in results:
-            if result.first_error is not None:
-                say(
-                    f"{result.policy}: {result.errors} VMs with broken claims, the first: {result.first_error}",
-                    err=True,
-                )

@@ -9,6 +9,7 @@ from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
+from virt_dra.cli.simulate.report import broken_claims
 from virt_dra.report_server.content_policy import policy_element
 from virt_dra.simulator.experiment.durations import shown
 from virt_dra.simulator.experiment.measures import Measures
@@ -38,7 +39,8 @@ $notes<div class="wide"><table>
 <tbody>
 $rows
 </tbody></table></div>
-<p>Waiting counts VMs that still wait at the end with the time so far. Fragmented is the part of all $unit that is free
+<p>Started counts a VM once, however often it was evicted. Waits count VMs that still wait at the end with the time so
+far. Fragmented is the part of all $unit that is free
 and that a typical VM of the workload can't use. Bold: the best.</p>
 <figure><img alt="Plots of the measures over the load or the time"
 src="data:image/svg+xml;base64,$plot"></figure>
@@ -52,6 +54,7 @@ _BEST: Final = ' class="best"'
 def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
     """``plot``: an SVG, which is embedded as a picture: it has styles of its own, and the page allows none in its
     elements."""
+    timed = all(result.timed for result in results)
     columns: list[tuple[str, list[float], list[str]]] = [
         ("started", [-result.started for result in results], [str(result.started) for result in results]),
         ("waiting", [result.waiting for result in results], [str(result.waiting) for result in results]),
@@ -62,6 +65,7 @@ def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
                 [shown(getattr(result, f"pending_{name}")) for result in results],
             )
             for name in ("p50", "p95", "p99")
+            if timed
         ],
         ("used, mean", [-result.used_mean for result in results], [f"{result.used_mean:.1%}" for result in results]),
         (
@@ -89,17 +93,19 @@ def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
                 [f"{result.gangs_waiting}/{result.gangs}" for result in results],
             )
         )
+    best_texts = [_best_text(results, values, texts) for _, values, texts in columns]
     rows = []
     for number, result in enumerate(results):
         cells = [f"<td>{escape(result.policy)}{'' if result.complete else ' (interrupted)'}</td>"]
-        for _, values, texts in columns:
-            best = len(set(values)) > 1 and values[number] == min(values)
-            cells.append(f"<td{_BEST if best else ''}>{escape(texts[number])}</td>")
+        for (_, _, texts), best in zip(columns, best_texts, strict=True):
+            mark = _BEST if result.complete and texts[number] == best else ""
+            cells.append(f"<td{mark}>{escape(texts[number])}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    notes = list(dict.fromkeys(note for result in results for note in result.notes))
+    notes = list(dict.fromkeys(note for result in results for note in (*result.notes, *broken_claims([result]))))
+    lasted = f", {shown(results[0].ended)}" if timed else ""
     return _PAGE.substitute(
         title=f"{len(results)} policies" if len(results) > 1 else escape(results[0].policy),
-        facts=f"{results[0].cards} {escape(unit)}, {results[0].vms} arrivals, {shown(results[0].ended)}, seed {seed}.",
+        facts=f"{results[0].cards} {escape(unit)}, {results[0].vms} arrivals{lasted}, seed {seed}.",
         notes=f"<p>{escape(visible('; '.join(notes)))}</p>\n" if notes else "",
         head="<th>policy</th>" + "".join(f"<th>{escape(name)}</th>" for name, _, _ in columns),
         rows="\n".join(rows),
@@ -108,3 +114,12 @@ def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
         policy=policy_element(_STYLE, more="img-src data:"),
         style=_STYLE,
     )
+
+
+def _best_text(results: Sequence[Measures], values: Sequence[float], texts: Sequence[str]) -> str | None:
+    """What the best of the complete results shows; None where all show the same."""
+    best = min(
+        ((value, text) for result, value, text in zip(results, values, texts, strict=True) if result.complete),
+        default=None,
+    )
+    return None if best is None or len(set(texts)) == 1 else best[1]

@@ -21,7 +21,7 @@ _FIXED_IDS: Final[dict[Any, Any]] = {"svg.hashsalt": "virt-dra", "svg.fonttype":
 
 def draw(results: Sequence[Measures], unit: str, format: str) -> bytes:
     """Four plots over the load, if nothing ever leaves, else over time. ``format``: svg or png."""
-    of_load = all(result.last.asked > 0 and _only_grows(result) for result in results)
+    of_load = all(not result.timed or (result.last.asked > 0 and _only_grows(result)) for result in results)
     with mpl.rc_context(_FIXED_IDS):
         figure = Figure(figsize=(11, 7.2), layout="constrained")
         axes = figure.subplots(2, 2)

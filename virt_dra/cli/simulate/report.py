@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.table import Table
 
+from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
 from virt_dra.simulator.experiment.durations import shown
 from virt_dra.simulator.experiment.measures import ClusterSample, Measures
@@ -21,12 +22,11 @@ def summary(results: Sequence[Measures], unit: str) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("POLICY")
     gangs = any(result.gangs for result in results)
+    timed = all(result.timed for result in results)
     headings = [
         "STARTED",
         "WAITING",
-        "WAIT p50",
-        "p95",
-        "p99",
+        *(("WAIT p50", "p95", "p99") if timed else ()),
         "USED mean",
         "end",
         f"UNUSED {unit}",
@@ -44,6 +44,7 @@ def summary(results: Sequence[Measures], unit: str) -> Table:
             *(
                 shown(seconds) if seconds else "0s"
                 for seconds in (result.pending_p50, result.pending_p95, result.pending_p99)
+                if timed
             ),
             f"{result.used_mean:.1%}",
             f"{result.last.used:.1%}",
@@ -54,6 +55,15 @@ def summary(results: Sequence[Measures], unit: str) -> Table:
         ]
         table.add_row(*row, *((f"{result.gangs_waiting}/{result.gangs}",) if gangs else ()))
     return table
+
+
+def broken_claims(results: Sequence[Measures]) -> list[str]:
+    """A sentence for each policy that met VMs with broken claims."""
+    return [
+        f"{result.policy}: {counted(result.errors, 'VM')} with broken claims, the first: {result.first_error}"
+        for result in results
+        if result.first_error is not None
+    ]
 
 
 def over_load(results: Sequence[Measures]) -> Table:
@@ -100,7 +110,7 @@ def samples_csv(results: Sequence[Measures]) -> str:
     """A row for each policy and moment."""
     columns: dict[str, Callable[[Measures, ClusterSample], object]] = {
         "policy": lambda of, sample: of.policy,
-        "at": lambda of, sample: f"{sample.at:.3f}",
+        "at": lambda of, sample: f"{sample.at:.3f}" if of.timed else "",
         "arrived": lambda of, sample: sample.arrived,
         "asked": lambda of, sample: f"{sample.asked:.6f}",
         "used": lambda of, sample: f"{sample.used:.6f}",

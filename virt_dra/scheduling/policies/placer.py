@@ -422,9 +422,9 @@ class PolicyPlacer:
         return ranking
 
     def _offers_of(self, allocator: Allocator) -> _ClaimOffers:
-        """Claims that break a rule have offers of their own, which raise."""
-        if allocator.pod_class is None:
-            return _ClaimOffers(len(self.nodes))
+        """Raises FatalError for claims that break a rule, whether or not a node has room for the VM."""
+        if allocator.pod_class is None and self.nodes:
+            allocator.decide(self.nodes[0])
         return self._offers.setdefault(allocator.pod_class, _ClaimOffers(len(self.nodes)))
 
     # --- filters ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from random import Random
@@ -15,6 +14,7 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
 from virt_dra.api.wire import Json, WireError
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.csv_input import read_csv
 from virt_dra.simulator.experiment.description import (
     MOST_ARRIVALS,
     ArrivalsPart,
@@ -33,7 +33,6 @@ from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, by_time
 
 _PER_SLICE: Final = 128
-_ARRIVAL_COLUMNS: Final = ("at", "vm", "name", "lifetime", "priority", "gang")
 
 
 def build_experiment(
@@ -207,28 +206,8 @@ def _lifetime(vm: VmPart, random: Random) -> float | None:
 def _listed(name: str, lines: Iterable[str], description: Description, shapes: Mapping[str, VmShape]) -> list[Arrival]:
     """The arrivals of a CSV file. Raises BadExperiment with file, line and column."""
     kinds = {vm.name: vm for vm in description.vms}
-    reader = csv.DictReader(lines, strict=True)
-    arriving: list[Arrival] = []
-    try:
-        columns = [column_name.strip() for column_name in reader.fieldnames or ()]
-        reader.fieldnames = columns
-        for column in ("at", "vm"):
-            if column not in columns:
-                raise BadExperiment(
-                    f"{name}:1: column {column!r} is missing; the columns are {', '.join(_ARRIVAL_COLUMNS)}"
-                )
-        for column in columns:
-            if column not in _ARRIVAL_COLUMNS:
-                raise BadExperiment(
-                    f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(_ARRIVAL_COLUMNS)}"
-                )
-        for row in reader:
-            arriving.append(_listed_one(name, reader.line_num, row, kinds, shapes))
-    except csv.Error as error:
-        raise BadExperiment(f"{name}:{reader.reader.line_num}: not CSV: {error}") from None
-    except UnicodeDecodeError as error:
-        raise BadExperiment(f"{name}: not UTF-8 text: {error}") from None
-    return arriving
+    rows = read_csv(lines, name, ("at", "vm"), ("name", "lifetime", "priority", "gang"))
+    return [_listed_one(name, line, row, kinds, shapes) for line, row in rows]
 
 
 def _listed_one(
@@ -244,8 +223,6 @@ def _listed_one(
             problem = str(error) if convert is seconds_of else f"must be a whole number, is {text[:40]!r}"
             raise BadExperiment(f"{name}:{line}: {column}: {problem}") from None
 
-    if None in row:
-        raise BadExperiment(f"{name}:{line}: more values than columns")
     kind = (row.get("vm") or "").strip()
     vm = kinds.get(kind)
     if vm is None:

@@ -150,4 +150,4 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
         for number, dumped in enumerate(pods)
     ]
     rest = cluster.model.changed(removed=[obj for dumped in pods for obj in (dumped.pod, *(dumped.claims or ()))])
-    return Experiment(rest, rest.of(Node), arrivals, notes=cluster.notes)
+    return Experiment(rest, rest.of(Node), arrivals, timed=False, notes=cluster.notes)

@@ -117,6 +117,7 @@ class Simulation:
             pending_p99=p99,
             used_mean=self._used_seconds / self._now if self._now else self._cluster.meter.used,
             samples=tuple(self._samples),
+            timed=self._experiment.timed,
             notes=self._experiment.notes,
         )
 
@@ -191,9 +192,9 @@ class Simulation:
         number = next(self._numbers)
         self._running[number] = (arrival, self._now, tuple(placed))
         self._cluster.meter.update([vm.node for vm in placed])
-        self._started += arrival.members
-        if arrival.members > 1 and not arrival.evicted:
-            self._gangs_started += 1
+        if not arrival.evicted:
+            self._started += arrival.members
+            self._gangs_started += arrival.members > 1
         for _ in placed:
             self._waits.add(self._now - since)
         if arrival.lifetime is not None:

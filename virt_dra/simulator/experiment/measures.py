@@ -36,9 +36,9 @@ class ClusterSample:
     largest_share: float
     """The largest free part of one card that a VM can still get so."""
 
-    def to_json(self) -> Json:
+    def to_json(self, *, timed: bool) -> Json:
         return {
-            "at": round(self.at, 3),
+            **({"at": round(self.at, 3)} if timed else {}),
             "arrived": self.arrived,
             "asked": round(self.asked, 6),
             "used": round(self.used, 6),
@@ -56,11 +56,14 @@ class Measures:
     policy: str
     ended: float
     """Seconds since the beginning."""
+    timed: bool
+    """False if there are no times: what is in seconds means nothing, and is not shown."""
     complete: bool
     """False if it was interrupted."""
     cards: int
     vms: int
     started: int
+    """VMs that have started, each once, however often it was evicted."""
     waiting: int
     """VMs that wait at the end, those of gangs included."""
     evictions: int
@@ -89,10 +92,11 @@ class Measures:
         return self.cards * (1 - self.last.used)
 
     def to_json(self) -> Json:
+        pending = {"p50": self.pending_p50, "p95": self.pending_p95, "p99": self.pending_p99}
         shown: Json = {
             "policy": self.policy,
             "complete": self.complete,
-            "ended": round(self.ended, 3),
+            **({"ended": round(self.ended, 3)} if self.timed else {}),
             "cards": self.cards,
             "vms": self.vms,
             "started": self.started,
@@ -100,11 +104,7 @@ class Measures:
             "evictions": self.evictions,
             "gangs": self.gangs,
             "gangsWaiting": self.gangs_waiting,
-            "pendingSeconds": {
-                "p50": round(self.pending_p50, 3),
-                "p95": round(self.pending_p95, 3),
-                "p99": round(self.pending_p99, 3),
-            },
+            **({"pendingSeconds": {name: round(wait, 3) for name, wait in pending.items()}} if self.timed else {}),
             "used": {"mean": round(self.used_mean, 6), "end": round(self.last.used, 6)},
             "unallocated": round(self.unallocated, 3),
             "fragmentation": {
@@ -113,7 +113,7 @@ class Measures:
             },
             "largestVM": {"end": self.last.largest_vm, "min": min(sample.largest_vm for sample in self.samples)},
             "errors": self.errors,
-            "samples": [sample.to_json() for sample in self.samples],
+            "samples": [sample.to_json(timed=self.timed) for sample in self.samples],
         }
         return shown if self.first_error is None else {**shown, "firstError": self.first_error}
 

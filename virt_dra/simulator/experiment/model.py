@@ -82,6 +82,8 @@ class Experiment:
     features: Features = DEFAULT
     nodes_only: bool = False
     """Policies choose the node alone, as `virt-dra extender` does; its devices are those that kube-scheduler takes."""
+    timed: bool = True
+    """False if VMs arrive one after the other, at times that mean nothing: their number takes the place of seconds."""
     unit: str = "devices"
     """What cards are called in reports."""
     notes: tuple[str, ...] = field(default=())

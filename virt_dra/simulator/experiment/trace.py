@@ -3,23 +3,24 @@
 Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Tasks:
 ``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time, deletion_time,scheduled_time``. A
 GPU is a device with a consumable capacity of 1000, of which tasks that share it take thousandths; ``gpu_spec`` is a
-selector on the model (``A|B``: either). Columns may come in any order; those that aren't needed may be missing.
+selector on the model (``A|B``: either). Columns may come in any order; a list may lack those that aren't needed, and
+``gpu_spec``, if no task wants a model.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import isnan
 from random import Random
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.csv_input import read_csv
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
 
@@ -29,7 +30,7 @@ FULL_LOAD: Final = 1.3
 """``until-full``: tasks arrive until they ask for this multiple of the cluster's GPUs, as in the paper's figures."""
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_TASK_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+_TASK_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIME_COLUMNS = ("creation_time", "deletion_time")
 _WHOLE_GPU = 1000
 _MOST_GPUS = 128
@@ -90,7 +91,8 @@ def read_trace(
     device_class = DeviceClass.from_wire(
         {"metadata": {"name": CLASS}, "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}}
     )
-    return Experiment(ClusterModel([*nodes_listed, *slices, device_class]), nodes_listed, arrivals, unit="GPUs")
+    model = ClusterModel([*nodes_listed, *slices, device_class])
+    return Experiment(model, nodes_listed, arrivals, timed=inflate is None, unit="GPUs")
 
 
 def _inflated(
@@ -148,12 +150,11 @@ def _cluster(lines: Iterable[str], name: str) -> tuple[tuple[Node, ...], tuple[R
 def _slice(node: str, count: int, model: str) -> ResourceSlice:
     whole = str(_WHOLE_GPU)
     policy = {"default": whole, "validRange": {"min": "1", "max": whole, "step": "1"}}
-    attributes = {"model": {"string": model}} if model else {}
     devices = [
         {
             "name": f"gpu-{number}",
             "allowMultipleAllocations": True,
-            "attributes": attributes,
+            "attributes": {"model": {"string": model}},
             "capacity": {"share": {"value": whole, "requestPolicy": policy}},
         }
         for number in range(count)
@@ -260,7 +261,9 @@ class _Row:
             value = float(text)
         except ValueError:
             raise self.error(column, f"must be a number, is {text[:40]!r}") from None
-        if not -(2**63) < value < 2**63:  # neither is NaN
+        if isnan(value):
+            raise self.error(column, f"must be a number, is {text[:40]!r}; leave it empty if there is none")
+        if not -(2**63) < value < 2**63:
             raise self.error(column, f"must be a number of usual size, is {text[:40]!r}")
         return value
 
@@ -269,22 +272,5 @@ class _Row:
 
 
 def _rows(lines: Iterable[str], name: str, columns: Sequence[str]) -> Iterator[_Row]:
-    reader = csv.DictReader(lines, strict=True)
-    try:
-        present = [column_name.strip() for column_name in reader.fieldnames or ()]
-        reader.fieldnames = present
-        for column in columns:
-            if column not in present:
-                meant = nearest(column, present)
-                hint = f'; "{meant}" is there' if meant is not None else ""
-                raise BadExperiment(
-                    f"{name}:1: column {column!r} is missing{hint}; the columns are {', '.join(columns)}"
-                )
-        for row in reader:
-            if None in row:
-                raise BadExperiment(f"{name}:{reader.line_num}: more values than the {len(present)} columns")
-            yield _Row(name, reader.line_num, row)
-    except csv.Error as error:
-        raise BadExperiment(f"{name}:{reader.reader.line_num}: not CSV: {error}") from None
-    except UnicodeDecodeError as error:
-        raise BadExperiment(f"{name}: not UTF-8 text: {error}") from None
+    for line, row in read_csv(lines, name, columns):
+        yield _Row(name, line, row)
