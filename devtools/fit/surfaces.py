@@ -189,7 +189,9 @@ def by_explain(case: FitCase) -> FitAnswer | None:
 
 
 def by_diff(case: FitCase) -> FitAnswer | None:
-    """The asker is new in the second state."""
+    """The asker is new in the second state. Nothing of one that isn't admitted."""
+    if subject_of(case).wish is None and wish_of(case) is not None:
+        return None
     before, after = (
         FitState(ClusterState.from_objects(objects), lambda: None) for objects in (case.cluster, case.objects)
     )

@@ -280,8 +280,8 @@ def test_csv_has_times_as_timestamps_and_nothing_for_nothing() -> None:
     (line,) = csv_lines(columns_of("devices", wide=True), [held], titles=False).splitlines()
     assert line == (
         'gpu.example.com,node-1,gpu-0,node-1,A100,0000:41:00.0,"allocated,unhealthy",VM '
-        "team-a/desktop,2026-10-01T08:00:03Z,"
-        "team-a/desktop-gpu-5xw7l,,XID 79: fell off the bus,"
+        "team-a/desktop,desktop-gpu-5xw7l,2026-10-01T08:00:03Z,"
+        ",XID 79: fell off the bus,"
     )
 
 

@@ -158,6 +158,7 @@ _DEVICE: Mapping[str, str] = {
     device_outcomes.TOO_MANY_DEVICES: "ask for one device per request in the claim or its template, "
     "and give each request a device entry",
     device_outcomes.ADMIN_ACCESS: "take adminAccess out of the claim's request",
+    device_outcomes.CLAIM_IN_USE: "stop the VM that uses the claim, or give each VM its own claim, from a template",
     device_outcomes.POOL_INCOMPLETE: _SLICES,
     device_outcomes.DEVICE_NOT_PUBLISHED: _SLICES,
     device_outcomes.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from virt_dra.api.tolerations import taint_text
@@ -12,6 +13,7 @@ from virt_dra.controllers.devices.options import moment_of
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowKind
 from virt_dra.inventory.pool_rows import PoolRow
+from virt_dra.model.usage import DeviceHolder
 
 _LISTED: Final = 3
 """Names in a cell; of more, the number."""
@@ -54,6 +56,17 @@ def _joined(parts: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(filter(None, parts)))
 
 
+def _held_by(holders: Sequence[DeviceHolder]) -> str:
+    """The VMs or other users; of a claim with several, each of them."""
+    names = [
+        [f"VM {holder.namespace}/{user.vm}" if user.vm else f"{user}" for user in holder.users]
+        if len(holder.users) > 1
+        else [str(holder)]
+        for holder in holders
+    ]
+    return _few(list(dict.fromkeys(chain.from_iterable(names))), "users")
+
+
 def _slices(row: PoolRow) -> str:
     announced = "/".join(map(str, row.announced)) or "?"
     return f"{len(row.slices)}/{announced}" + (f" (+{row.stale} stale)" if row.stale else "")
@@ -81,9 +94,9 @@ _DEVICES: Final = (
     RowColumn("MODEL", lambda row: row.model),
     RowColumn("ADDRESS", lambda row: row.address),
     RowColumn("STATE", lambda row: ",".join(row.states)),
-    RowColumn("HELD-BY", lambda row: _few([str(holder) for holder in row.holders], "claims")),
+    RowColumn("HELD-BY", lambda row: _held_by(row.holders)),
+    RowColumn("CLAIM", lambda row: _few(list(dict.fromkeys(holder.claim.name for holder in row.holders)), "claims")),
     RowColumn("SINCE", lambda row: row.holders[0].since if row.holders else "", time=True),
-    RowColumn("CLAIMS", lambda row: _joined(holder.claim.key for holder in row.holders), wide=True),
     RowColumn("TAINTS", lambda row: _joined(taint_text(taint) for taint in row.taints), wide=True),
     RowColumn("HEALTH", lambda row: "" if row.health is None else row.health or "Unhealthy", wide=True),
     RowColumn("PROBLEM", lambda row: row.problem, wide=True),

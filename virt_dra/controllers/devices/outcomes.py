@@ -27,6 +27,8 @@ CLAIM_FOREIGN: Final = "ClaimForeign"
 """The claim belongs to another pod, or status and spec of the pod disagree about it (K-5.3, K-5.4)."""
 NOT_RESERVED: Final = "NotReserved"
 """The claim is allocated but not reserved for this pod (K-5.4)."""
+CLAIM_IN_USE: Final = "ClaimInUse"
+"""Another pod was reserved for the claim first, and a device can be passed to one VM at a time (K-5.36)."""
 NOT_ALLOCATED: Final = "NotAllocated"
 """The claim has no allocation yet (K-5.5)."""
 REQUEST_NOT_IN_CLAIM: Final = "RequestNotInClaim"
@@ -49,8 +51,8 @@ DUPLICATE_ADDRESS: Final = "DuplicateAddress"
 """Another device of this VMI has the same address (K-5.13)."""
 REASONS: Final = (
     POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED,
-    NOT_RESERVED, REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH,
-    DEVICE_NOT_PUBLISHED, AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
+    NOT_RESERVED, CLAIM_IN_USE, REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE,
+    NODE_MISMATCH, DEVICE_NOT_PUBLISHED, AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
 )  # fmt: skip
 """Every reason, in the order of the steps."""
 PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"

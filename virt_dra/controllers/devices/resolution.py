@@ -9,19 +9,25 @@ never be reported.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.attribute_keys import Unusable, addresses, needed
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import (
     ADMIN_ACCESS,
     AMBIGUOUS_DEVICE,
     CLAIM_FOREIGN,
+    CLAIM_IN_USE,
     CLAIM_MISSING,
     CLAIM_NOT_GENERATED,
     CLAIM_NOT_LISTED,
@@ -45,7 +51,7 @@ from virt_dra.controllers.devices.outcomes import (
     UnresolvedDevice,
 )
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
-from virt_dra.controllers.pods.current_pod import not_current
+from virt_dra.controllers.pods.current_pod import MIGRATION_LABEL, not_current
 from virt_dra.model.published import Publications, PublishedDevice, PublishedDevices, newest
 from virt_dra.scheduling.claim_references import PODS, NotCreatedYet, NotNeeded, UnsupportedClaimSource, claim_name
 
@@ -237,7 +243,8 @@ class _Search:
                 f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
             )
             return UnresolvedDevice(subject, NOT_ALLOCATED, "pending", message, name)
-        if not self._reserved(claim):
+        reservation = next((number for number, c in enumerate(claim.status.reserved_for) if self._is_ours(c)), None)
+        if reservation is None:
             holders = (
                 ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
             )
@@ -246,6 +253,14 @@ class _Search:
                 f"{holders}); waiting for the scheduler to reserve it"
             )
             return UnresolvedDevice(subject, NOT_RESERVED, "pending", message, name)
+        first = self._user_before(claim.status.reserved_for[:reservation])
+        if first is not None:
+            message = (
+                f"ResourceClaim {name} is used by pod {first.name}, which was first: a device can be passed to one VM "
+                "at a time. It is free for this VM once that pod has ended; or give each VM a claim of its own, "
+                "preferably from a template"
+            )
+            return UnresolvedDevice(subject, CLAIM_IN_USE, "pending", message, name)
         return claim
 
     def _foreign(self, subject: DeviceSubject, claim: ResourceClaim) -> str:
@@ -266,8 +281,16 @@ class _Search:
             f"{self.namespace}/{self.pod.name} (Pod is not owner)"
         )
 
-    def _reserved(self, claim: ResourceClaim) -> bool:
-        return any(self._is_pod(c.resource in (PODS, ""), c.uid, c.name) for c in claim.status.reserved_for)
+    def _is_ours(self, consumer: ResourceClaimConsumerReference) -> bool:
+        return self._is_pod(consumer.resource in (PODS, ""), consumer.uid, consumer.name)
+
+    def _user_before(self, earlier: Sequence[ResourceClaimConsumerReference]) -> ResourceClaimConsumerReference | None:
+        """The first of the pods that are no pods of this VMI, which has several while, and after, it migrates
+        (K-5.36)."""
+        if MIGRATION_LABEL in self.pod.metadata.labels:
+            return None
+        others = (c for c in earlier if c.resource == PODS and c.uid and c.uid not in self.vmi.status.active_pods)
+        return next(others, None)
 
     def _is_pod(self, says_pod: bool, uid: str, name: str) -> bool:
         """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides

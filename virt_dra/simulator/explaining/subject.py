@@ -18,12 +18,15 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
 
 if TYPE_CHECKING:
+    from virt_dra.simulator.explaining.admission import AdmissionReview
     from virt_dra.simulator.fit import Fitting
+    from webhooks.lint.inputs import KubeVirtAtHand
 
 
 KINDS: Final[Mapping[str, type[TypedObject]]] = {
@@ -36,6 +39,8 @@ KINDS: Final[Mapping[str, type[TypedObject]]] = {
 _WORDS: Final[Mapping[type[TypedObject], str]] = {
     VirtualMachine: "VM", VirtualMachineInstance: "VMI", Pod: "pod", ResourceClaim: "claim"
 }  # fmt: skip
+SHARED_CLAIM: Final = "direct-claim-shared"
+"""The reason, and the finding of lint, where a claim that a VM names is another VM's."""
 _CLAIM_POD: Final = "claim-alone"
 
 
@@ -79,9 +84,20 @@ class SubjectFinder:
     @cached_property
     def _fitting(self) -> Fitting:
         from virt_dra.simulator.fit import Fitting  # here, since it needs the launcher and the webhooks
+
+        return Fitting(self._model.objects, self._kubevirt)
+
+    @cached_property
+    def _kubevirt(self) -> KubeVirtAtHand:
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return Fitting(self._model.objects, KubeVirtAtHand.of(next(iter(self._model.of(KubeVirt)), None)))
+        return KubeVirtAtHand.of(next(iter(self._model.of(KubeVirt)), None))
+
+    @cached_property
+    def _admission(self) -> AdmissionReview:
+        from virt_dra.simulator.explaining.admission import AdmissionReview
+
+        return AdmissionReview(self._model, self._kubevirt, self._fitting)
 
     def get(self, kind: type[ObjectT], name: str, namespace: str) -> ObjectT | None:
         return self._model.by_key(kind).get(f"{namespace}/{name}")
@@ -106,11 +122,17 @@ class SubjectFinder:
         subject = obj if isinstance(obj, VirtualMachine) else vmi
         if subject is None:
             raise AssertionError("only VMs are left")
+        problem = self._named_gap(subject) or self._admission.denial(subject) or self._used_claim(subject)
+        wish = problem or self.wish_of(subject)
+        return replace(asked, problem=wish) if isinstance(wish, Reason) else replace(asked, wish=wish)
+
+    def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
+        """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one."""
         wanted = self._fitting.wanted(subject, subject.namespace)
         if isinstance(wanted, Reason):
-            return replace(asked, problem=self._named_gap(subject) or wanted)
+            return wanted
         pod, claims = wanted
-        return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)))
+        return Wish(_with_statuses(pod, claims), each_once(claims))
 
     def is_bound(self, there: VirtualMachineInstance | Pod) -> bool:
         """Whether its pod has a node, as ``find`` says too, but without looking at claims."""
@@ -139,6 +161,20 @@ class SubjectFinder:
                     )
                     text = f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
                     return Reason(CLAIM_MISSING if kind is ResourceClaim else CLAIM_NOT_CREATED, text)
+        return None
+
+    def _used_claim(self, subject: VirtualMachine | VirtualMachineInstance) -> Reason | None:
+        """A claim that the VM names and that another VM's pod uses (K-5.36)."""
+        spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
+        for number, entry in enumerate(spec.resource_claims):
+            claim = self.get(ResourceClaim, entry.resource_claim_name or "", subject.namespace)
+            users = users_of(claim, self._model) if claim is not None and claim.status.allocation is not None else ()
+            other = next((user for user in users if user.reserved and user.vm not in ("", subject.name)), None)
+            if other is not None:
+                text = (
+                    f"spec.resourceClaims[{number}] names ResourceClaim {entry.resource_claim_name}, which {other} uses"
+                )
+                return Reason(SHARED_CLAIM, f"{text}; a device can be passed to one VM at a time")
         return None
 
     def _of_pod(self, asked: AskedSubject, pod: Pod) -> AskedSubject:

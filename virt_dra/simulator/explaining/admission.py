@@ -1,0 +1,56 @@
+"""The verdict on a VM before it has a pod: what ``virt-dra lint`` denies, but for what the fit answers by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_dra.api.instancetypes import names as instancetypes
+from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cel import Work
+from virt_dra.matching.evaluating import ImmediateEvaluator
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.scheduling.framework.refusals import Reason
+from webhooks.lint.evaluation import findings_of
+from webhooks.lint.finding import DENIAL, LintSettings
+from webhooks.lint.inputs import KINDS, KubeVirtAtHand, LintInputs, Trial
+from webhooks.lint.inventory import DeviceInventory
+from webhooks.lint.linted import Linted
+from webhooks.lint.registry import CHECKS
+from webhooks.rules.reviewed_spec import VmObject
+
+_ANSWERED_BY_FIT: Final = frozenset(
+    {
+        "class-missing", "selector-error", "no-matching-device", "not-enough-devices", "not-enough-capacity",
+        "no-usable-node", "claims-do-not-fit", "no-node-fits",
+    }
+)  # fmt: skip
+"""Findings about a place, of which an explanation says more: by node, and beside all that runs."""
+_CHECKS: Final = tuple(check for check in CHECKS if check.severity == DENIAL and check.id not in _ANSWERED_BY_FIT)
+_WORK: Final = 10_000_000
+"""Microseconds that evaluating selectors may take in all; what is beyond isn't checked."""
+
+
+class AdmissionReview:
+    """Judges the VMs of one model. The devices are read once."""
+
+    def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, trial: Trial) -> None:
+        unread = {kind.KIND for kind in (*model.unread, *model.partial)}
+        there = {obj.kind for obj in model.objects}.intersection(instancetypes.NAMESPACED_KINDS)
+        self._inputs = LintInputs(
+            model,
+            configuration,
+            DeviceInventory.of(model.of(ResourceSlice)),
+            (frozenset(KINDS) | there) - unread,
+            trial=trial,
+            instancetypes=Instancetypes.from_objects(model.objects, "default"),
+        )
+        self._evaluator = ImmediateEvaluator(Work(_WORK))
+
+    def denial(self, subject: VmObject) -> Reason | None:
+        """The first finding that keeps the VM from starting; its code has a page in docs/lint."""
+        linted = Linted(subject, subject.namespace, self._inputs, LintSettings(), self._evaluator)
+        finding = next((finding for finding in findings_of(linted, _CHECKS) if finding.severity == DENIAL), None)
+        if finding is None:
+            return None
+        return Reason(finding.id, f"{finding.field}: {finding.message}" if finding.field else finding.message)
