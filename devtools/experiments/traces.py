@@ -98,11 +98,13 @@ def tasks(seed: int, count: int = 8152, constrained: float = 0.0) -> Iterator[tu
         )
 
 
-def write_trace(folder: Path, seed: int = 1, count: int = 8152, scale: float = 1.0) -> tuple[Path, Path]:
+def write_trace(
+    folder: Path, seed: int = 1, count: int = 8152, scale: float = 1.0, constrained: float = 0.0
+) -> tuple[Path, Path]:
     """``nodes.csv`` and ``tasks.csv``."""
     files = folder / "nodes.csv", folder / "tasks.csv"
     for path, columns, rows in zip(
-        files, (NODE_COLUMNS, TASK_COLUMNS), (nodes(scale), tasks(seed, count)), strict=True
+        files, (NODE_COLUMNS, TASK_COLUMNS), (nodes(scale), tasks(seed, count, constrained)), strict=True
     ):
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -14,6 +14,7 @@ import pytest
 from devtools.allocator import build
 from virt_dra.allocator import DEFAULT, Allocator, Snapshot
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.snapshots import snapshot_of
@@ -113,6 +114,18 @@ class _World:
     def policy(self, name: str, snapshot: Snapshot) -> Policy:
         return policy_named(name, lambda: self.workload(snapshot), Random(1).random)
 
+    def _size(self, placed: PlacedVm) -> int:
+        """The number of cards, and 0 for a part of one."""
+        devices = [device for result in placed.results for device in result.devices.results]
+        parts = {(part.spec.pool.name, device.name): device for part in self.slices for device in part.spec.devices}
+        if len(devices) != 1:
+            return len(devices)
+        published = parts[devices[0].pool, devices[0].device]
+        if published.consumes_counters:
+            return int(published.consumes_counters[0].counters["m"].value == Quantity("40"))
+        share = devices[0].consumed_capacity.get("share")
+        return int(share == Quantity("1000") if published.allow_multiple_allocations else True)
+
     def best_by_node(self, shape: VmShape, policy: str) -> list[tuple[Score, tuple[str, ...]] | None]:
         """By node, the score and the devices of the best offer, from the beginning; None where the VM doesn't fit."""
         model = self.model()
@@ -136,6 +149,7 @@ class _World:
         for placed in self.running.values():
             if placed.node == number:
                 room = room.less(placed.shape.cpu, placed.shape.memory)
+                room = room.with_size(self._size(placed), 1) if policy.distinguishes_sizes and placed.results else room
         reachable = allocator.reachable(node)
         cards, state = catalog.of(reachable), catalog.state(reachable, snapshot.used)
         offers: list[tuple[Score, tuple[str, ...]]] = []

@@ -176,7 +176,7 @@ class CardCatalog:
                         if device.published.consumes_counters:
                             free[part.card] = max(free[part.card] - part.amount, 0)
                         else:
-                            free[part.card] = _left_of(device, use.consumed.get(name, {})) if is_shared(device) else 0
+                            free[part.card] = left_of(device, use.consumed.get(name, {})) if is_shared(device) else 0
                 position += 1
         return CardState(tuple(free), tuple(users))
 
@@ -203,7 +203,7 @@ def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, 
     return shares
 
 
-def _left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
+def left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
     """What is left of the capacity of which least is left; a device without capacities can always be shared once
     more."""
     left = WHOLE

@@ -6,25 +6,40 @@ from collections.abc import Callable
 from typing import Final
 
 from virt_dra.scheduling.policies.aligned import Aligned
+from virt_dra.scheduling.policies.baselines import BestFit, Clustering, DotProduct, GpuPacking, WholePerCent
 from virt_dra.scheduling.policies.by_card import FirstFit, LeastWaste, Pack, Quiet, Random, Spread
 from virt_dra.scheduling.policies.fragmentation import LeastFragmentation, TypicalWorkload
-from virt_dra.scheduling.policies.policy import Policy
+from virt_dra.scheduling.policies.policy import Policy, RatedPolicy
 
 _BY_NAME: Final[dict[str, type[Policy]]] = {
-    policy.name: policy for policy in (FirstFit, Pack, Spread, Aligned, Quiet, LeastWaste, LeastFragmentation, Random)
+    policy.name: policy
+    for policy in (
+        *(FirstFit, Pack, Spread, Aligned, Quiet, LeastWaste, LeastFragmentation, Random),
+        *(DotProduct, Clustering, BestFit, GpuPacking),
+    )
 }
 
 POLICIES: Final[dict[str, str]] = {name: policy.summary for name, policy in _BY_NAME.items()}
 """Name -> one line about the policy, in the order in which they are listed."""
 
+RATED: Final = tuple(name for name, policy in _BY_NAME.items() if issubclass(policy, RatedPolicy | Random))
+"""Those to which kube-scheduler's scoring can be applied."""
 
-def policy_named(name: str, workload: Callable[[], TypicalWorkload], draw: Callable[[], float]) -> Policy:
+
+def policy_named(
+    name: str, workload: Callable[[], TypicalWorkload], draw: Callable[[], float], *, whole_per_cent: bool = False
+) -> Policy:
     """The policy. ``workload``: the typical one, asked for if the policy needs it; ``draw``: the next random number, in
-    [0, 1).
+    [0, 1); ``whole_per_cent``: scored as by a plugin of kube-scheduler.
 
-    Raises KeyError for a name that isn't among POLICIES.
+    Raises KeyError for a name that isn't among POLICIES, or RATED.
     """
     kind = _BY_NAME[name]
-    if kind is LeastFragmentation:
-        return LeastFragmentation(workload())
-    return Random(draw) if kind is Random else kind()
+    if kind is Random:
+        return Random(draw)
+    policy = LeastFragmentation(workload()) if kind is LeastFragmentation else kind()
+    if not whole_per_cent:
+        return policy
+    if not isinstance(policy, RatedPolicy):
+        raise KeyError(name)
+    return WholePerCent(policy, draw)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from virt_dra.allocator.attempt import DeviceOrder
 from virt_dra.scheduling.policies.cards import WHOLE, CardLayout, CardState, NodeCards
+
+PART_OF_A_CARD: Final = 0
+"""The size of a VM that has a part of one card; else the number of its cards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,26 @@ class NodeRoom:
     cpu_left: int
     memory_left: int
     pods_left: int
+    sizes: tuple[tuple[int, int], ...] = ()
+    """The sizes of the VMs with devices on it, and how many there are of each; only for a policy that reads it."""
 
     def less(self, cpu: int, memory: int, pods: int = 1) -> NodeRoom:
         """After a pod took its part (negative amounts: after it gave it back)."""
         return NodeRoom(
-            self.cpu, self.memory, self.pods, self.cpu_left - cpu, self.memory_left - memory, self.pods_left - pods
+            self.cpu,
+            self.memory,
+            self.pods,
+            self.cpu_left - cpu,
+            self.memory_left - memory,
+            self.pods_left - pods,
+            self.sizes,
         )
+
+    def with_size(self, size: int, by: int) -> NodeRoom:
+        """With a VM of this size more (``by`` 1), or less (-1)."""
+        numbers = dict(self.sizes)
+        numbers[size] = numbers.get(size, 0) + by
+        return replace(self, sizes=tuple(sorted((size, number) for size, number in numbers.items() if number)))
 
     def fits(self, cpu: int, memory: int) -> bool:
         return cpu <= self.cpu_left and memory <= self.memory_left and self.pods_left > 0
@@ -73,6 +91,11 @@ class Offer:
         return self.cards.layout
 
     @property
+    def size(self) -> int:
+        """Of the VM, by what it takes."""
+        return size_of([amount for _, amount in self.taken])
+
+    @property
     def opened(self) -> int:
         """The number of cards that were unused before."""
         return sum(not self.before.users[card] for card in {card for card, _ in self.taken})
@@ -86,3 +109,8 @@ class Offer:
     def left_on_picked(self) -> int:
         """Thousandths that stay free of the cards that are picked."""
         return sum(self.after.free[card] for card in {card for card, _ in self.taken})
+
+
+def size_of(amounts: Sequence[int]) -> int:
+    """Of a VM that takes these parts of cards, in thousandths."""
+    return PART_OF_A_CARD if len(amounts) == 1 and amounts[0] < WHOLE else len(amounts)

@@ -18,8 +18,8 @@ from typing import Final
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.attempt import DeviceOrder
 from virt_dra.allocator.explain import ELSEWHERE_TEXT
-from virt_dra.allocator.features.capacity import Resolver
-from virt_dra.allocator.model import PoolId
+from virt_dra.allocator.features.capacity import Resolver, is_shared
+from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
@@ -45,8 +45,8 @@ from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_i
 from virt_dra.scheduling.framework.plugin import FilterScope
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, PODS, amounts, pod_requests
-from virt_dra.scheduling.policies.cards import CardCatalog, CardState, NodeCards
-from virt_dra.scheduling.policies.offer import NodeRoom, Offer
+from virt_dra.scheduling.policies.cards import WHOLE, CardCatalog, CardState, NodeCards, left_of
+from virt_dra.scheduling.policies.offer import NodeRoom, Offer, size_of
 from virt_dra.scheduling.policies.policy import Policy, Score
 from virt_dra.scheduling.policies.ranking import RankedNode, Ranking
 
@@ -377,8 +377,28 @@ class PolicyPlacer:
 
     def _use_room(self, placed: PlacedVm, by: int) -> None:
         shape = placed.shape
+        if placed.results and self.policy.distinguishes_sizes:
+            self.rooms[placed.node] = self.rooms[placed.node].with_size(self._size(placed), by)
         self._count_pod(placed.node, shape.cpu, shape.memory, shape.others, by)
         self._relocate(placed, placed.node, shape.pod, by, relates=shape.relates)
+
+    def _size(self, placed: PlacedVm) -> int:
+        """As `Offer.size`."""
+        cards = self._cards[placed.node]
+        devices = {
+            device.id: (device, parts)
+            for device, parts in zip(cards.reachable.devices, cards.layout.parts, strict=True)
+        }
+        amounts: list[int] = []
+        for given in (given for result in placed.results for given in result.devices.results):
+            device, parts = devices.get(DeviceId(given.driver, given.pool, given.device), (None, ()))
+            if device is None or given.admin_access:
+                continue
+            if is_shared(device) and not device.published.consumes_counters:
+                amounts.append(WHOLE - left_of(device, given.consumed_capacity))
+            else:
+                amounts += [part.amount for part in parts]
+        return size_of(amounts)
 
     def _count_pod(self, number: int, cpu: int, memory: int, others: Mapping[str, int], by: int) -> None:
         self.rooms[number] = self.rooms[number].less(by * cpu, by * memory, by)
@@ -611,12 +631,12 @@ def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:
     """What an empty node has. ``listed``: resources that some node lists; of others, and of nodes that list none, it
     isn't known how much there is."""
     allocatable = amounts(node.status.allocatable)
-    there = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
-    left = [
+    cpu, memory, pods = there = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
+    cpu_left, memory_left, pods_left = (
         amount if allocatable and name in listed else UNLIMITED
         for name, amount in zip((CPU, MEMORY, PODS), there, strict=True)
-    ]
-    return NodeRoom(*there, *left)
+    )
+    return NodeRoom(cpu, memory, pods, cpu_left, memory_left, pods_left)
 
 
 def card_catalog(snapshot: Snapshot, features: Features = DEFAULT) -> CardCatalog:

@@ -27,6 +27,8 @@ class Policy:
     name: ClassVar[str]
     summary: ClassVar[str]
     draw: Callable[[], float] | None = None
+    distinguishes_sizes: bool = False
+    """Whether scores read `NodeRoom.sizes`."""
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
         """The orders in which a node's devices are tried, at least one; each gives an offer. None: the order of
@@ -46,6 +48,14 @@ class Policy:
         return None
 
 
+class RatedPolicy(Policy):
+    """A policy that rates offers from 0 to 100, so that kube-scheduler's scoring can be applied to it."""
+
+    def per_cent(self, offer: Offer, before: NodeRoom, after: NodeRoom) -> float:
+        """The rating: the higher, the better."""
+        raise NotImplementedError
+
+
 class NodesOnly(Policy):
     """Another policy where only the node can be chosen: its devices are those that kube-scheduler takes, in the order
     of A-5.6."""
@@ -56,6 +66,7 @@ class NodesOnly(Policy):
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.draw = policy.draw
+        self.distinguishes_sizes = policy.distinguishes_sizes
 
     def device_score(self, offer: Offer) -> Score:
         return self._policy.device_score(offer)

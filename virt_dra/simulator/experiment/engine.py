@@ -7,7 +7,7 @@ deterministic: the same experiment, policy and seed give the same result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -17,9 +17,12 @@ from virt_dra.allocator import FatalError
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from virt_dra.api.tolerations import tolerates
+from virt_dra.scheduling.policies.cards import WHOLE
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
-from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, Measures, Waits
+from virt_dra.simulator.experiment.journal import Journal, Stay
+from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, Measures
 from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+from virt_dra.simulator.experiment.model_use import ModelUse, models_of_devices
 from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
@@ -53,19 +56,24 @@ class Simulation:
             Random(seed).random,
             experiment.features,
             nodes_only=experiment.nodes_only,
+            whole_per_cent=experiment.whole_per_cent,
         )
         self._placer = self._cluster.placer
         self._waiting = WaitingVms()
-        self._running: dict[int, tuple[Arrival, float, tuple[PlacedVm, ...]]] = {}
-        """By number: what runs, since when, and where."""
+        self._journal = Journal(
+            experiment.warm_up,
+            [node.name for node in experiment.nodes],
+            models_of_devices(self._placer),
+            keeps_stays=experiment.keeps_stays,
+        )
+        self._model_use = ModelUse(self._placer, self._cluster.meter.counted)
         self._departures: list[tuple[float, int]] = []
         self._closed: Counter[int] = Counter()
         """By node, for how many reasons it is closed."""
         self._numbers = count()
-        self._waits = Waits()
         self._samples: list[ClusterSample] = []
         self._now = self._used_seconds = 0.0
-        self._vms = self._started = self._evictions = self._gangs = self._gangs_started = self._errors = self._asked = 0
+        self._vms = self._gangs = self._errors = self._asked = 0
         self._first_error: str | None = None
         self._complete = False
 
@@ -97,37 +105,54 @@ class Simulation:
     def measures(self) -> Measures:
         """What was measured up to now."""
         self._sample()
-        unfinished = [self._now - since for arrival, since in self._waiting for _ in range(arrival.members)]
-        p50, p95, p99 = self._waits.percentiles(unfinished)
+        experiment, meter, journal = self._experiment, self._cluster.meter, self._journal
+        measured = self._now - experiment.warm_up
+        unfinished = [
+            self._now - since
+            for arrival, since in self._waiting
+            if since >= experiment.warm_up
+            for _ in range(arrival.members)
+        ]
+        p50, p95, p99 = journal.waits.percentiles(unfinished)
         return Measures(
             policy=self._policy,
             ended=self._now,
             complete=self._complete,
-            cards=self._cluster.meter.cards,
+            cards=meter.cards,
             vms=self._vms,
-            started=self._started,
+            started=journal.started,
             waiting=self._waiting.vms,
-            evictions=self._evictions,
+            evictions=journal.evicted,
             gangs=self._gangs,
-            gangs_waiting=self._gangs - self._gangs_started,
+            gangs_waiting=self._gangs - journal.started_gangs,
             errors=self._errors,
             first_error=self._first_error,
             pending_p50=p50,
             pending_p95=p95,
             pending_p99=p99,
-            used_mean=self._used_seconds / self._now if self._now else self._cluster.meter.used,
+            used_mean=self._used_seconds / measured if measured > 0 else meter.used,
             samples=tuple(self._samples),
-            timed=self._experiment.timed,
-            notes=self._experiment.notes,
+            timed=experiment.timed,
+            notes=experiment.notes,
+            kinds=journal.kinds(self._now, meter.cards * WHOLE, self._cards_of, self._waiting),
+            models=journal.models(self._model_use.measured(measured)),
         )
+
+    @property
+    def stays(self) -> tuple[Stay, ...]:
+        """Where VMs ran, in the order of their starts; none unless the experiment keeps them."""
+        return tuple(self._journal.stays)
+
+    def _cards_of(self, arrival: Arrival) -> int:
+        """Thousandths of cards that its VMs ask for."""
+        return self._cluster.typical.asked(arrival.shape) * arrival.members
 
     @property
     def placements(self) -> dict[str, str]:
         """Which VMs run now, and on which node. Those of a gang are numbered."""
         by_name: dict[str, str] = {}
-        for arrival, _, placed in self._running.values():
-            for member, vm in enumerate(placed):
-                name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
+        for running in self._journal.running.values():
+            for name, vm in running.named:
                 by_name[name] = self._experiment.nodes[vm.node].name
         return by_name
 
@@ -158,14 +183,24 @@ class Simulation:
                 return
 
     def _pass_time(self, to: float) -> None:
-        self._used_seconds += self._cluster.meter.used * (to - self._now)
+        seconds = to - max(self._now, self._experiment.warm_up)
+        if seconds > 0:
+            self._used_seconds += self._cluster.meter.used * seconds
+            self._model_use.pass_time(seconds)
         self._now = to
+
+    def _update_meters(self, placed: Sequence[PlacedVm]) -> None:
+        """After VMs were placed or released."""
+        nodes = [vm.node for vm in placed]
+        self._cluster.meter.update(nodes)
+        self._model_use.update(nodes)
 
     # --- VMs ---------------------------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
         self._vms += 1
-        self._asked += self._cluster.typical.asked(arrival.shape) * arrival.members
+        self._journal.arrives(arrival)
+        self._asked += self._cards_of(arrival)
         self._gangs += arrival.members > 1
         if not self._start(arrival, self._now):
             self._waiting.add(arrival, self._now)
@@ -190,13 +225,8 @@ class Simulation:
             self._release(placed)
             return False
         number = next(self._numbers)
-        self._running[number] = (arrival, self._now, tuple(placed))
-        self._cluster.meter.update([vm.node for vm in placed])
-        if not arrival.evicted:
-            self._started += arrival.members
-            self._gangs_started += arrival.members > 1
-        for _ in placed:
-            self._waits.add(self._now - since)
+        self._journal.starts(number, arrival, since, self._now, tuple(placed))
+        self._update_meters(placed)
         if arrival.lifetime is not None:
             heappush(self._departures, (self._now + arrival.lifetime, number))
         return True
@@ -204,13 +234,14 @@ class Simulation:
     def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
         for vm in placed:
             self._placer.release(vm)
-        self._cluster.meter.update([vm.node for vm in placed])
+        self._update_meters(placed)
 
     def _depart(self, number: int) -> None:
-        ended = self._running.pop(number, None)
-        if ended is None:
+        running = self._journal.running.get(number)
+        if running is None:
             return  # it was evicted, and runs under another number
-        self._release(ended[2])
+        self._journal.ends(number, self._now, self._cards_of(running.arrival))
+        self._release(running.placed)
         self._retry()
 
     def _retry(self) -> None:
@@ -243,10 +274,11 @@ class Simulation:
 
     def _evict(self, concerns: Callable[[PlacedVm], bool]) -> None:
         """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives."""
-        for number in [number for number, (_, _, placed) in self._running.items() if any(map(concerns, placed))]:
-            arrival, since, placed = self._running.pop(number)
-            self._release(placed)
-            self._evictions += arrival.members
+        running = self._journal.running
+        for number in [number for number, of in running.items() if any(map(concerns, of.placed))]:
+            arrival, since = running[number].arrival, running[number].since
+            ended = self._journal.ends(number, self._now, self._cards_of(arrival), evicted=True)
+            self._release(ended.placed)
             rest = None if arrival.lifetime is None else max(arrival.lifetime - (self._now - since), 0.0)
             again = Arrival(
                 arrival.at, arrival.shape, arrival.name, rest, arrival.priority, arrival.members, evicted=True

@@ -49,6 +49,57 @@ class ClusterSample:
         }
 
 
+WaitPercentiles = tuple[float, float, float]
+"""p50, p95 and p99, in seconds."""
+
+
+def _waits_to_json(waits: WaitPercentiles) -> Json:
+    return dict(zip(("p50", "p95", "p99"), (round(seconds, 3) for seconds in waits), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class KindMeasures:
+    """VMs of one kind."""
+
+    kind: str
+    vms: int
+    started: int
+    waiting: int
+    waits: WaitPercentiles
+    used: float
+    """Over time, the part of the cards that they have."""
+
+    def to_json(self, *, timed: bool) -> Json:
+        return {
+            "kind": self.kind,
+            "vms": self.vms,
+            "started": self.started,
+            "waiting": self.waiting,
+            **({"pendingSeconds": _waits_to_json(self.waits)} if timed else {}),
+            "used": round(self.used, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMeasures:
+    """The cards of one model of device."""
+
+    model: str
+    cards: int
+    waits: WaitPercentiles
+    """Of the VMs that were started on them."""
+    used_mean: float
+    used_end: float
+
+    def to_json(self, *, timed: bool) -> Json:
+        return {
+            "model": self.model,
+            "cards": self.cards,
+            **({"pendingSeconds": _waits_to_json(self.waits)} if timed else {}),
+            "used": {"mean": round(self.used_mean, 6), "end": round(self.used_end, 6)},
+        }
+
+
 @dataclass(frozen=True)
 class Measures:
     """The result of one policy."""
@@ -81,6 +132,8 @@ class Measures:
     """Over time, the part of the cards in use."""
     samples: tuple[ClusterSample, ...]
     notes: tuple[str, ...] = field(default=())
+    kinds: tuple[KindMeasures, ...] = ()
+    models: tuple[ModelMeasures, ...] = ()
 
     @property
     def last(self) -> ClusterSample:
@@ -92,7 +145,6 @@ class Measures:
         return self.cards * (1 - self.last.used)
 
     def to_json(self) -> Json:
-        pending = {"p50": self.pending_p50, "p95": self.pending_p95, "p99": self.pending_p99}
         shown: Json = {
             "policy": self.policy,
             "complete": self.complete,
@@ -104,7 +156,11 @@ class Measures:
             "evictions": self.evictions,
             "gangs": self.gangs,
             "gangsWaiting": self.gangs_waiting,
-            **({"pendingSeconds": {name: round(wait, 3) for name, wait in pending.items()}} if self.timed else {}),
+            **(
+                {"pendingSeconds": _waits_to_json((self.pending_p50, self.pending_p95, self.pending_p99))}
+                if self.timed
+                else {}
+            ),
             "used": {"mean": round(self.used_mean, 6), "end": round(self.last.used, 6)},
             "unallocated": round(self.unallocated, 3),
             "fragmentation": {
@@ -113,6 +169,8 @@ class Measures:
             },
             "largestVM": {"end": self.last.largest_vm, "min": min(sample.largest_vm for sample in self.samples)},
             "errors": self.errors,
+            "kinds": [kind.to_json(timed=self.timed) for kind in self.kinds],
+            "models": [model.to_json(timed=self.timed) for model in self.models],
             "samples": [sample.to_json(timed=self.timed) for sample in self.samples],
         }
         return shown if self.first_error is None else {**shown, "firstError": self.first_error}
@@ -136,13 +194,13 @@ class CardMeter:
         self._free: list[int] = []
         self._whole: list[int] = []
         """By node, its unused cards."""
-        self._counted: list[tuple[int, ...]] = []
+        self.counted: list[tuple[int, ...]] = []
         """By node, the cards that count here."""
         self.cards = 0
         seen: set[tuple[str, str, str]] = set()
         for number in range(len(placer.nodes)):
             counted = self._new_cards(number, seen)
-            self._counted.append(counted)
+            self.counted.append(counted)
             self.cards += len(counted)
             free, whole = self._of_node(number)
             self._free.append(free)
@@ -213,7 +271,7 @@ class CardMeter:
 
     def _of_node(self, number: int) -> tuple[int, int]:
         state = self._placer.card_state(number)
-        free = [state.free[card] for card in self._counted[number]]
+        free = [state.free[card] for card in self.counted[number]]
         return sum(free), sum([left == WHOLE for left in free])
 
     def fragmentation(self) -> float:
@@ -237,12 +295,11 @@ class Waits:
 
     def __init__(self) -> None:
         self._waits: list[float] = []
-        self._ordered = True
 
     def add(self, seconds: float) -> None:
         self._waits.append(seconds)
 
-    def percentiles(self, unfinished: Sequence[float]) -> tuple[float, float, float]:
+    def percentiles(self, unfinished: Sequence[float]) -> WaitPercentiles:
         """p50, p95, p99. ``unfinished``: of those that still wait."""
         ordered = sorted([*self._waits, *unfinished])
         return percentile(ordered, 50), percentile(ordered, 95), percentile(ordered, 99)

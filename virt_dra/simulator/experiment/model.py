@@ -84,6 +84,12 @@ class Experiment:
     """Policies choose the node alone, as `virt-dra extender` does; its devices are those that kube-scheduler takes."""
     timed: bool = True
     """False if VMs arrive one after the other, at times that mean nothing: their number takes the place of seconds."""
+    whole_per_cent: bool = False
+    """Policies rate nodes in whole per cent, and one of the best is drawn, as kube-scheduler does."""
+    warm_up: float = 0.0
+    """Seconds from the beginning in which nothing is measured but the state of the cluster."""
+    keeps_stays: bool = False
+    """Where each VM ran is kept."""
     unit: str = "devices"
     """What cards are called in reports."""
     notes: tuple[str, ...] = field(default=())

@@ -34,6 +34,7 @@ class PlacedCluster:
         features: Features,
         *,
         nodes_only: bool = False,
+        whole_per_cent: bool = False,
     ) -> None:
         """``nodes``: the model's, in the order in which equal ones are preferred; ``vms``: how many there are or will
         be of each shape.
@@ -41,7 +42,7 @@ class PlacedCluster:
         Raises KeyError for an unknown policy, FatalError for slices that can't be read."""
         self.nodes = tuple(nodes)
         self._vms, self._policy, self._draw = vms, policy, draw
-        self._features, self._nodes_only = features, nodes_only
+        self._features, self._nodes_only, self._whole_per_cent = features, nodes_only, whole_per_cent
         snapshot = snapshot_of(model, features)
         catalog = card_catalog(snapshot, features)
         self.typical = TypicalVms(vms, nodes, snapshot, catalog, features)
@@ -70,5 +71,7 @@ class PlacedCluster:
         self.meter = CardMeter(self.placer, self.typical)
 
     def _chosen(self) -> Policy:
-        policy = policy_named(self._policy, lambda: self.typical.workload, self._draw)
+        policy = policy_named(
+            self._policy, lambda: self.typical.workload, self._draw, whole_per_cent=self._whole_per_cent
+        )
         return NodesOnly(policy) if self._nodes_only else policy

@@ -75,7 +75,7 @@ def read_trace(
     """
     nodes_listed, slices = _cluster(nodes, nodes_name)
     gpus = sum(len(slice_.spec.devices) for slice_ in slices) * _WHOLE_GPU
-    listed = _tasks(tasks, tasks_name, timed=inflate is None)
+    listed = read_tasks(tasks, tasks_name, timed=inflate is None)
     if not listed:
         raise BadExperiment(f"{tasks_name}: has no task; give at least one row behind the columns")
     shape_of = _shapes()
@@ -168,7 +168,7 @@ def _slice(node: str, count: int, model: str) -> ResourceSlice:
     return ResourceSlice.from_wire({"metadata": {"name": f"{node}-gpus"}, "spec": spec})
 
 
-def _tasks(lines: Iterable[str], name: str, *, timed: bool) -> list[Task]:
+def read_tasks(lines: Iterable[str], name: str, *, timed: bool) -> list[Task]:
     """``timed``: the times count, and must make sense."""
     return [_task(row, timed=timed) for row in _rows(lines, name, (*_TASK_COLUMNS, *(_TIME_COLUMNS if timed else ())))]
 

@@ -1,0 +1,101 @@
+"""The workloads of sweeps: a description, a dump, a trace. They are sent to other processes as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.nearest import did_you_mean
+from virt_dra.simulator.experiment.added_nodes import copies_of_node
+from virt_dra.simulator.experiment.building import build_experiment
+from virt_dra.simulator.experiment.description import MOST_NODES, Description
+from virt_dra.simulator.experiment.dump import cluster_of, replayed
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.model import Experiment
+from virt_dra.simulator.experiment.trace import read_trace
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """A file of the node of which a sweep adds so and so many copies."""
+
+    name: str
+    objects: tuple[TypedObject, ...]
+
+    def extended(
+        self, objects: tuple[TypedObject, ...], size: int | None, taken: frozenset[str]
+    ) -> tuple[TypedObject, ...]:
+        return objects if not size else (*objects, *copies_of_node(self.objects, size, taken, self.name))
+
+
+@dataclass(frozen=True)
+class DescribedWorkload:
+    """``objects``: of the cluster's files; ``arrivals``: name and lines of the CSV file; ``varied``: whose number a
+    sweep varies, nodes of the description or copies of a node."""
+
+    description: Description
+    source: str
+    objects: tuple[TypedObject, ...] = ()
+    arrivals: tuple[str, Lines] | None = None
+    varied: str | NodeFile | None = None
+
+    def experiment(self, seed: int, size: int | None) -> Experiment:
+        description, objects = self.description, self.objects
+        if isinstance(self.varied, NodeFile):
+            described = {f"{part.name}-{i}" for part in description.cluster.nodes for i in range(part.count)}
+            objects = self.varied.extended(objects, size, frozenset(described | node_names(objects)))
+        elif self.varied is not None and size is not None:
+            description = _sized(description, self.varied, size, self.source)
+        return build_experiment(description, self.source, objects, self.arrivals, seed=seed)
+
+
+@dataclass(frozen=True)
+class DumpedWorkload:
+    """The pods of a dump, placed anew."""
+
+    objects: tuple[TypedObject, ...]
+    source: str
+    varied: NodeFile | None = None
+
+    def experiment(self, seed: int, size: int | None) -> Experiment:
+        objects = self.objects
+        if self.varied is not None:
+            objects = self.varied.extended(objects, size, node_names(objects))
+        return replayed(cluster_of(objects), self.source)
+
+
+@dataclass(frozen=True)
+class TracedWorkload:
+    """``nodes`` and ``tasks``: lines of the two CSV files."""
+
+    nodes: Lines
+    tasks: Lines
+    nodes_name: str
+    tasks_name: str
+    inflate: float | None
+
+    def experiment(self, seed: int, size: int | None) -> Experiment:
+        return read_trace(self.nodes, self.tasks, self.nodes_name, self.tasks_name, inflate=self.inflate, seed=seed)
+
+
+def node_names(objects: tuple[TypedObject, ...]) -> frozenset[str]:
+    """Of the Nodes among the objects."""
+    return frozenset(obj.name for obj in objects if isinstance(obj, Node))
+
+
+def _sized(description: Description, name: str, size: int, source: str) -> Description:
+    """With another number of nodes in one part."""
+    parts = description.cluster.nodes
+    names = [part.name for part in parts]
+    if name not in names:
+        raise BadExperiment(
+            f"{source}: cluster.nodes: there is no part {name}"
+            + (did_you_mean(name, names) or f"; the parts are {', '.join(names) or 'none'}")
+        )
+    if sum(part.count for part in parts if part.name != name) + size > MOST_NODES:
+        raise BadExperiment(f"{source}: with {size} {name} there are more than {MOST_NODES} nodes")
+    sized = [part.model_copy(update={"count": size}) if part.name == name else part for part in parts]
+    return description.model_copy(update={"cluster": description.cluster.model_copy(update={"nodes": sized})})

@@ -1,0 +1,35 @@
+"""Simulates the runs of a sweep on a Dask cluster. The only importer of ``distributed``, an extra: virt-dra[dask]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from virt_dra.simulator.experiment.sweep import Run, RunResult, Sweep
+from virt_dra.simulator.sweeping.running import simulate
+
+_CONNECTING: Final = 20
+"""Seconds until a scheduler that doesn't answer is given up."""
+
+
+def run_on_dask(
+    sweep: Sweep, runs: Sequence[Run], address: str, progress: Callable[[int, int], None]
+) -> list[RunResult]:
+    """The results in the order of the runs, whatever the order in which they end; interrupted, those that are known.
+    ``progress`` gets the runs that are done, and all of them.
+
+    Raises ModuleNotFoundError without ``distributed``, OSError for a scheduler that doesn't answer, BadExperiment."""
+    from distributed import Client, as_completed
+
+    with Client(address, timeout=_CONNECTING, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # distributed has types in part
+        shared = client.scatter(sweep, broadcast=True, hash=False)
+        futures = [client.submit(simulate, shared, run, pure=False) for run in runs]
+        numbers = {future.key: number for number, future in enumerate(futures)}
+        by_number: dict[int, RunResult] = {}
+        try:
+            for done, future in enumerate(as_completed(futures), 1):  # type: ignore[no-untyped-call]  # the same
+                by_number[numbers[future.key]] = future.result()
+                progress(done, len(runs))
+        except KeyboardInterrupt:
+            client.cancel(futures)
+    return [by_number[number] for number in sorted(by_number)]
