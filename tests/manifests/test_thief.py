@@ -29,15 +29,14 @@ from virt_dra.cluster.memory.patches import patched
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.standalone.pod import StandaloneOptions, standalone_pod
+from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
-    LAUNCHER_POLICY,
     OPERATOR,
     STANDALONE,
     VM_NAMESPACE,
     Choices,
     Overlay,
-    launcher_of,
     packaged,
     planned,
 )

@@ -22,10 +22,10 @@ from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
 from virt_dra.doctor.facts import INFO, WARNING, Certificate, ClusterFacts, Level, Permission, Unknown
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
+from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
     INJECT_ANNOTATION,
-    LAUNCHER_POLICY,
     STANDALONE,
     Choices,
     ObjectKey,

@@ -14,13 +14,11 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
 from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
+from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of, launcher_variables, pinned_variables
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
-    LAUNCHER_POLICY,
     OPERATOR,
     ObjectKey,
-    launcher_of,
-    launcher_variables,
 )
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 
@@ -223,6 +221,9 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         f"{name} is {variables.get(name)}, the operator's arguments say {text}"
         for name, text in wanted.items()
         if variables.get(name) != text
+    ]
+    wrong += [
+        f"{name} isn't this version's" for name, text in pinned_variables().items() if variables.get(name) != text
     ]
     if wrong:
         yield subject.error(f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}")

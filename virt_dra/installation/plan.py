@@ -6,19 +6,17 @@ changes one.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final, Literal
 
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
-from virt_dra.api.integration.standalone import COMMAND
-from virt_dra.api.kubevirt_versions import SIDECAR
 from virt_dra.api.wire import Json
 from virt_dra.installation.callers import CLIENT_CA, client_ca_secret, from_addresses
 from virt_dra.installation.kustomize import ManifestError, Read, build, split_image, with_containers
+from virt_dra.installation.launcher_limits import cel_literal, launcher_of, launcher_variables, pinned_variables
 
 Overlay = Literal["beside-kubevirt", "standalone"]
 BESIDE_KUBEVIRT: Final = "beside-kubevirt"
@@ -35,13 +33,13 @@ LAUNCHER_IMAGE: Final = "virt-dra-launcher"
 OPERATOR: Final = "virt-dra-operator"
 WEBHOOK: Final = "virt-dra-webhook"
 """The Deployments, of one container each."""
-LAUNCHER_POLICY: Final = "virt-dra-operator-launchers"
-"""The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as
-:class:`Launcher` has fields."""
 OWN_NAMESPACE: Final = "ownNamespace"
 """A variable of policies: the namespace of virt-dra."""
 VM_NAMESPACE: Final = "forVirtualMachines"
 """A variable of policies: True where the operator may create pods and VMIs."""
+PULL_SECRETS: Final = "pullSecrets"
+HIGHEST_PRIORITY: Final = "highestPriority"
+"""Variables of the policy of launcher pods: what admission may add to them."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 """Namespaces in which virt-dra can't be installed: the webhook doesn't watch them, and they can't be removed with
 it."""
@@ -83,7 +81,8 @@ class Choices:
 
     ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win.
     ``vm_namespace_label``: of the namespaces in which the operator may create pods and VMIs (standalone); None: all but
-    the cluster's and its own.
+    the cluster's and its own. ``launcher_pull_secrets`` and ``launcher_priority``: what the cluster's admission gives
+    to launcher pods (standalone).
     """
 
     overlay: Overlay = BESIDE_KUBEVIRT
@@ -98,6 +97,8 @@ class Choices:
     api_server_networks: tuple[str, ...] = ()
     """The only networks from which reviews may come; () for any."""
     vm_namespace_label: str | None = None
+    launcher_pull_secrets: tuple[str, ...] = ()
+    launcher_priority: int = 0
 
 
 @dataclass(frozen=True, order=True)
@@ -146,9 +147,10 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     operator = next(
         (obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
     )
-    if choices.vm_namespace_label is not None:
-        chosen = [_for_namespaces(obj, choices.vm_namespace_label) for obj in chosen]
-    limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
+    limits = _limits(choices)
+    if operator is not None:
+        limits |= {**launcher_variables(launcher_of(operator)), **pinned_variables()}
+    limited = (_with_limits(obj, limits) for obj in chosen)
     return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.of(obj))))
 
 
@@ -187,7 +189,7 @@ def in_namespace(obj: Json, namespace: str) -> Json:
                 for condition in obj["spec"].get("matchConditions", ())
             ]
             spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
-            moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: _cel(namespace)})
+            moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: cel_literal(namespace)})
         case "Certificate" if "dnsNames" in obj["spec"]:
             names = [name.replace(f".{NAMESPACE}.", f".{namespace}.") for name in obj["spec"]["dnsNames"]]
             moved["spec"] = {**obj["spec"], "dnsNames": names}
@@ -208,51 +210,23 @@ def _webhook_in(webhook: Json, namespace: str) -> Json:
     }
 
 
-@dataclass(frozen=True)
-class Launcher:
-    """What launcher pods are made of, by the operator's arguments; the policy of what it may create must agree with
-    them."""
-
-    image: str
-    command: tuple[str, ...]
-    sidecars: bool
-
-
-def launcher_of(operator: Json) -> Launcher:
-    """The launcher by the operator's Deployment; of repeated arguments the last counts, as it does for the operator."""
-    arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
-    given = [tuple(text.partition("=")[::2]) for text in arguments]
-    images = [value for option, value in given if option == "--launcher-image"]
-    command = (*COMMAND, *(value for option, value in given if option == "--launcher-argument"))
-    gates = [
-        [part.strip() for part in gate.partition("=")]
-        for option, value in given
-        if option == "--kubevirt-gates"
-        for gate in value.split(",")
-    ]
-    sidecars = [not equals or word.lower() == "true" for gate, equals, word in gates if gate == SIDECAR]
-    return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1])
+def _limits(choices: Choices) -> dict[str, str]:
+    """Expressions of policies' variables, by name, for what the user chose."""
+    limits = {
+        PULL_SECRETS: cel_literal(list(choices.launcher_pull_secrets)),
+        HIGHEST_PRIORITY: cel_literal(choices.launcher_priority),
+    }
+    if choices.vm_namespace_label is not None:
+        label = cel_literal(choices.vm_namespace_label)
+        limits[VM_NAMESPACE] = f"{label} in namespaceObject.metadata.?labels.orValue({{}})"
+    return limits
 
 
-def with_launcher(obj: Json, launcher: Launcher) -> Json:
-    """The policy of the pods that the operator may create, for what it creates; any other object as it is."""
-    if obj["kind"] != "ValidatingAdmissionPolicy" or obj["metadata"]["name"] != LAUNCHER_POLICY:
-        return obj
-    return {**obj, "spec": _with_variables(obj["spec"], launcher_variables(launcher))}
-
-
-def launcher_variables(launcher: Launcher) -> Mapping[str, str]:
-    """Expressions of the variables of :data:`LAUNCHER_POLICY`, by name."""
-    return {"image": _cel(launcher.image), "command": _cel(launcher.command), "sidecars": _cel(launcher.sidecars)}
-
-
-def _for_namespaces(obj: Json, label: str) -> Json:
-    """A policy whose variable :data:`VM_NAMESPACE`, if it has it, is true of namespaces with the label; any other
-    object as it is."""
+def _with_limits(obj: Json, limits: Mapping[str, str]) -> Json:
+    """A policy whose variables of these names, if it has them, have these expressions; any other object as it is."""
     if obj["kind"] != "ValidatingAdmissionPolicy":
         return obj
-    expression = f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"
-    return {**obj, "spec": _with_variables(obj["spec"], {VM_NAMESPACE: expression})}
+    return {**obj, "spec": _with_variables(obj["spec"], limits)}
 
 
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
@@ -262,11 +236,6 @@ def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
         for variable in spec.get("variables", ())
     ]
     return {**spec, "variables": variables} if variables else spec
-
-
-def _cel(value: str | bool | Sequence[str]) -> str:
-    """A literal: CEL reads JSON's."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _with_images(obj: Json, choices: Choices) -> Json:

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
 from virt_dra.cli.main import cli
+from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
-    LAUNCHER_POLICY,
     STANDALONE,
     Choices,
     ObjectKey,
@@ -142,6 +142,18 @@ def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() 
     assert expressions == dict.fromkeys(("virt-dra-operator-instances", "virt-dra-operator-launchers"), wanted)
 
 
+def test_what_admission_gives_to_launcher_pods_is_in_their_policy() -> None:
+    options = ("--launcher-pull-secret", "a", "--launcher-pull-secret", "b.c", "--launcher-priority", "-7")
+    printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", *options).stdout)
+    variables = {
+        variable["name"]: variable["expression"]
+        for obj in printed
+        if obj["metadata"]["name"] == LAUNCHER_POLICY and obj["kind"] == "ValidatingAdmissionPolicy"
+        for variable in obj["spec"]["variables"]
+    }
+    assert (variables["pullSecrets"], variables["highestPriority"]) == ('["a", "b.c"]', "-7")
+
+
 def test_json_is_a_list_of_the_same_objects() -> None:
     printed = json.loads(run("--dry-run", "-o", "json").stdout)
     assert (printed["apiVersion"], printed["kind"]) == ("v1", "List")
@@ -167,6 +179,9 @@ def test_json_is_a_list_of_the_same_objects() -> None:
         (("--timeout", "-1"), "-1.0 is not in the range"),
         (("--vm-namespace-label", "a b"), "'a b' can't be the key of a label"),
         (("--vm-namespace-label", "vms"), "--vm-namespace-label goes with --overlay standalone"),
+        (("--launcher-priority", "5"), "--launcher-priority goes with --overlay standalone"),
+        (("--launcher-pull-secret", "s"), "--launcher-pull-secret goes with --overlay standalone"),
+        (("--launcher-pull-secret", "a b"), "'a b' can't be the name of a Secret"),
     ],
 )
 def test_bad_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -21,6 +21,7 @@ from virt_dra.cli.install.options import (
     parse_label,
     parse_networks,
     parse_our_namespace,
+    parse_secrets,
 )
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
@@ -87,6 +88,12 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
               help="Standalone: VMs run only in namespaces with this label. "
 " [default: all but the cluster's]")  # fmt: skip
+@click.option("--launcher-pull-secret", "launcher_pull_secrets", metavar="NAME", multiple=True, callback=parse_secrets,
+              help="Standalone: a Secret for pulling images that ServiceAccounts give to launcher pods; "
+"may be repeated.")  # fmt: skip
+@click.option("--launcher-priority", metavar="NUMBER", type=int, default=0, show_default=True,
+              help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
+"get.")  # fmt: skip
 @click.option(
     "--cert-manager",
     is_flag=True,
@@ -110,22 +117,25 @@ missing permission, KubeVirt where none may be or none where one must be.
               help="Format of the output.  [default: text; with --dry-run yaml]")  # fmt: skip
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
-    webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, cert_manager: bool, client_ca: bytes,
-    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice,
-    output: str | None,
+    webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, launcher_pull_secrets: tuple[str, ...],
+    launcher_priority: int, cert_manager: bool, client_ca: bytes, api_server_networks: tuple[str, ...], dry_run: bool,
+    wait: bool, timeout: float, cluster: ClusterChoice, output: str | None,
 ) -> None:  # fmt: skip
     """Install or upgrade virt-dra: CRDs, RBAC permissions, operator and webhook.
 
     Objects are applied server-side, by the field manager virt-dra-install. Foreign objects are never changed: an object
     with one of virt-dra's names but without its label is an error. An existing namespace is used as it is.
     """
-    if vm_namespace_label is not None and overlay != STANDALONE:
-        raise click.UsageError(
-            f"--vm-namespace-label goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods"
-        )
+    limits = {
+        "--vm-namespace-label": vm_namespace_label is not None,
+        "--launcher-pull-secret": launcher_pull_secrets,
+        "--launcher-priority": launcher_priority,
+    }
+    for option in (option for option, given in limits.items() if given and overlay != STANDALONE):
+        raise click.UsageError(f"{option} goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods")
     choices = Choices(
         cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments,
-        client_ca, api_server_networks, vm_namespace_label,
+        client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority,
     )  # fmt: skip
     if unnamed := unpublished_images(overlay, image, launcher_image):
         say(f"warning: {unnamed}", err=True)

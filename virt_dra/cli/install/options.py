@@ -45,6 +45,14 @@ def parse_label(ctx: click.Context, param: click.Parameter, value: str | None) -
     return value
 
 
+def parse_secrets(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of Secrets. Raises BadParameter."""
+    for name in value:
+        if wrong := names.dns1123_subdomain(name):
+            raise click.BadParameter(f"{name!r} can't be the name of a Secret: {'; '.join(wrong)}")
+    return value
+
+
 def parse_our_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A namespace that can be virt-dra's. Raises BadParameter."""
     if value is None:

@@ -34,7 +34,7 @@ _GRACE: Final = 15
 """Seconds that the launcher has after the guest's own grace period."""
 _ROOM: Final = 32 * 1024
 """Bytes of annotations that are reserved for the deviceStatus and for other writers."""
-_LOOSENING: Final = (
+LOOSENING_DOMAINS: Final = (
     "container.apparmor.security.beta.kubernetes.io",
     "container.seccomp.security.alpha.kubernetes.io",
     "seccomp.security.alpha.kubernetes.io",
@@ -82,7 +82,8 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
     pod = render(vmi, gates, None, options.launcher)
     if isinstance(pod, RenderError):
         return pod
-    kept = {key: value for key, value in pod.metadata.annotations.items() if key not in _ours(pod)}
+    ours = _ours(pod)
+    kept = {key: value for key, value in pod.metadata.annotations.items() if key not in ours}
     annotations = {**kept, standalone.VMI_ANNOTATION: vmi_annotation(vmi)}
     if sum(byte_length(key) + byte_length(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT - _ROOM:
         message = (
@@ -113,11 +114,11 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
     return pod.with_(metadata=metadata, spec=spec)
 
 
-def _ours(pod: Pod) -> tuple[str, ...]:
+def _ours(pod: Pod) -> frozenset[str]:
     """Annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen its
     security context."""
-    loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in _LOOSENING)
-    return (*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening)
+    loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in LOOSENING_DOMAINS)
+    return frozenset((*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening))
 
 
 def vmi_annotation(vmi: VirtualMachineInstance) -> str:
