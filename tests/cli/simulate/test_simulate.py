@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import csv
+import html
 import io
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NoReturn
@@ -20,8 +22,12 @@ from pytest_mock import MockerFixture
 
 from devtools.experiments.traces import write_trace
 from tests.cli.pages import refused_by_policy
+from tests.simulator.experiment.test_description import built
 from virt_dra.api.wire import Json
 from virt_dra.cli.main import cli
+from virt_dra.cli.simulate.page import page
+from virt_dra.simulator.experiment.engine import Simulation
+from virt_dra.simulator.experiment.measures import Measures
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "simulation"
 FLEET, CLUSTER, VM = (str(EXAMPLES / name) for name in ("fleet.yaml", "cluster.yaml", "vm.yaml"))
@@ -140,6 +146,71 @@ def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
     assert found["policies"][0]["samples"][-1]["asked"] == pytest.approx(1.3, abs=0.05)
     as_it_was = _document(*trace, "--policy", "pack")
     assert as_it_was["policies"][0]["vms"] == 200
+
+
+@pytest.mark.parametrize("inputs", ["dump", "inflated"])
+def test_nothing_is_said_in_seconds_where_there_are_no_times(inputs: str, tmp_path: Path) -> None:
+    nodes, tasks = write_trace(tmp_path, 1, count=200, scale=0.01)
+    trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks), "--inflate", "50%")
+    arguments = ((CLUSTER,) if inputs == "dump" else trace) + ("--policy", "pack")
+    unit = "devices" if inputs == "dump" else "GPUs"
+    assert _run(*arguments).stdout.splitlines()[1].split() == [
+        *("POLICY", "STARTED", "WAITING", "USED", "mean", "end", "UNUSED", unit, "FRAGMENTED", "LARGEST", "VM"),
+        "EVICTED",
+    ]
+    (found,) = _document(*arguments)["policies"]
+    assert found.keys().isdisjoint(("pendingSeconds", "ended"))
+    assert all("at" not in sample for sample in found["samples"])
+    assert {row["at"] for row in csv.DictReader(io.StringIO(_run(*arguments, "-o", "csv").stdout))} == {""}
+    assert "wait p50" not in _run(*arguments, "-o", "html").stdout
+    refused = _run(*arguments, "--until", "3h")
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (
+        2,
+        "Error: --until needs times; here VMs arrive one after the other, at none",
+    )
+
+
+def test_broken_claims_are_said_with_every_output(tmp_path: Path) -> None:
+    devices = "{requests: [{name: gpu, exactly: {deviceClassName: gpux}}]}"
+    (tmp_path / "x.yaml").write_text(
+        "kind: Simulation\ncluster: {nodes: [{devices: [{driver: gpu.example.com, count: 1}]}]}\n"
+        f"vms: [{{name: one, cpu: 1000, devices: {devices}, arrivals: {{count: 2}}}}]\n",
+        encoding="utf-8",
+    )
+    fault = (
+        "pack: 2 VMs with broken claims, the first: one: claim simulated/claim-0, request gpu: could not retrieve "
+        'device class gpux: deviceclass.resource.k8s.io "gpux" not found'
+    )
+    for output in ("text", "json", "csv", "html"):
+        assert _run(str(tmp_path / "x.yaml"), "--policy", "pack", "-o", output).stderr == f"{fault}\n"
+    page = _run(str(tmp_path / "x.yaml"), "--policy", "pack", "-o", "html").stdout
+    assert html.escape(fault) in page
+
+
+def _bold(page: str) -> list[list[str]]:
+    """By row, the policy and the cells that are marked as best."""
+    rows = re.findall(r"<tr><td>(.*?)</td>(.*?)</tr>", page)
+    return [[policy, *re.findall(r'<td class="best">(.*?)</td>', cells)] for policy, cells in rows]
+
+
+def test_the_best_of_the_complete_results_is_marked_where_they_differ() -> None:
+    """Not what looks alike, and not the result that was interrupted, which has the fewest of everything."""
+    experiment = replace(built({}), arrivals=())
+    simulation = Simulation(experiment, "pack")
+    simulation.run()
+    measures = simulation.measures()
+
+    def result(policy: str, **more: object) -> Measures:
+        return replace(measures, policy=policy, **more)  # type: ignore[arg-type]  # of several types
+
+    results = [
+        result("a", started=5, waiting=2, evictions=9, used_mean=0.50001, pending_p50=60.0),
+        result("b", started=6, waiting=1, evictions=7, used_mean=0.5, pending_p50=60.0),
+        result("c", started=9, waiting=0, evictions=0, used_mean=0.9, pending_p50=0.0, complete=False),
+    ]
+    best = [["a"], ["b", "6", "1", "7"], ["c (interrupted)"]]
+    assert _bold(page(results, "devices", 0, "<svg/>")) == best
+    assert _bold(page(results[:1], "devices", 0, "<svg/>")) == [["a"]]
 
 
 def test_the_pods_of_a_dump_are_placed_anew() -> None:

@@ -117,9 +117,6 @@ def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
 
 
 def _best_text(results: Sequence[Measures], values: Sequence[float], texts: Sequence[str]) -> str | None:
-    """What the best of the complete results shows; None where all show the same."""
-    best = min(
-        ((value, text) for result, value, text in zip(results, values, texts, strict=True) if result.complete),
-        default=None,
-    )
-    return None if best is None or len(set(texts)) == 1 else best[1]
+    """What the best of the complete results shows; None where all of them show the same."""
+    shown_by = {text: value for result, value, text in zip(results, values, texts, strict=True) if result.complete}
+    return min(shown_by, key=lambda text: shown_by[text]) if len(shown_by) > 1 else None
