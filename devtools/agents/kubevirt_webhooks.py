@@ -99,7 +99,7 @@ async def served(admission: KubeVirtAdmission) -> AsyncIterator[tuple[Json, Json
     await runner.setup()
     try:
         site = web.TCPSite(
-            runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(server_context, bundle.to_files())
+            runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(virt_api_context, bundle.to_files())
         )
         await site.start()
         port = runner.addresses[0][1]
@@ -119,6 +119,15 @@ async def _close(runner: web.AppRunner) -> None:
 
 def _operation(review: Review) -> Operation:
     return "CREATE" if review.operation == "CREATE" else "UPDATE"
+
+
+def virt_api_context(files: Mapping[str, bytes]) -> ssl.SSLContext:
+    """Of virt-api's server, from the files ``tls.crt``, ``tls.key`` and ``ca.crt``: a client needs no certificate, but
+    the connection ends if it presents one of another authority."""
+    context = server_context(files)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=files["ca.crt"].decode())
+    return context
 
 
 def server_context(files: Mapping[str, bytes]) -> ssl.SSLContext:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from devtools.cluster.ports import PORTS
 from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, KeyPair, SystemKeys, bootstrap
 
 ADMINS = "system:masters"
@@ -57,8 +58,9 @@ class Credentials:
         return User(name, _certificate_pem(pair), _pem(pair.key))
 
     def admission(self, folder: Path) -> Path:
-        """An AdmissionConfiguration by which the API server presents a client certificate to webhooks.
+        """An AdmissionConfiguration by which the API server presents a client certificate to our webhook and no other.
 
+        Ours is called as ``localhost``, at a port that a test takes later; KubeVirt's as ``127.0.0.1``.
         :attr:`webhook_client_ca` signed it; :attr:`webhook_client` holds it with its key.
         """
         signer = client_authority(self._keys, "authority of API servers")
@@ -67,11 +69,11 @@ class Credentials:
         self.webhook_client_ca.write_bytes(signer.certificate.public_bytes(serialization.Encoding.PEM))
         self.webhook_client = folder / "webhook-client.pem"
         self.webhook_client.write_bytes(_certificate_pem(pair) + _pem(pair.key))
-        shown = {"client-certificate-data": _base64(_certificate_pem(pair)), "client-key-data": _base64(_pem(pair.key))}
+        path = str(self.webhook_client.resolve())
+        shown = {"client-certificate": path, "client-key": path}
+        users = [{"name": f"localhost:{port}", "user": shown} for port in PORTS]
         kubeconfig = folder / "webhooks.kubeconfig"
-        kubeconfig.write_text(
-            json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": shown}]})
-        )
+        kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": users}))
         configuration = {
             "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
             "kubeConfigFile": str(kubeconfig)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 import socket
 
-_FIRST, _COUNT = 20_000, 12_000
-"""Below the range of ephemeral ports (net.ipv4.ip_local_port_range begins at 32,768): the system gives none of these to
-a client."""
+PORTS = range(20_000, 32_000)
+"""The ports that are given away. Below the range of ephemeral ports (net.ipv4.ip_local_port_range begins at 32,768):
+the system gives none of these to a client."""
 
 
 def free_port() -> int:
@@ -17,7 +17,7 @@ def free_port() -> int:
     would give them the same ports.
     """
     while True:
-        number = _FIRST + secrets.randbelow(_COUNT)
+        number = secrets.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -23,6 +23,7 @@ from typing import Any
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
 from devtools.cluster.mounted import MountedSecret
+from devtools.cluster.ports import free_port
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 WAIT_SECONDS = 60.0
@@ -252,7 +253,7 @@ def balanced(*ports: int) -> Iterator[int]:
         open_ones.difference_update(both)
 
     async def serve() -> None:
-        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(forward, "127.0.0.1", free_port()) as server:
             began.put(server.sockets[0].getsockname()[1])
             await asyncio.to_thread(end.wait)
         for writer_ in open_ones:

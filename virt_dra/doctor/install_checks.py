@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
@@ -99,6 +100,10 @@ def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             yield CheckSubject("workloads", where).error(message, "correct what the message names")
 
 
+_CERTIFICATE_REFUSED: Final = re.compile(r'failed calling webhook "(?P<name>[^"]+)".*remote error: tls: ', re.DOTALL)
+"""virt-api, like other servers that verify a certificate only if they are given one, ends the connection."""
+
+
 def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on whether the API server reaches the webhook: configurations, endpoints, and the answer to a dry
     run."""
@@ -140,6 +145,17 @@ def _probe(facts: ClusterFacts) -> DoctorFinding:
             "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
         )
         return subject.error(f"the API server can't reach it: {facts.probe}", advice)
+    refused = _CERTIFICATE_REFUSED.search(facts.probe)
+    if refused is not None:
+        message = (
+            f"no VMI can be created: the webhook {refused['name']} refuses the client certificate that the API server "
+            f"presents to it: {facts.probe}"
+        )
+        advice = (
+            f'in the API server\'s kubeconfig for webhooks name virt-dra-webhook.{facts.namespace}.svc, not "*", and '
+            f"restart it: {GUIDE}"
+        )
+        return subject.error(message, advice)
     if not facts.probe:
         message = (
             "a VMI that it must deny was accepted (dry run): the API server didn't call "
