@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from virt_dra.cluster import files, web_files
+from virt_dra.cluster import web_files
 from virt_dra.cluster.files import read_inputs
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {}\n"
@@ -35,6 +37,17 @@ class _Site(BaseHTTPRequestHandler):
             self.wfile.write(POD.format("a").encode())
         elif self.path == "/slow":
             threading.Event().wait(2)
+        elif self.path == "/drip":
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"X")
+                    time.sleep(0.02)
+        elif self.path == "/endless":
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"#" * 2**20)
         elif self.path == "/page":
             self._answer(200, "<html>\n<body>Sign in</body>")
         else:
@@ -113,9 +126,26 @@ def test_a_page_that_is_no_manifest_says_where(site: str) -> None:
 
 
 def test_a_file_that_is_too_large_is_not_read_to_its_end(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(web_files, "MOST_BYTES", 10)
     (problem,) = read_inputs([site + "/two.yaml"]).problems
-    assert str(problem) == f"{site}/two.yaml: larger than 0 MiB; split it"
+    assert str(problem) == f"{site}/two.yaml: larger than 0 MiB; fetch it with another program, and give its files"
+
+
+def test_a_file_without_end_takes_bounded_memory(site: str) -> None:
+    tracemalloc.start()
+    try:
+        (problem,) = read_inputs([site + "/endless"]).problems
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(problem) == f"{site}/endless: larger than 128 MiB; fetch it with another program, and give its files"
+    assert peak < 200 * 2**20
+
+
+def test_a_header_that_comes_byte_by_byte_ends(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_files, "WHOLE_SECONDS", 0.5)
+    (problem,) = read_inputs([site + "/drip"]).problems
+    assert str(problem) == f"{site}/drip: not there after 0.5 s"
 
 
 def test_a_file_of_that_name_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

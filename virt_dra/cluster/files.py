@@ -153,7 +153,7 @@ class _Source:
             elif self.name == STDIN:
                 text = (stdin or sys.stdin.buffer).read(limit)
             else:
-                text = fetched(self.name, MAX_FILE_BYTES)
+                text = fetched(self.name)
         except NotFetchedError as error:
             return _problem(self.name, str(error))
         except (OSError, ValueError) as error:

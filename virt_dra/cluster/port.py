@@ -120,6 +120,8 @@ class Listed(Generic[ObjectT]):
 
     items: tuple[ObjectT, ...]
     resource_version: str
+    size: int = 0
+    """Bytes of JSON that it was read from; 0 where it wasn't."""
 
 
 WatchEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -129,6 +131,8 @@ WatchEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 class WatchEvent(Generic[ObjectT]):
     type: WatchEventType
     object: ObjectT
+    size: int = 0
+    """As of :class:`Listed`."""
 
 
 class Reader(Protocol):

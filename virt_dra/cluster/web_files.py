@@ -4,8 +4,10 @@ sentence."""
 from __future__ import annotations
 
 import http.client
+import io
+import queue
 import ssl
-import time
+import threading
 import urllib.error
 import urllib.request
 from typing import Final
@@ -15,6 +17,8 @@ ANSWER_SECONDS: Final = 30.0
 """Seconds that a server may take for each read, the first one included."""
 WHOLE_SECONDS: Final = 300.0
 """Seconds that a whole file may take."""
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of a file."""
 _PIECE: Final = 1024 * 1024
 
 
@@ -34,12 +38,11 @@ def without_password(address: str) -> str:
     return scheme + separator + server.rpartition("@")[2] + slash + path
 
 
-def fetched(address: str, most: int) -> bytes:
-    """The content behind an address, at most ``most + 1`` bytes of it. Proxies are those of the environment, as for all
-    programs.
+def fetched(address: str) -> bytes:
+    """The content behind an address. Proxies are those of the environment, as for all programs.
 
-    Raises: NotFetchedError: the address can't be used, its server can't be reached, doesn't answer in time or answers
-        with an error.
+    Raises: NotFetchedError: the address can't be used, its server can't be reached, doesn't answer in time, answers
+        with an error or with too much.
     """
     try:
         parts = urlsplit(address)
@@ -53,12 +56,32 @@ def fetched(address: str, most: int) -> bytes:
             "an address can't have a password, which messages would show; fetch "
             "the file with another program, and give it with -f -"
         )
-    end = time.monotonic() + WHOLE_SECONDS
+    outcomes: queue.SimpleQueue[bytes | NotFetchedError] = queue.SimpleQueue()
+    # A thread, which is left behind: timeouts of sockets begin anew with each byte, also of a header.
+    threading.Thread(target=lambda: outcomes.put(_outcome(address)), daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=WHOLE_SECONDS)
+    except queue.Empty:
+        raise NotFetchedError(f"not there after {WHOLE_SECONDS:g} s") from None
+    if isinstance(outcome, NotFetchedError):
+        raise outcome
+    return outcome
+
+
+def _outcome(address: str) -> bytes | NotFetchedError:
+    try:
+        return _answered(address)
+    except NotFetchedError as error:
+        return NotFetchedError(str(error))  # without the connection that the other's context has
+
+
+def _answered(address: str) -> bytes:
     request = urllib.request.Request(address, headers={"User-Agent": "virt-dra", "Accept-Encoding": "identity"})
     try:
         with urllib.request.build_opener(_WebOnly).open(request, timeout=ANSWER_SECONDS) as answer:
-            return _read(answer, most, end)
+            return _read(answer)
     except urllib.error.HTTPError as error:
+        error.close()
         raise NotFetchedError(f"the server answers {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise NotFetchedError(_sentence(error.reason if isinstance(error.reason, Exception) else error)) from None
@@ -83,21 +106,18 @@ class _WebOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 
 
-def _read(answer: http.client.HTTPResponse, most: int, end: float) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while size <= most:
-        piece = answer.read1(min(_PIECE, most + 1 - size))
-        if not piece:
-            break
-        pieces.append(piece)
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    content, size = io.BytesIO(), 0
+    while piece := answer.read1(_PIECE):
         size += len(piece)
-        if time.monotonic() > end:
-            raise NotFetchedError(f"not there after {WHOLE_SECONDS:g} s")
-    announced = answer.length  # what of the announced length is still to come; None where none was announced
-    if size <= most and announced:
+        if size > MOST_BYTES:
+            raise NotFetchedError(
+                f"larger than {MOST_BYTES // 2**20} MiB; fetch it with another program, and give its files"
+            )
+        content.write(piece)
+    if answer.length:  # what of the announced length is still to come; None where none was announced
         raise NotFetchedError("the connection ended before the file did")
-    return b"".join(pieces)
+    return content.getvalue()
 
 
 def _sentence(error: Exception) -> str:

@@ -22,6 +22,7 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.suggestions import suggesting
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.extender.configuration import scheduler_configuration
 from virt_dra.scheduling.policies.catalog import POLICIES
 from webhooks.server.log import json_logging
@@ -130,7 +131,7 @@ async def _serve(
 
     stop = stop_signal()
     async with AsyncExitStack() as stack:
-        connected = await stack.enter_async_context(cluster.connected())
+        connected = await stack.enter_async_context(cluster.connected(ClientLimits()))
         metrics = ExtenderMetrics()
         followed = FollowedCluster(connected, settings, metrics)
         server = ExtenderServer(followed, metrics, tls, verified=verified)

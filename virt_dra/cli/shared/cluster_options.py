@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,9 +49,16 @@ class ClusterChoice:
 
     @asynccontextmanager
     async def connected(self, limits: ClientLimits | None = None) -> AsyncIterator[KubeCluster]:
-        """A connection to the cluster, which has answered once. Raises :class:`NoCluster`."""
+        """A connection to the cluster, which has answered once. Raises :class:`NoCluster`.
+
+        ``limits``: by default those of a command that reads once, and keeps what it reads."""
         with required(NEEDS, "kubernetes", "aiohttp", error=NoCluster):
             from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
+            from virt_dra.cluster.kube.limits import reading_limits
+        try:
+            limits = limits or reading_limits(os.environ)
+        except ValueError as error:
+            raise NoCluster(str(error)) from None
         try:
             async with connect(self.kubeconfig, self.context, limits=limits) as cluster:
                 yield cluster

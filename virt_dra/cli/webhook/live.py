@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice
+from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.live.world import LiveSettings, LiveWorld
 from webhooks.server.app import ServerLimits, WebhookServer
 from webhooks.server.callers import Callers
@@ -37,7 +38,7 @@ async def live_server(
     Raises ClickException without a cluster, CertificateError without a certificate.
     """
     async with AsyncExitStack() as stack:
-        connected = await stack.enter_async_context(cluster.connected())
+        connected = await stack.enter_async_context(cluster.connected(ClientLimits()))
         tls = ReloadingTls(certificate, client_ca)
         metrics = Metrics()
         live = LiveWorld(connected, settings, clock=connected.transport.clock)

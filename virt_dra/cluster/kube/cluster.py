@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import random
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
@@ -26,29 +25,29 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import ApiResource, resource_of
+from virt_dra.cluster.kube import paging as kube_paging
 from virt_dra.cluster.kube import paths as kube_paths
 from virt_dra.cluster.kube.config import Access, Credentials, credentials_of, found_access
-from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_list, parsed_object
+from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_object
 from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube.limits import ClientLimits
+from virt_dra.cluster.kube.paging import Selection, selection
 from virt_dra.cluster.kube.raw import RawObjects
 from virt_dra.cluster.kube.transport import (
     KubeObserver,
     KubeRequest,
     NoKubeObserver,
-    TooMuch,
     Transport,
     UntrustedServer,
     lost,
 )
 from virt_dra.cluster.kube.watch import lines, parsed_event
+from virt_dra.cluster.large import beside_the_loop
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
 from virt_dra.cluster.requester import Requester
 
 __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 
-_BREATH = 0.005
-"""Seconds of reading objects before the event loop is yielded."""
 _CLOCK_WORDS = ("certificate is not yet valid", "certificate has expired")
 _SHORTEST_WATCH = 1.0
 """Seconds; a watch that ends sooner, without an event, has failed rather than timed out."""
@@ -104,59 +103,32 @@ class KubeCluster(RawObjects):
         try:
             pages = [page async for page in self.pages(kind, namespace, labels=labels, fields=fields)]
         except Gone:
-            pages = [page async for page in self._pages_of(kind, namespace, _selection(labels, fields), 0)]
-        return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version)
+            selected = selection(labels, fields)
+            pages = [page async for page in self._pages_of(kind, namespace, selected, at_once=True)]
+        size = sum(page.size for page in pages)
+        return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version, size)
 
     def pages(
         self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> AsyncIterator[Listed[ObjectT]]:
         """See :class:`virt_dra.cluster.port.PagedReader`. There is always one page, be it empty."""
-        return self._pages_of(kind, namespace, _selection(labels, fields), self._transport.limits.page)
+        return self._pages_of(kind, namespace, selection(labels, fields))
 
     async def _pages_of(
-        self, kind: type[ObjectT], namespace: str, selection: tuple[tuple[str, str], ...], page: int
+        self, kind: type[ObjectT], namespace: str, selected: Selection, *, at_once: bool = False
     ) -> AsyncIterator[Listed[ObjectT]]:
-        """The parts of a list. ``page`` 0: a single one."""
+        """The parts of a list."""
         resource = resource_of(kind)
-        path = kube_paths.collection(resource, namespace)
-        wanted = self._transport.limits.page_bytes
-        token, number = "", page
-        while True:
-            limit = (("limit", str(number)),) if page else ()
-            following = (("continue", token),) if token else ()
-            most = 4 * wanted if number > 1 else 0
-            request = KubeRequest(
-                "GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most
-            )
-            try:
-                body = await self._transport.request(request)
-            except TooMuch:
-                number = max(number // 8, 1)  # the state that the token names has pages of any size
-                continue
-            if page:
-                number = max(min(page, number * 4, number * wanted // max(len(body), 1)), 1)
-            items, meta = parsed_list(body, resource.kind)
-            del body
-            objects = [obj async for obj in self._read(kind, resource, items)]
-            yield Listed(tuple(objects), meta["resourceVersion"])
+        async for page in kube_paging.pages(self._transport, resource, namespace, selected, at_once=at_once):
+            objects = await beside_the_loop(page.size, self._read, kind, resource, page.items)
+            yield Listed(tuple(objects), page.resource_version, page.size)
             objects.clear()
-            token = str(meta.get("continue") or "")
-            if not token:
-                return
 
-    async def _read(
-        self, kind: type[ObjectT], resource: ApiResource, items: builtins.list[Any]
-    ) -> AsyncIterator[ObjectT]:
-        """Read the items, emptying their list to save memory, and yield the event loop in between."""
+    def _read(self, kind: type[ObjectT], resource: ApiResource, items: builtins.list[Any]) -> builtins.list[ObjectT]:
+        """The objects of the items, whose list it empties to save memory."""
         items.reverse()
-        until = 0.0
-        while items:
-            if time.monotonic() >= until:
-                await asyncio.sleep(0)
-                until = time.monotonic() + _BREATH
-            obj = self._decoder.listed(kind, resource, items.pop())
-            if obj is not None:
-                yield obj
+        read = (self._decoder.listed(kind, resource, items.pop()) for _ in range(len(items)))
+        return [obj for obj in read if obj is not None]
 
     # --- Writer ---------------------------------------------------------------------------------------------------
 
@@ -261,9 +233,7 @@ class KubeCluster(RawObjects):
         loop = asyncio.get_running_loop()
         while True:
             began, number = loop.time(), 0
-            async with aclosing(
-                self._watched(kind, resource, namespace, version, _selection(labels, fields))
-            ) as events:
+            async with aclosing(self._watched(kind, resource, namespace, version, selection(labels, fields))) as events:
                 async for reached, event in events:
                     version, number = reached, number + 1
                     if event is not None:
@@ -277,7 +247,7 @@ class KubeCluster(RawObjects):
         resource: ApiResource,
         namespace: str,
         version: str,
-        selection: tuple[tuple[str, str], ...],
+        selected: Selection,
     ) -> AsyncGenerator[tuple[str, WatchEvent[ObjectT] | None]]:
         """One watch until the server ends it: events with the version each leads to. None for an event without
         consequence."""
@@ -291,11 +261,12 @@ class KubeCluster(RawObjects):
         request = KubeRequest(
             "GET",
             kube_paths.collection(resource, namespace),
-            (*selection, *asked),
+            (*selected, *asked),
             verb="watch",
             subject=resource.plural,
         )
-        async with self._transport.stream(request) as stream, aclosing(lines(stream)) as watch_lines:
+        limits = self._transport.limits
+        async with self._transport.stream(request) as stream, aclosing(lines(stream, limits)) as watch_lines:
             while True:
                 try:
                     line = await anext(watch_lines)
@@ -306,8 +277,16 @@ class KubeCluster(RawObjects):
                 except (aiohttp.ClientError, OSError) as error:
                     raise lost(self._transport.server, error) from error
                 if line.strip():
-                    type_, raw = parsed_event(line, resource.kind)
-                    yield _version_of(raw, version), self._event(kind, resource, type_, raw)
+                    reached, event = await beside_the_loop(len(line), self._read_event, kind, resource, line)
+                    yield reached or version, event
+
+    def _read_event(
+        self, kind: type[ObjectT], resource: ApiResource, line: bytes
+    ) -> tuple[str, WatchEvent[ObjectT] | None]:
+        """The version that an event leads to, "" for none, and the event, which has its size."""
+        type_, raw = parsed_event(line, resource.kind)
+        event = self._event(kind, resource, type_, raw)
+        return _version_of(raw, ""), None if event is None else replace(event, size=len(line))
 
     def _event(self, kind: type[ObjectT], resource: ApiResource, type_: str, raw: Any) -> WatchEvent[ObjectT] | None:
         if type_ == "ERROR":
@@ -377,11 +356,6 @@ async def _check(transport: Transport, access: Access) -> None:
     except ApiError as error:
         advice = "is that a Kubernetes API server?"
         raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
-
-
-def _selection(labels: str, fields: str) -> tuple[tuple[str, str], ...]:
-    given = (("labelSelector", labels), ("fieldSelector", fields))
-    return tuple((name, value) for name, value in given if value)
 
 
 def _body(resource: ApiResource, obj: TypedObject) -> dict[str, Any]:

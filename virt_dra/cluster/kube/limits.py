@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 2**20
+READING_VARIABLE: Final = "VIRT_DRA_LIVE_MIB"
+"""The environment variable with the memory that a command may take while it reads a cluster."""
+_READING_MIB: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -25,9 +32,30 @@ class ClientLimits:
     """How long a watch is asked to last; up to twice that, at random, so that not all end together."""
     page: int = 500
     """Objects of one page of a list, at most."""
-    page_bytes: int = 2 * 2**20
+    page_bytes: int = 2 * MIB
     """Bytes that a page should have: fewer objects are requested where they are large. Reading stops at four times as
     many."""
+    answer_bytes: int = 32 * MIB
+    """Bytes of one answer or event, decompressed, that are read at most. An object has 1.5 MiB in etcd by default,
+    and at most 3 MiB in a request."""
+    answer_maps: int = 256 * 1024
+    """JSON objects in one answer or event: each takes up to 1 KiB of memory, and ``{}`` two bytes of JSON."""
+    list_pages: int = 4_000
+    """Pages of one list: 2,000,000 objects."""
+    list_bytes: int = 2048 * MIB
+    """Bytes of all pages of one list."""
+    memory: int = 0
+    """Bytes that the process may take while answers are read; 0: any number."""
+
+
+def reading_limits(environ: Mapping[str, str]) -> ClientLimits:
+    """The limits of a command that reads a cluster once and keeps what it reads.
+
+    Raises ValueError for a :data:`READING_VARIABLE` that is no number of MiB."""
+    given = environ.get(READING_VARIABLE, "")
+    if given and not (given.isascii() and given.isdigit() and len(given) < 10):
+        raise ValueError(f"{READING_VARIABLE}: must be a number of MiB, such as {2 * _READING_MIB}: {given[:40]!r}")
+    return ClientLimits(memory=int(given or _READING_MIB) * MIB)
 
 
 class TokenBucket:

@@ -14,7 +14,9 @@ from urllib.parse import quote
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import ApiResource
-from virt_dra.cluster.kube.decoding import parsed, parsed_list, parsed_object
+from virt_dra.cluster.kube.decoding import parsed, parsed_object
+from virt_dra.cluster.kube.limits import MIB
+from virt_dra.cluster.kube.paging import pages, selection
 from virt_dra.cluster.kube.paths import DEFAULT_NAMESPACE, collection, group_version, item
 from virt_dra.cluster.kube.transport import KubeRequest, Transport
 from virt_dra.cluster.port import BadRequest, Gone, NotFound, Unavailable
@@ -23,6 +25,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+_METRICS_BYTES = 64 * MIB
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -81,12 +85,20 @@ class RawObjects:
     ) -> tuple[Json, ...]:
         """All objects of a kind, with apiVersion and kind filled in; of all namespaces if none is given."""
         served = await self.served_kind(api_version, kind)
-        given = (("labelSelector", labels), ("fieldSelector", fields))
-        selection = tuple((key, value) for key, value in given if value)
-        try:
-            return await self._pages(served, namespace, selection, self._transport.limits.page)
-        except Gone:  # between two pages
-            return await self._pages(served, namespace, selection, 0)
+        objects: list[Json] = []
+        for at_once in (False, True):
+            objects.clear()
+            try:
+                async for page in pages(
+                    self._transport, served.resource, namespace, selection(labels, fields), at_once=at_once
+                ):
+                    objects += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in page.items]
+            except Gone:  # between two pages
+                if at_once:
+                    raise
+            else:
+                break
+        return tuple(objects)
 
     async def create_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, field_manager: str = "") -> Json:
         served, namespace, name = await self._identified(raw, named=False)
@@ -151,7 +163,9 @@ class RawObjects:
 
     async def metrics_text(self) -> str:
         """The API server's own metrics, in Prometheus' text format (the gates among them)."""
-        request = KubeRequest("GET", "/metrics", accept="text/plain", verb="get", subject="metrics")
+        request = KubeRequest(
+            "GET", "/metrics", accept="text/plain", verb="get", subject="metrics", most=_METRICS_BYTES
+        )
         return (await self._transport.request(request)).decode()
 
     async def api_versions(self) -> tuple[str, ...]:
@@ -209,22 +223,6 @@ class RawObjects:
             "PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable
         )
         return await self._object(request, served, name, namespace)
-
-    async def _pages(
-        self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int
-    ) -> tuple[Json, ...]:
-        objects: list[Json] = []
-        token = ""
-        while True:
-            query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
-            request = KubeRequest(
-                "GET", collection(served.resource, namespace), query, verb="list", subject=served.plural
-            )
-            items, meta = parsed_list(await self._transport.request(request), served.kind)
-            objects += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
-            token = str(meta.get("continue") or "")
-            if not token:
-                return tuple(objects)
 
     async def _identified(self, raw: Mapping[str, Any], *, named: bool = True) -> tuple[ServedKind, str, str]:
         """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for an object that lacks one."""

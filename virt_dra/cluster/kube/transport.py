@@ -29,7 +29,8 @@ from yarl import URL
 
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.kube.errors import refusal
-from virt_dra.cluster.kube.limits import ClientLimits, TokenBucket
+from virt_dra.cluster.kube.limits import MIB, READING_VARIABLE, ClientLimits, TokenBucket
+from virt_dra.cluster.large import resident_bytes
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
 from virt_dra.cluster.requester import Requester
 from virt_dra.cluster.watching.backoff import backoff
@@ -59,7 +60,7 @@ class KubeRequest:
     repeatable: bool = True
     """Whether it may be carried out twice when the first answer was lost."""
     most: int = 0
-    """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: of any length."""
+    """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: as of every answer."""
 
 
 class KubeObserver(Protocol):
@@ -88,7 +89,7 @@ class NotSent(Unavailable):
 
 
 class TooMuch(Unavailable):
-    """The answer is longer than the request allows. Asking again for the same doesn't help."""
+    """The answer is larger than the request or our memory allows. Asking again for the same doesn't help."""
 
 
 class NotWriting(Unavailable):
@@ -116,6 +117,8 @@ class Transport:
     """Set by the server's time in every answer."""
     requester: Requester | None = None
     """The user to impersonate; None: requests are our own."""
+    resident: Callable[[], int] = resident_bytes
+    """The memory that this process takes."""
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
@@ -132,7 +135,7 @@ class Transport:
         async def once() -> bytes:
             response = await self._sent(request, timeout)
             try:
-                data = await _body(response, request.most)
+                data = await self._body(response, request)
             except BaseException:
                 _abort(response)
                 raise
@@ -153,8 +156,11 @@ class Transport:
         async def once() -> aiohttp.ClientResponse:
             response = await self._sent(request, timeout)
             if response.status >= 300:
-                async with response:
-                    data = await response.read()
+                try:
+                    async with asyncio.timeout(self.limits.timeout):
+                        data = await self._body(response, request)
+                finally:
+                    _abort(response)
                 raise refusal(response.status, data, response.headers.get("Retry-After", ""))
             return response
 
@@ -198,6 +204,32 @@ class Transport:
                 continue
             self.observer.answered(request.verb or request.method, request.subject, 200, loop.time() - began)
             return result
+
+    async def _body(self, response: aiohttp.ClientResponse, request: KubeRequest) -> bytes:
+        """The whole answer, decompressed. Raises :class:`TooMuch`."""
+        limits, parts, size = self.limits, list[bytes](), 0
+        most = request.most or limits.answer_bytes
+        while part := await response.content.readany():
+            size += len(part)
+            if size > most:
+                raise self.too_much(request.path, f"answers more than {most // MIB} MiB")
+            parts.append(part)
+        if limits.memory and self.resident() > limits.memory:
+            raise TooMuch(
+                f"the objects of {self.server} take more than {limits.memory // MIB} MiB of memory: "
+                f"if that is your cluster, and as large, set {READING_VARIABLE} to more MiB"
+            )
+        body = b"".join(parts)
+        most_maps = max(limits.answer_maps, limits.answer_maps * request.most // limits.answer_bytes)
+        if body.count(b"{") > most_maps:
+            raise self.too_much(request.path, f"answers more than {most_maps:,} JSON objects")
+        return body
+
+    def too_much(self, path: str, what_it_does: str) -> TooMuch:
+        return TooMuch(
+            f"{self.server}{path} {what_it_does}, as no API server does: "
+            "check the server's address in the kubeconfig, and the proxies on the way"
+        )
 
     async def _translated(self, once: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -281,20 +313,6 @@ def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
 
 class _Lost(Unavailable):
     """The connection was lost before the end of the answer."""
-
-
-async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The whole answer, at most ``most`` bytes (0: any number). Raises :class:`TooMuch`."""
-    if not most:
-        return await response.read()
-    parts: list[bytes] = []
-    size = 0
-    while part := await response.content.readany():
-        size += len(part)
-        if size > most:
-            raise TooMuch(f"the answer has more than {most} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

@@ -8,9 +8,7 @@ from typing import Any, Protocol
 from pydantic_core import from_json
 
 from virt_dra.cluster.kube.errors import unavailable
-
-LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes of one event. etcd's objects have at most 1.5 MiB by default; a longer line isn't an event."""
+from virt_dra.cluster.kube.limits import MIB, ClientLimits
 
 
 class Bytes(Protocol):
@@ -19,11 +17,11 @@ class Bytes(Protocol):
     async def readany(self) -> bytes: ...
 
 
-async def lines(stream: Bytes) -> AsyncGenerator[bytes]:
+async def lines(stream: Bytes, limits: ClientLimits) -> AsyncGenerator[bytes]:
     """Complete lines without their end. What follows the last line's end was cut off and is left out.
 
     Holds one unfinished line and what was read at once; asks for more only when it is asked for more.
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond :data:`LINE_LIMIT`.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond the limits of an answer.
     """
     pending: list[bytes] = []
     size = 0
@@ -31,14 +29,18 @@ async def lines(stream: Bytes) -> AsyncGenerator[bytes]:
         *complete, rest = chunk.split(b"\n")
         for line in complete:
             pending.append(line)
-            yield b"".join(pending)
+            event = b"".join(pending)
             pending.clear()
             size = 0
+            if event.count(b"{") > limits.answer_maps:
+                raise unavailable(f"an event of a watch has more than {limits.answer_maps:,} JSON objects")
+            yield event
+            del event
         if rest:
             pending.append(rest)
             size += len(rest)
-            if size > LINE_LIMIT:
-                raise unavailable(f"an event of a watch has more than {LINE_LIMIT} bytes")
+            if size > limits.answer_bytes:
+                raise unavailable(f"an event of a watch has more than {limits.answer_bytes // MIB} MiB")
 
 
 _OF_OBJECTS = ("ADDED", "MODIFIED", "DELETED")

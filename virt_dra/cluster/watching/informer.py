@@ -25,6 +25,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Generic, Protocol
 
 from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.cluster.large import beside_the_loop
 from virt_dra.cluster.port import ApiError, Gone, Listed, NotFound, PagedReader, Reader, Watcher, WatchEvent
 from virt_dra.cluster.watching.backoff import backoff
 
@@ -231,7 +232,7 @@ class Informer(Generic[ObjectT]):
         items: list[ObjectT] = []
         version = ""
         async for page in self._pages():
-            items += map(self._kept, page.items)
+            items += await beside_the_loop(page.size, self._kept_of, page.items)
             version = page.resource_version
         self._observer.listed(self.kind.KIND, len(items), self._clock() - began)
         self._contact()
@@ -256,6 +257,9 @@ class Informer(Generic[ObjectT]):
             self._at_once = False
             yield await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
 
+    def _kept_of(self, objects: Sequence[ObjectT]) -> list[ObjectT]:
+        return [self._kept(obj) for obj in objects]
+
     def _kept(self, obj: ObjectT) -> ObjectT:
         """The object to store: the stored one if it has this version already, else the transformed one."""
         stored = self.store.get(obj.metadata.name, obj.metadata.namespace)
@@ -273,16 +277,16 @@ class Informer(Generic[ObjectT]):
                 self._failures = 0
                 self._contact()
                 self._observer.received(self.kind.KIND, event.type)
-                self._receive(event)
+                await self._receive(event)
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
-    def _receive(self, event: WatchEvent[ObjectT]) -> None:
+    async def _receive(self, event: WatchEvent[ObjectT]) -> None:
         if event.type == "DELETED":
             self._delete(key_of(event.object))
         elif event.type != "BOOKMARK":
-            self._upsert(self._kept(event.object))
+            self._upsert(await beside_the_loop(event.size, self._kept, event.object))
         self._version = event.object.metadata.resource_version or self._version
 
     def _replace(self, items: Sequence[ObjectT]) -> None:
