@@ -37,6 +37,10 @@ class Extender:
             while await self.get("readyz") != (200, "ok"):
                 await asyncio.sleep(0.02)
 
+    @property
+    def port(self) -> int:
+        return self._ports[0]
+
     async def get(self, path: str) -> tuple[int, str]:
         async with self._session.get(f"http://127.0.0.1:{self._ports[1]}/{path}") as found:
             return found.status, await found.text()

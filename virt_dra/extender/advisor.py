@@ -8,7 +8,8 @@ or some seconds later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -18,6 +19,8 @@ from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.extender.protocol import ExtenderArguments, best_node, priorities
+from virt_dra.fairness.too_slow import TooSlow
+from virt_dra.fairness.use import Tenant, TenantUse
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
 from virt_dra.model.snapshots import unused_snapshot
@@ -38,11 +41,25 @@ _MOST_SHAPES: Final = 64
 """Kinds of pods whose scores are kept; beyond it all are found anew."""
 _MOST_TYPICAL: Final = 50
 """Kinds of pods in that workload, those of which there are most: each may cost one answer's time."""
+_HALF_LIFE: Final = 10.0
+"""Seconds after which half of what a namespace has used is forgotten."""
+_NAMESPACE_SECONDS: Final = 1.0
+_ALL_SECONDS: Final = 3.0
+"""What the pods of a namespace, and all together, may have used: in the long run 7 and 21 per cent of the time."""
+_LEAST_SECONDS: Final = 0.03
+"""What each answer may use all the same: several times of what one takes whose scores are kept."""
 _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
 AdviceVerdict = Literal[
-    "scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "invalid claims"
+    "scored",
+    "no claims",
+    "claims allocated",
+    "claims missing",
+    "unknown policy",
+    "too slow",
+    "over its share",
+    "invalid claims",
 ]
 """What became of a request; all but the first: the extender has no preference."""
 
@@ -132,6 +149,8 @@ class Advisor:
         self._remake_at = 0.0
         self._shapes: dict[object, VmShape] = {}
         self._deadline = float("inf")
+        self._use = TenantUse(clock, _HALF_LIFE)
+        self._too_slow = TooSlow(clock)
 
     # --- what is known --------------------------------------------------------------------------------------------
 
@@ -228,6 +247,10 @@ class Advisor:
 
     def prioritize(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, int]]:
         """The priority of each node. From now on the pod counts as placed on the best one."""
+        with self._charged(asked.pod):
+            return self._prioritized(asked)
+
+    def _prioritized(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, int]]:
         advice = self._advice(asked)
         if advice.scores is None:
             return advice, dict.fromkeys(asked.nodes, 0)
@@ -239,6 +262,10 @@ class Advisor:
     def filter(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
         """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler
         stops asking."""
+        with self._charged(asked.pod):
+            return self._filtered(asked)
+
+    def _filtered(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
         advice = self._advice(asked)
         if advice.scores is None:
             return advice, {}
@@ -252,7 +279,8 @@ class Advisor:
         claims = self._claims_of(asked.pod)
         if not isinstance(claims, tuple) or advice.scores is None:
             return {}
-        placer, shape, numbers = self._placer(advice.policy), self._shape(asked.pod, claims), self._current().numbers
+        shape = self._shape(_shape_key(asked.pod, claims), asked.pod, claims)
+        placer, numbers = self._placer(advice.policy), self._current().numbers
         refusals = (
             (name, placer.refusal(shape, numbers[name]))
             for name, score in zip(asked.nodes, advice.scores, strict=True)
@@ -260,8 +288,25 @@ class Advisor:
         )
         return {name: refusal.message for name, refusal in refusals if refusal is not None}
 
+    @contextmanager
+    def _charged(self, pod: Pod) -> Iterator[None]:
+        """An answer, whose seconds are charged to the pod's namespace."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._use.add(_tenant(pod), self._clock() - began)
+
+    def _seconds_for(self, pod: Pod) -> float:
+        """What an answer may take, by what its namespace and all have used. kube-scheduler asks for one pod after the
+        other, so that whoever asks next waits for it."""
+        tenant = _tenant(pod)
+        left = min(_NAMESPACE_SECONDS - self._use.of(tenant), _ALL_SECONDS - self._use.of(tenant[:1]))
+        return min(self._seconds, max(left, _LEAST_SECONDS))
+
     def _advice(self, asked: ExtenderArguments) -> Advice:
-        self._deadline = self._clock() + self._seconds
+        seconds = self._seconds_for(asked.pod)
+        self._deadline = self._clock() + seconds
         self._forget(asked.pod.metadata.uid)
         pod = asked.pod
         claims = self._claims_of(pod)
@@ -272,9 +317,16 @@ class Advisor:
         policy = pod.metadata.annotations.get(POLICY_ANNOTATION) or own or self._policy
         if policy not in POLICIES:
             return Advice("unknown policy")
+        key = _shape_key(pod, claims)
+        tenant, work = _tenant(pod), hash((policy, key))
+        if self._too_slow.has(tenant, work):
+            return Advice("too slow", policy)
         try:
-            return Advice("scored", policy, self._scores(policy, self._shape(pod, claims), asked.nodes))
+            return Advice("scored", policy, self._scores(policy, self._shape(key, pod, claims), asked.nodes))
         except DeadlineExceeded:
+            if seconds < min(self._seconds, _NAMESPACE_SECONDS) / 2:
+                return Advice("over its share", policy)
+            self._too_slow.add(tenant, work)
             return Advice("too slow", policy)
         except FatalError:
             return Advice("invalid claims", policy)
@@ -306,9 +358,8 @@ class Advisor:
                 return None
         return list(by_name.values())
 
-    def _shape(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
-        """The same object for pods that ask for the same."""
-        key = _shape_key(pod, claims)
+    def _shape(self, key: object, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
+        """The same object for pods that ask for the same, whose key is equal."""
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= _MOST_SHAPES:
@@ -335,7 +386,7 @@ class Advisor:
             return
         try:
             results = current.base.allocate(claims, current.numbers[node])
-        except (FatalError, NodeError):
+        except (DeadlineExceeded, FatalError, NodeError):
             return
         if results is None:
             return
@@ -420,6 +471,10 @@ class Advisor:
 
 
 _WISHES: Final = {"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
+
+
+def _tenant(pod: Pod) -> Tenant:
+    return "pods", pod.namespace
 
 
 def _shape_key(pod: Pod, claims: Sequence[ResourceClaim]) -> object:

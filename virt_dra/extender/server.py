@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +16,23 @@ from aiohttp import web
 from virt_dra.extender.advising_process import Answer, NoAdvice, Verb
 from virt_dra.extender.following import FollowedCluster
 from virt_dra.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from virt_dra.fairness.lanes import FairLane, LaneLimits, TooManyWaiting
+from virt_dra.fairness.use import Tenant
+from webhooks.review import BadReview
+from webhooks.server.bodies import Bodies, ReceivedBody
 from webhooks.tls.reloading import ReloadingTls
 
 _BODY: Final = 64 * 2**20
 """Largest request in bytes: 5,000 whole nodes, if the extender isn't declared as one that caches them."""
-_AT_ONCE: Final = 8
-"""Requests that are answered or wait; kube-scheduler asks one after the other."""
+_BUFFERED: Final = 2 * _BODY
+"""Bytes of all requests that are being received or answered."""
+_RECEIVE_SECONDS: Final = 2.0
+"""kube-scheduler waits for one."""
+_LANE: Final = LaneLimits(waiting=8, longest_rest=0.0)
+"""kube-scheduler asks for one pod after the other: a rest would only keep others from being asked for. What a namespace
+may use is the advisor's to limit."""
+_HEAD: Final = 4096
+_NAMESPACE: Final = re.compile(rb'"namespace"\s*:\s*"([a-z0-9-]{1,63})"')
 _STOP_SECONDS: Final = 5.0
 
 log = logging.getLogger("virt_dra.extender")
@@ -49,7 +62,7 @@ class ExtenderServer:
         verified: bool = False,
     ) -> None:
         self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
-        self._asking = 0
+        self._bodies, self._lane = Bodies(_BODY, _BUFFERED), FairLane(_LANE)
 
     @asynccontextmanager
     async def serving(self, ports: ExtenderPorts) -> AsyncIterator[tuple[int, int]]:
@@ -86,17 +99,23 @@ class ExtenderServer:
             return self._refused(verb, 403, "a client certificate is required", "not verified")
         if not self._followed.process.ready:
             return self._refused(verb, 503, "the extender doesn't know the cluster yet", "not ready")
-        if self._asking >= _AT_ONCE:
-            return self._refused(verb, 503, "too many requests at once", "busy")
-        self._asking += 1
         began = time.monotonic()
+        received = ReceivedBody(None)
         try:
-            body = await request.read()
-            answer: Answer = await self._followed.process.answer(verb, body)
+            async with asyncio.timeout(_RECEIVE_SECONDS):
+                body = await self._bodies.receive(request, received)
+            async with self._lane.turn(_tenant(body)):
+                answer: Answer = await self._followed.process.answer(verb, body)
+        except TimeoutError:
+            return self._refused(verb, 408, f"not received within {_RECEIVE_SECONDS:g} s", "not received")
+        except BadReview as error:
+            return self._refused(verb, error.code, str(error), "not received")
+        except TooManyWaiting:
+            return self._refused(verb, 503, "too many requests for pods of this namespace wait", "busy")
         except NoAdvice as error:
             return self._refused(verb, 503, str(error), "no advice")
         finally:
-            self._asking -= 1
+            self._bodies.release(received)
         self._metrics.seconds.labels(verb).observe(time.monotonic() - began)
         self._metrics.answers.labels(verb, answer.verdict).inc()
         if answer.verdict == "scored":
@@ -125,3 +144,9 @@ class ExtenderServer:
     async def _text(self, request: web.Request) -> web.Response:
         self._metrics.ready.set(self._followed.process.ready)
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _tenant(body: bytes) -> Tenant:
+    """Whose pod it is, read without parsing the body: kube-scheduler writes the pod and its metadata first."""
+    match = _NAMESPACE.search(body, 0, _HEAD)
+    return "pods", match[1].decode() if match else ""

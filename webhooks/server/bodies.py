@@ -73,5 +73,5 @@ class Bodies:
 
     def _too_large(self) -> BadReview:
         return BadReview(
-            413, "RequestEntityTooLarge", f"the body is larger than {self._limit} bytes, the limit of this webhook"
+            413, "RequestEntityTooLarge", f"the body is larger than {self._limit} bytes, the limit of this server"
         )

@@ -50,7 +50,7 @@ def test_reviews_are_answered(tmp_path: Path) -> None:
 
 
 MAX = ServerLimits(body_bytes=2000)
-TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 bytes, the limit of this webhook")
+TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 bytes, the limit of this server")
 
 
 @pytest.mark.parametrize(
