@@ -52,6 +52,17 @@ class KubeVirtVersion:
             raise ValueError(f"{text!r} is no KubeVirt version; write for example 1.9, 1.8.3 or main")
         return cls(*numbers)
 
+    @classmethod
+    def parse_known(cls, text: str) -> KubeVirtVersion:
+        """As :meth:`parse`, of a release whose rules are known. Raises ValueError for others, too."""
+        version = cls.parse(text)
+        if version > NEWEST and version != MAIN:
+            raise ValueError(
+                f"KubeVirt {text} is newer than the releases known here: {', '.join(KNOWN_RELEASES)} and main; "
+                "main has the newest rules"
+            )
+        return version
+
     def __str__(self) -> str:
         if self == MAIN:
             return "main"
@@ -62,6 +73,9 @@ NEWEST_PATCH = 10_000
 MAIN = KubeVirtVersion(10_000, 0, 0)
 NEWEST = KubeVirtVersion(1, 9, NEWEST_PATCH)
 """The version that is assumed where none is given."""
+
+KNOWN_RELEASES = tuple(f"1.{minor}" for minor in range(6, NEWEST.minor + 1))
+"""The releases whose rules are known; of older ones, that they know no devices from claims."""
 
 V1_6_0, V1_8_0, V1_8_3, V1_9_0 = (KubeVirtVersion(1, minor, patch) for minor, patch in ((6, 0), (8, 0), (8, 3), (9, 0)))
 BEFORE_DRA = KubeVirtVersion(0, 0, 0)

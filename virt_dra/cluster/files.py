@@ -81,16 +81,25 @@ def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> L
 
 
 @dataclass(frozen=True)
+class BrokenFile:
+    """A file that could not be read. ``text``: None if it couldn't be opened."""
+
+    problem: ReadProblem
+    named: bool
+    text: bytes | None = None
+
+
+@dataclass(frozen=True)
 class Written:
     """Objects as they are written, whatever their shape, and what could not be read.
 
-    ``unopened``: what was named and can't be opened. ``broken``: texts that can't be read, and files that were found
-    in folders and can't be opened.
+    ``unopened``: what was named and can't be opened. ``broken``: files with texts that can't be read, and those that
+    were found in folders and can't be opened.
     """
 
     documents: tuple[Document, ...]
     unopened: tuple[ReadProblem, ...] = ()
-    broken: tuple[ReadProblem, ...] = ()
+    broken: tuple[BrokenFile, ...] = ()
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the name of its source, each text that was read."""
     files: Mapping[str, ManifestFile] = field(default_factory=dict)
@@ -98,7 +107,12 @@ class Written:
 
     @property
     def problems(self) -> tuple[ReadProblem, ...]:
-        return (*self.unopened, *self.broken)
+        return (*self.unopened, *(file.problem for file in self.broken))
+
+    def is_named(self, document: Document) -> bool:
+        """True if the document's file was named, and not found in a folder."""
+        file = self.files.get(document.source.name)
+        return file is None or file.folder is None
 
 
 def read_written(
@@ -108,7 +122,7 @@ def read_written(
     ``excluded``: what isn't read of folders."""
     documents: list[Document] = []
     unopened: list[ReadProblem] = []
-    broken: list[ReadProblem] = []
+    broken: list[BrokenFile] = []
     texts: dict[str, bytes] = {}
     files: dict[str, ManifestFile] = {}
     for source in _sources(paths, excluded):
@@ -117,11 +131,14 @@ def read_written(
             continue
         text = source.text(stdin)
         if isinstance(text, ReadProblem):
-            (unopened if source.named else broken).append(text)
+            if source.named:
+                unopened.append(text)
+            else:
+                broken.append(BrokenFile(text, named=False))
             continue
         read = _understood(read_documents, text, source.name)
         if isinstance(read, ReadProblem):
-            broken.append(read)
+            broken.append(BrokenFile(read, source.named, text))
             continue
         documents += read
         if read:
@@ -129,7 +146,7 @@ def read_written(
             if source.file is not None:
                 files[read[0].source.name] = source.file
         elif source.named:
-            broken.append(_problem(source.name, _EMPTY))
+            broken.append(BrokenFile(_problem(source.name, _EMPTY), source.named, text))
     return Written(tuple(documents), tuple(unopened), tuple(broken), texts, files)
 
 
@@ -212,7 +229,9 @@ def _understood(read: Callable[[bytes, str], R], text: bytes, path: str) -> R | 
         return read(text, "standard input" if path == STDIN else _shown(path))
     except DocumentError as error:
         return ReadProblem(
-            DocumentSource(error.source, error.line, error.document), f"column {error.column}: {error.message}"
+            DocumentSource(error.source, error.line, error.document),
+            f"column {error.column}: {error.message}",
+            error.unrendered,
         )
 
 

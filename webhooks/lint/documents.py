@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
+from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
@@ -22,8 +23,16 @@ from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
 from webhooks.lint.linted import Linted
-from webhooks.lint.manifest import Manifest
-from webhooks.lint.registry import BY_ID, CHECKS, INVALID, SELECTOR_NOT_CHECKED, UNKNOWN_FIELD, UNRENDERED
+from webhooks.lint.manifest import Identity, Manifest
+from webhooks.lint.registry import (
+    BY_ID,
+    CHECKS,
+    INVALID,
+    SELECTOR_NOT_CHECKED,
+    UNKNOWN_FIELD,
+    UNREADABLE,
+    UNRENDERED,
+)
 from webhooks.rules.reviewed_spec import VmObject
 
 ProgressCallback = Callable[[int, int], None]
@@ -75,6 +84,11 @@ class LintResult:
         return (*self.subjects, *self.others)
 
     @property
+    def sources(self) -> Mapping[Identity, DocumentSource]:
+        """Where the objects of the input are written."""
+        return {manifest.identity: manifest.source for manifest, _ in self.manifests if manifest.object is not None}
+
+    @property
     def not_checked(self) -> tuple[str, ...]:
         """The kinds that were not given."""
         return tuple(kind for kind in KINDS if kind not in self.inputs.known_kinds)
@@ -92,9 +106,12 @@ def lint_documents(
     existing: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
     trial: Callable[[Sequence[TypedObject], KubeVirtAtHand], Trial] | None = None,
+    broken: Iterable[ReadProblem] = (),
     progress: ProgressCallback = lambda done, total: None,
 ) -> LintResult:
     """All findings on the documents. Raises nothing, whatever they hold.
+
+    ``broken``: files of the input that can't be read; each is a finding, and what they hold counts as missing.
 
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
     of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``: as for
@@ -136,9 +153,19 @@ def lint_documents(
     others = [
         _as_written(manifest, findings) for manifest, findings in as_written if findings and not manifest.is_subject
     ]
+    others += [file for problem in broken for file in _unreadable(problem, settings)]
     return LintResult(
         inputs, tuple(subjects), tuple(others), as_written, release.version if release is not None else None
     )
+
+
+def _unreadable(problem: ReadProblem, settings: LintSettings) -> Iterator[ObjectFindings]:
+    """The finding on a file that can't be read."""
+    check = BY_ID[UNRENDERED if problem.unrendered else UNREADABLE]
+    severity = settings.severity(check)
+    if severity is not None:
+        finding = LintFinding(check.id, severity, "", visible(problem.message))
+        yield ObjectFindings("File", "", "", problem.source, (finding,))
 
 
 @dataclass

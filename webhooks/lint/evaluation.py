@@ -8,7 +8,7 @@ from typing import Final
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings, RepairableIssue
+from webhooks.lint.finding import DENIAL, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
 from webhooks.lint.fixes.repairs import Repair
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
@@ -35,7 +35,7 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             continue
         for issue in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), _repair(issue))
+            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
 
 
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
@@ -62,10 +62,10 @@ def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gat
             if check.id != UNKNOWN_FIELD and issue.field in misplaced and issue.message.startswith(REQUIRED_VALUE):
                 continue
             reported.append(
-                LintFinding(check.id, severity, visible(issue.field), visible(issue.message), _repair(issue))
+                LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
             )
     return tuple(reported)
 
 
-def _repair(issue: FieldIssue) -> Repair | None:
-    return issue.repair if isinstance(issue, RepairableIssue) else None
+def _more(issue: FieldIssue) -> tuple[Repair | None, FaultPlace | None]:
+    return (issue.repair, issue.at) if isinstance(issue, LintIssue) else (None, None)

@@ -27,10 +27,26 @@ PAGES: Final = "docs/lint"
 
 
 @dataclass(frozen=True)
-class RepairableIssue(FieldIssue):
-    """An issue whose cure is known. ``repair``: None if it isn't in this case."""
+class FaultPlace:
+    """A field of another object than the one that is checked: where the fault is that makes a VM's reference fail."""
+
+    kind: str
+    namespace: str
+    name: str
+    field: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        return self.kind, self.namespace, self.name
+
+
+@dataclass(frozen=True)
+class LintIssue(FieldIssue):
+    """An issue whose cure is known, or whose fault is in another object. ``repair``: None if it isn't known; ``at``:
+    None if the fault is in the field itself."""
 
     repair: Repair | None = dataclass_field(default=None, compare=False)
+    at: FaultPlace | None = dataclass_field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,8 @@ class LintFinding:
     """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's
     fields.
 
-    ``repair``: how it may be corrected mechanically, perhaps in another object; None if that isn't known.
+    ``repair``: how it may be corrected mechanically, perhaps in another object; None if that isn't known. ``at``: where
+    the fault is, if that is in another object.
     """
 
     id: str
@@ -78,6 +95,7 @@ class LintFinding:
     field: str
     message: str
     repair: Repair | None = dataclass_field(default=None, compare=False, repr=False)
+    at: FaultPlace | None = dataclass_field(default=None, compare=False, repr=False)
 
     @property
     def page(self) -> str:

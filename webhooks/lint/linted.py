@@ -29,7 +29,7 @@ from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint.device_set import DeviceSet
-from webhooks.lint.finding import LintSettings
+from webhooks.lint.finding import FaultPlace, LintSettings
 from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
 from webhooks.lint.inventory import Match, MatchingDrivers
 from webhooks.lint.named_driver import named_driver
@@ -76,6 +76,7 @@ class NamedClaim:
     entry: str
     field: str
     kind: str
+    namespace: str
     name: str
     spec: ResourceClaimSpec | None
     allocated: Sequence[DeviceRequestAllocationResult] | None
@@ -94,6 +95,10 @@ class NamedClaim:
 
     def __str__(self) -> str:
         return f'{self.kind} "{self.name}"'
+
+    def place(self, field: str) -> FaultPlace:
+        """A field of the object."""
+        return FaultPlace(self.kind, self.namespace, self.name, field)
 
     def results_for(self, request: str) -> list[DeviceRequestAllocationResult]:
         """What is allocated for a request, or for an alternative of it."""
@@ -211,7 +216,14 @@ class Linted:
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
                 claims.append(
                     NamedClaim(
-                        entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created
+                        entry.name,
+                        f"{place}.resourceClaimTemplateName",
+                        TEMPLATES,
+                        self.namespace,
+                        template,
+                        spec,
+                        None,
+                        created,
                     )
                 )
             elif claim and not template:
@@ -220,7 +232,16 @@ class Linted:
                 allocated = allocation.devices.results if allocation else None
                 asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
                 claims.append(
-                    NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created)
+                    NamedClaim(
+                        entry.name,
+                        f"{place}.resourceClaimName",
+                        CLAIMS,
+                        self.namespace,
+                        claim,
+                        asked,
+                        allocated,
+                        created,
+                    )
                 )
         return self._within_limit(claims)
 
@@ -282,6 +303,16 @@ class Linted:
 
     def class_of(self, option: RequestOption) -> DeviceClass | None:
         return self.inputs.model.classes.get(option.class_name)
+
+    def selector_place(self, claim: NamedClaim, option: RequestOption, position: int) -> FaultPlace:
+        """Where the selector stands that :meth:`expressions` has at a position."""
+        device_class = self.class_of(option)
+        of_class = [n for n, selector in enumerate(device_class.spec.selectors if device_class else ()) if selector.cel]
+        if position < len(of_class):
+            field = f"spec.selectors[{of_class[position]}].cel.expression"
+            return FaultPlace(DeviceClass.KIND, "", option.class_name, field)
+        own = [n for n, selector in enumerate(option.asked.selectors) if selector.cel]
+        return claim.place(f"{option.path}.selectors[{own[position - len(of_class)]}].cel.expression")
 
     def expressions(self, option: RequestOption) -> tuple[tuple[str, str], ...]:
         """The selectors of an option, those of its class first: the place and text of each."""

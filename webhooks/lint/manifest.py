@@ -11,6 +11,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.reading.scheme import read_object
+from virt_dra.api.reading.unknown_kinds import is_namespaced
 from virt_dra.api.wire import WireError
 from webhooks.rules.silence import IGNORE_ANNOTATION
 
@@ -57,7 +58,7 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        if self.object is not None and not self.object.NAMESPACED:
+        if not is_namespaced(self.kind):
             return ""
         return _text(self._metadata, "namespace") or self.default_namespace
 

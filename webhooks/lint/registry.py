@@ -36,6 +36,7 @@ _WARNING_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 )
 """Severity and title of the checks that are made of the admission rules' warnings, by id."""
 
+UNREADABLE: Final = "unreadable-object"
 UNRENDERED: Final = "unrendered-template"
 UNKNOWN_FIELD: Final = "unknown-field"
 INVALID: Final = "invalid-object"
@@ -54,7 +55,7 @@ def _rule_check(id: str, warner: Warner) -> LintCheck:
 
 _CHECKS: Final = (
     LintCheck(
-        "unreadable-object",
+        UNREADABLE,
         DENIAL,
         "An object that isn't valid for its kind.",
         find_as_written=manifests.unreadable_object,

@@ -169,7 +169,7 @@ def test_help_has_examples_and_exit_codes() -> None:
     assert result.exit_code == 0
     assert "virt-dra lint -f examples/cluster/vm.yaml -f examples/cluster/claim-template.yaml" in result.stdout
     assert (
-        "Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input."
+        "Exit codes: 0 no denial, 1 a VM, another object or a file has a denial, 2 bad usage or no readable input."
         in result.stdout
     )
 
@@ -248,6 +248,11 @@ def test_json(files: Path) -> None:
         "warnings": 1,
         "replaced": [],
         "notChecked": ["DeviceClass", "ResourceSlice"],
+        "otherTools": [],
+        "counts": [
+            {"id": "claim-missing", "severity": "denial", "findings": 1, "objects": 1},
+            {"id": "direct-claim-pins", "severity": "warning", "findings": 1, "objects": 1},
+        ],
         "objects": [
             {
                 "kind": "VirtualMachineInstance",

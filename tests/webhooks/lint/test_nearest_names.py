@@ -45,7 +45,7 @@ def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
             "1.9",
             (
                 "kubevirt-refuses: ",
-                'spec.domain.devices.gpus[0]: claimName "gup" is not in spec.resourceClaims; it has "gpu"',
+                'spec.domain.devices.gpus[0] "g": claimName "gup" is not in spec.resourceClaims; it has "gpu"',
             ),
         ),
         (

@@ -11,11 +11,20 @@ MAX_DEPTH = 200
 class DocumentError(ValueError):
     """A text that can't be read. ``source`` is the name of the text; line, column and document count from 1.
 
-    ``final``: reading the text as the other language would fail, too.
+    ``final``: reading the text as the other language would fail, too. ``unrendered``: it is a template that was not
+    rendered.
     """
 
     def __init__(
-        self, source: str, line: int, column: int, message: str, document: int = 1, *, final: bool = False
+        self,
+        source: str,
+        line: int,
+        column: int,
+        message: str,
+        document: int = 1,
+        *,
+        final: bool = False,
+        unrendered: bool = False,
     ) -> None:
         self.source = source
         self.line = line
@@ -23,6 +32,7 @@ class DocumentError(ValueError):
         self.document = document
         self.message = message
         self.final = final
+        self.unrendered = unrendered
         super().__init__(f"{source}: line {line}, column {column}, document {document}: {message}")
 
 

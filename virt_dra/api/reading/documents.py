@@ -95,10 +95,12 @@ class Sourced(Generic[ObjectT_co]):
 
 @dataclass(frozen=True)
 class ReadProblem:
-    """An object that could not be read. ``str()`` is the whole sentence with its place."""
+    """An object that could not be read. ``str()`` is the whole sentence with its place. ``unrendered``: because it is
+    a template that was not rendered."""
 
     source: DocumentSource
     message: str
+    unrendered: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}: {self.message}"
@@ -227,7 +229,7 @@ def _rendered(text: str, name: str) -> Iterator[Parsed]:
             raise
         line, instruction = action
         message = f"`{instruction}` is an instruction of a template, not YAML. {RENDER_FIRST}"
-        raise DocumentError(name, line, 1, message, error.document, final=True) from None
+        raise DocumentError(name, line, 1, message, error.document, final=True, unrendered=True) from None
 
 
 RENDER_FIRST = "Render the template first, e.g. helm template CHART | virt-dra lint -f -"

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from shutil import get_terminal_size
 from typing import Final, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
@@ -18,6 +20,8 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
+from virt_dra.cli.lint.configuration import LintConfiguration, configuration_option
+from virt_dra.cli.lint.exclusion import exclusion
 from virt_dra.cli.lint.fixing import STANDARD_INPUT, FixOutcome, decide, show, write
 from virt_dra.cli.lint.github import github_lines
 from virt_dra.cli.lint.junit import junit
@@ -44,6 +48,7 @@ from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint
 from webhooks.lint.documents import ProgressCallback
 from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
+from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool
 from webhooks.lint.registry import OLD_VERSION
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
@@ -51,6 +56,12 @@ HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they
 FILEs are YAML or JSON manifests and folders of them (- is standard input): the VMs, their ResourceClaimTemplates and
 ResourceClaims, and, if there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. No cluster
 is contacted.
+
+In a repository: files of other tools (kustomization.yaml, Chart.yaml, values.yaml, package.json) are left out and
+named; a file that can't be read is a finding, and the others are checked; --exclude leaves out files and folders of
+folders. Options may stand in .virt-dra.toml, [lint], or pyproject.toml, [tool.virt-dra.lint], under their names:
+filename, exclude, deny, warn, ignore (lists), kubevirt-version, kubevirt-gates (a table), namespace, address-keys,
+complete, summary, quiet. Those of the command line replace the file's; exclude adds to it.
 
 With --live the VMs of a cluster are checked against its objects: those of --namespace, or of all namespaces with -A.
 FILEs may then contain further VMs and objects, which count as if they were already created.
@@ -78,16 +89,19 @@ standard input the corrected text is printed, and everything else goes to standa
   denials, warnings   the number of each
   replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one
               counts
+  otherTools  files that aren't meant for Kubernetes, which were not checked
+  counts      per id and severity: findings, objects (the number of each)
   notChecked  kinds of which the files have no object; what depends on these kinds was not checked
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column;
               the last two are those of the field, null where it can't be found in a file); for a VM of the cluster file
               is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings.
-              A finding whose correction is known has fix: available, and the diff that --fix would make for it (null
-              if all diffs are too long), or the reason why it isn't available
+              A finding whose fault is in another object of the files has fault: kind, namespace, name, field, file,
+              line, column. One whose correction is known has fix: available, and the diff that --fix would make for it
+              (null if all diffs are too long), or the reason why it isn't available
   fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field,
               reason); objects and the numbers are then those of the files as they are now
-Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github:
-annotations of a workflow; junit: a test per object, for reports of CI.
+With --summary objects is left out. No readable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with
+the page of each finding; github: annotations of a workflow; junit: a test per object, for reports of CI.
 """
 
 EPILOG = """\b
@@ -104,8 +118,8 @@ Examples:
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 
 \b
-Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input. With --fix the files
-count as they are afterwards, and 2 also stands for a file that can't be written.
+Exit codes: 0 no denial, 1 a VM, another object or a file has a denial, 2 bad usage or no readable input. With --fix the
+files count as they are afterwards, and 2 also stands for a file that can't be written.
 """
 
 
@@ -139,6 +153,14 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     is_flag=True,
     help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.",
 )
+@click.option(
+    "--exclude",
+    metavar="PATTERN",
+    multiple=True,
+    help="Files and folders to leave out, as in a .gitignore of each folder that is linted.",
+)
+@configuration_option
+@click.option("--summary", is_flag=True, help="Only count: findings of each id, and the totals.")
 @click.option("--fix", is_flag=True, help="Correct what is mechanical: show a diff, ask, write the files.")
 @click.option("-y", "--yes", is_flag=True, help="With --fix: don't ask.")
 @click.option(
@@ -153,8 +175,12 @@ def command(
     named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool], lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool,
     all_namespaces: bool, cluster: ClusterChoice, complete: bool, pages_url: str, quiet: bool, fix: bool, yes: bool,
+    configuration: LintConfiguration, exclude: tuple[str, ...], summary: bool,
 ) -> None:  # fmt: skip
-    paths = (*named, *more)
+    given = click.get_current_context().get_parameter_source("named") is ParameterSource.COMMANDLINE
+    paths = more if more and not given else (*named, *more)
+    if summary and output not in _WITH_FIXES:
+        raise click.UsageError(f"--summary goes with -o {', '.join(_WITH_FIXES)}")
     if fix:
         _check_usage_of_fix(paths, output)
         if OLD_VERSION not in lint.deny:
@@ -167,9 +193,15 @@ def command(
         )
     if not live and (all_namespaces or cluster.given):
         raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
-    written = read_written(paths)
-    if written.problems:
-        _refuse(written.problems, output)
+    excluded = exclusion(exclude, paths, configuration.table.exclude, configuration.folder)
+    written = read_written(paths, excluded=excluded)
+    broken = [
+        file.problem
+        for file in written.broken
+        if file.named or file.text is None or is_like_a_manifest(file.text)  # else it is a file of another tool
+    ]
+    if written.unopened or (broken and not written.documents and not live):
+        _refuse((*written.unopened, *broken), output)
     existing, unread = _read_live(cluster, output) if live else ([], frozenset())
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
@@ -178,10 +210,12 @@ def command(
         documents: Sequence[Document], report_progress: ProgressCallback = lambda done, total: None
     ) -> LintResult:
         return lint_documents(
-            latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
+            latest(_manifests(documents, written), namespace).documents, lint,
+            version=kubevirt, gates=gates, namespace=namespace,
             known_kinds=EVERYTHING - unread if complete or live else None,
             address_keys=address_keys,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
+            broken=broken,
             also=[Sourced(obj,
                 _source(obj)) for obj in existing if all_namespaces or obj.namespace == namespace],
         )  # fmt: skip
@@ -198,9 +232,19 @@ def command(
         complete_now = not outcome.problems and len(outcome.applied) == len(outcome.plan.texts)
         judgement = outcome.plan.result if complete_now else judge(documents)
         plan = None
-    report = LintReport(judgement, latest(documents, namespace).replaced, FindingPlaces(texts), plan, outcome)
+    of_other_tools = {doc.source.name for doc in documents if is_of_another_tool(doc, named=written.is_named(doc))}
+    report = LintReport(
+        judgement, latest(_manifests(documents, written), namespace).replaced,
+        FindingPlaces(texts, judgement.sources), plan, outcome,
+        tuple(sorted(of_other_tools)), len(broken), summary,
+    )  # fmt: skip
     _print(report, output, pages_url, excerpts=not quiet, err=fix and STDIN in paths)
     sys.exit(BAD_INPUT if outcome is not None and outcome.problems else 1 if report.denials else 0)
+
+
+def _manifests(documents: Sequence[Document], written: Written) -> list[Document]:
+    """The documents that are meant as Kubernetes objects."""
+    return [doc for doc in documents if not is_of_another_tool(doc, named=written.is_named(doc))]
 
 
 _WITH_FIXES: Final = ("text", "json", "yaml")
@@ -265,9 +309,11 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, e
 
 
 def _print_text(report: LintReport, *, excerpts: bool, err: bool) -> None:
-    """Coloured by severity where the output is a terminal."""
-    for line in map(visible, report.lines(excerpts=excerpts)):
-        colour = next((colour for word, colour in _COLOURS.items() if f": {word}: " in line), None)
+    """Coloured by severity, and wrapped, where the output is a terminal."""
+    stream = sys.stderr if err else sys.stdout
+    width = get_terminal_size().columns if stream.isatty() else None
+    for line in map(visible, report.lines(excerpts=excerpts, width=width)):
+        colour = next((colour for word, colour in _COLOURS.items() if f": {word}: " in f": {line}"), None)
         click.echo(click.style(line, fg=colour) if colour else line, err=err)
 
 
@@ -285,7 +331,7 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
     """Ends the process if no object of the input can be read, or none is a VM."""
     if not judgement.readable:
         _refuse(unreadable(documents), output)
-    if not judgement.subjects and not any(obj.kind in KINDS for obj in judgement.others):
+    if not judgement.subjects and not any(obj.kind in (*KINDS, "File") for obj in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 

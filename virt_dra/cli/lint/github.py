@@ -15,10 +15,10 @@ def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Ite
     """One line per finding."""
     for obj in judged:
         for finding in obj.findings:
-            at = places.position(obj.source, finding.field)
+            at, source = places.position(obj.source, finding), places.fault(obj.source, finding)
             where = {
-                "file": obj.source.name,
-                "line": str(at.line if at is not None else obj.source.line or 1),
+                "file": source.name,
+                "line": str(at.line if at is not None else source.line or 1),
                 "title": finding.id,
             }
             if at is not None:

@@ -34,7 +34,7 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
 
 
 def _details(obj: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> str:
-    lines = [f"{obj.source}: {finding}", *places.excerpt(obj.source, finding.field), f"see {finding.page}"]
+    lines = [f"{obj.source}: {finding}", *places.excerpt(obj.source, finding), f"see {finding.page}"]
     return "\n".join(map(_text, lines))
 
 

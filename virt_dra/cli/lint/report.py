@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
@@ -13,7 +16,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.lint.fixing import FixOutcome
 from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
-from webhooks.lint import DENIAL, LintFinding, LintResult, ObjectFindings
+from webhooks.lint import DENIAL, LintFinding, LintResult, ObjectFindings, Severity
 from webhooks.lint.fixes.planning import FixPlan
 
 FORMAT = 1
@@ -22,6 +25,10 @@ FORMAT = 1
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 
 
+SHOWN_OF_A_FILE: Final = 100
+"""Findings of one file that are printed for people."""
+_LISTED: Final = 8
+_UNWRAPPED: Final = 200
 MAX_DIFFS = 4 * 1024 * 1024
 """Characters of all diffs of findings in one document: many findings may have one large fix."""
 
@@ -38,12 +45,22 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
         "findings": [
             {
                 **finding.to_json(),
-                **_place(places.position(judged.source, finding.field)),
+                **_place(places.field_position(judged.source, finding.field)),
+                **_fault(judged.source, finding, places),
                 **fixes.to_json(judged.source, finding),
             }
             for finding in judged.findings
         ],
     }
+
+
+def _fault(source: DocumentSource, finding: LintFinding, places: FindingPlaces) -> Json:
+    """The member ``fault``, where the fault is in another object of the files."""
+    at, elsewhere = finding.at, places.fault(source, finding)
+    if at is None or elsewhere == source:
+        return {}
+    where = {"kind": at.kind, "namespace": at.namespace, "name": at.name, "field": at.field, "file": elsewhere.name}
+    return {"fault": {**where, **_place(places.position(source, finding))}}
 
 
 def _place(at: FieldPosition | None) -> Json:
@@ -75,6 +92,31 @@ class FindingFixes:
 
 
 @dataclass(frozen=True)
+class FindingCount:
+    """How many findings of an id there are, and on how many objects."""
+
+    severity: Severity
+    id: str
+    findings: int
+    objects: int
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.id}: {counted(self.findings, 'finding')} on {counted(self.objects, 'object')}"
+
+    def to_json(self) -> Json:
+        return {"id": self.id, "severity": self.severity, "findings": self.findings, "objects": self.objects}
+
+
+def _wrapped(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """The lines, wrapped between words; the rest of one is indented."""
+    for line in lines:
+        if width is None or len(line) <= width:
+            yield line
+        else:
+            yield from wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+@dataclass(frozen=True)
 class LintReport:
     """The report on a judgement, as lines of text or as JSON."""
 
@@ -85,6 +127,12 @@ class LintReport:
     """The fixes of these findings; None after they were made."""
     outcome: FixOutcome | None = None
     """What became of fixes; None without --fix."""
+    other_tools: tuple[str, ...] = ()
+    """Files with documents that aren't meant as Kubernetes objects, which weren't checked."""
+    unread: int = 0
+    """Files that can't be read."""
+    summary: bool = False
+    """Only counts are wanted."""
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -110,14 +158,49 @@ class LintReport:
             return 0
         return len(self.plan.fixes) if self.outcome is None else self.plan.removed
 
-    def lines(self, *, excerpts: bool = True) -> Iterator[str]:
+    def lines(self, *, excerpts: bool = True, width: int | None = None) -> Iterator[str]:
         """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is
-        False, the line of its field. Then the totals."""
+        False, the line of its fault; or with ``summary`` a line per id. Then the totals. ``width``: at which lines are
+        wrapped; None: they aren't."""
+        if self.summary:
+            yield from _wrapped(map(str, self.counts), width)
+        else:
+            yield from self._findings(width, excerpts=excerpts)
+        yield from _wrapped(self._totals(), width)
+
+    @property
+    def counts(self) -> list[FindingCount]:
+        """By severity and id, denials first, the most first."""
+        findings: Counter[tuple[Severity, str]] = Counter()
+        objects: dict[tuple[Severity, str], set[DocumentSource]] = {}
         for obj in self.judgement.checked:
             for finding in obj.findings:
-                yield f"{obj.source}: {obj.title}: {finding}"
+                findings[finding.severity, finding.id] += 1
+                objects.setdefault((finding.severity, finding.id), set()).add(obj.source)
+        counts = [FindingCount(*key, number, len(objects[key])) for key, number in findings.items()]
+        return sorted(counts, key=lambda count: (count.severity, -count.findings, count.id))
+
+    def _findings(self, width: int | None, *, excerpts: bool) -> Iterator[str]:
+        """Of a file with very many the first, then how many more of which."""
+        shown: Counter[str] = Counter()
+        more: dict[str, Counter[str]] = {}
+        for obj in self.judgement.checked:
+            for finding in obj.findings:
+                shown[obj.source.name] += 1
+                if shown[obj.source.name] > SHOWN_OF_A_FILE:
+                    more.setdefault(obj.source.name, Counter())[finding.id] += 1
+                    continue
+                yield from _wrapped([f"{obj.source}: {obj.title}: {finding}"], width)
                 if excerpts:
-                    yield from (f"    {line}" for line in self.places.excerpt(obj.source, finding.field))
+                    margin = 16  # of the indent and the line's number
+                    excerpt = self.places.excerpt(obj.source, finding, max((width or _UNWRAPPED) - margin, margin))
+                    yield from (f"    {line}" for line in excerpt)
+        for name, ids in more.items():
+            listed = ", ".join(f"{number:,} {id}" for id, number in ids.most_common())
+            rest = f"{name}: {counted(ids.total(), 'more finding')}: {listed}; --summary counts all, -o json has all"
+            yield from _wrapped([rest], width)
+
+    def _totals(self) -> Iterator[str]:
         for replaced in self.replaced:
             yield str(replaced)
         yield (
@@ -128,6 +211,11 @@ class LintReport:
             yield f"{self.fixable} fixable with --fix"
         if self.observed is not None and self.observed.unreadable:
             yield f"{self.observed}; {self.observed.advice}"
+        if self.unread:
+            yield f"{counted(self.unread, 'file')} could not be read; what they have counts as missing"
+        if self.other_tools:
+            names = ", ".join(self.other_tools[:_LISTED]) + (", …" if len(self.other_tools) > _LISTED else "")
+            yield f"not checked, as it isn't meant for Kubernetes: {names} ({counted(len(self.other_tools), 'file')})"
         if self.judgement.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.judgement.not_checked)
             yield (
@@ -145,6 +233,8 @@ class LintReport:
             "warnings": self.warnings,
             "replaced": [obj.to_json() for obj in self.replaced],
             "notChecked": list(self.judgement.not_checked),
+            "otherTools": list(self.other_tools),
             **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
-            "objects": [entry(obj, self.places, fixes) for obj in self.judgement.checked],
+            "counts": [count.to_json() for count in self.counts],
+            **({} if self.summary else {"objects": [entry(obj, self.places, fixes) for obj in self.judgement.checked]}),
         }

@@ -62,6 +62,8 @@ def _rules(pages_url: str) -> list[Json]:
 
 def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> Json:
     place = f"{vm.title}/{finding.field}" if finding.field else vm.title
+    fault = places.fault(vm.source, finding)
+    reference = _physical(vm.source, places.field_position(vm.source, finding.field))
     return {
         "ruleId": finding.id,
         "ruleIndex": _RULE_INDEX[finding.id],
@@ -73,10 +75,11 @@ def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> 
         },
         "locations": [
             {
-                "physicalLocation": _physical(vm.source, places.position(vm.source, finding.field)),
+                "physicalLocation": _physical(fault, places.position(vm.source, finding)),
                 "logicalLocations": [{"name": finding.field, "fullyQualifiedName": place, "kind": "member"}],
             }
         ],
+        **({"relatedLocations": [{"physicalLocation": reference}]} if fault != vm.source else {}),
     }
 
 

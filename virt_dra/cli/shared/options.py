@@ -134,7 +134,7 @@ namespace_option = click.option(
     help="Namespace of objects that name none.",
 )
 kubevirt_option = click.option(
-    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=parsed_by(KubeVirtVersion.parse),
+    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=parsed_by(KubeVirtVersion.parse_known),
     help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
 )  # fmt: skip
 """The KubeVirt version whose rules apply: a KubeVirtVersion, or None."""

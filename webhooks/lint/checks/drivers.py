@@ -11,7 +11,7 @@ from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
-from webhooks.lint.finding import RepairableIssue
+from webhooks.lint.finding import LintIssue
 from webhooks.lint.fixes.address_keys import KeyReader, reader_of
 from webhooks.lint.fixes.repairs import VfioRepair
 from webhooks.lint.linted import ClaimUse, Linted, NamedClaim
@@ -64,12 +64,13 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
             else None
         )
         if not given:
-            yield RepairableIssue(
+            yield LintIssue(
                 claim.field,
                 f"{claim} has no {wanted} for request {quoted(use.request_name)}; "
                 "without it the driver doesn't expose /dev/vfio/vfio, "
                 f"and the VM doesn't boot. Add it at {claim.root}.devices.config",
                 repair,
+                claim.place(f"{claim.root}.devices.config"),
             )
             continue
         iommu = _member(given[-1].parameters, "iommu")
@@ -80,12 +81,13 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if api_device is not True:
             wrong.append(f"iommu.enableAPIDevice is {_shown(api_device)} and must be true")
         if wrong:
-            yield RepairableIssue(
+            yield LintIssue(
                 claim.field,
                 f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} "
                 f"{'; '.join(wrong)}; otherwise the driver doesn't "
                 "expose /dev/vfio/vfio, and the VM doesn't boot",
                 repair,
+                claim.place(f"{claim.root}.devices.config"),
             )
 
 
@@ -172,12 +174,13 @@ def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
                 continue
             drivers = _drivers(linted, claim, config.requests)
             if drivers and config.opaque.driver not in drivers:
-                yield FieldIssue(
+                yield LintIssue(
                     claim.field,
                     f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no "
                     "device that the claim may get is of driver "
                     f"{quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are of "
                     f"{', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
+                    at=claim.place(f"{claim.root}.devices.config[{index}].opaque.driver"),
                 )
 
 
@@ -219,7 +222,7 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
         device, why = unusable[0]
         detail = "the driver must publish one" if linted.settings.at_admission else why.message
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
-        yield RepairableIssue(
+        yield LintIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get "
             f"{'has' if share == 'every device' else 'have'} no usable address, "
@@ -249,7 +252,7 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
             if version < V1_8_0
             else "let the metadata shim of virt-dra supply it, or have the driver publish it under that key"
         )
-        yield RepairableIssue(
+        yield LintIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
             f"{'has' if share == 'every device' else 'have'} an address under "

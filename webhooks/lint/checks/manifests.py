@@ -25,7 +25,7 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
 from virt_dra.cel.validation import COMPILED
-from webhooks.lint.finding import RepairableIssue
+from webhooks.lint.finding import LintIssue
 from webhooks.lint.fixes.repairs import OwnRepair, Repair, VersionRepair
 from webhooks.lint.manifest import Manifest
 from webhooks.verdict import FieldIssue
@@ -85,7 +85,7 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
     schema = _schema(manifest, release)
     if schema is None:
         for fault in unknown_fields(manifest.raw):
-            yield RepairableIssue(
+            yield LintIssue(
                 fault.path,
                 fault.message if fault.advice else f"{fault.message} ({REFUSED})",
                 _cure(fault.path, fault.cure),
@@ -93,9 +93,7 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
         flatten = field.name == "source" and "resourceClaims[" in field.path
-        yield RepairableIssue(
-            field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None
-        )
+        yield LintIssue(field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None)
 
 
 def _cure(path: str, cure: FieldCure) -> Repair | None:
@@ -118,7 +116,7 @@ def old_version(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssu
         and manifest.object is not None
         and not manifest.stored
     ):
-        yield RepairableIssue(
+        yield LintIssue(
             "apiVersion",
             f"{quoted(manifest.api_version)} is only served where an administrator "
             f"enabled it; Kubernetes 1.34 and newer serve {V1}",

@@ -12,6 +12,7 @@ from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import listed, nearest, nearest_first
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from webhooks.lint.finding import LintIssue
 from webhooks.lint.inputs import CLASSES
 from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.rules.reviewed_spec import HOST_DEVICES
@@ -67,11 +68,23 @@ def _missing(linted: Linted, kind: type[TypedObject], named: Iterable[NamedClaim
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
         if meant is not None:
             hint = f"; there is {quoted(meant)}{hint}"
+        hint += _other_source(linted, claim)
         yield FieldIssue(
             claim.field,
             f"there is no {claim.kind} {quoted(claim.name)} in namespace {linted.namespace}{hint}. "
             f"The VM doesn't start until it exists: create it, or correct the name",
         )
+
+
+def _other_source(linted: Linted, claim: NamedClaim) -> str:
+    """A clause if a template has the name that stands for a claim, or the other way round."""
+    look_up, noun, member = (
+        (linted.inputs.template, "template", "resourceClaimTemplateName")
+        if claim.direct
+        else (linted.inputs.claim, "claim", "resourceClaimName")
+    )
+    exists = look_up(linted.namespace, claim.name) is not None
+    return f"; a *{noun}* of that name exists: if you mean that one, write {member}" if exists else ""
 
 
 NAMES_COMPARED: Final = 8
@@ -117,11 +130,12 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                     if first
                     else "there are no classes"
                 )
-                yield FieldIssue(
+                yield LintIssue(
                     claim.field,
                     f"{claim} {option.path}.deviceClassName: there is no DeviceClass "
                     f"{quoted(option.class_name)}; {there}. "
                     "Install the driver that provides the class, or name another one",
+                    at=claim.place(f"{option.path}.deviceClassName"),
                 )
 
 
@@ -134,14 +148,15 @@ def claim_not_listed(linted: Linted) -> Iterator[FieldIssue]:
     for index, device in enumerate(HOST_DEVICES.devices(linted.reviewed.spec)):
         if device.is_dra and device.claim_name and device.claim_name not in entries:
             field = f"{linted.path(HOST_DEVICES.field)}[{index}].claimName"
-            yield FieldIssue(field, f"{not_listed(device.claim_name, entries)}. The API server refuses the VM's pod")
+            clause = not_listed(device.claim_name, entries, linted.path("resourceClaims"))
+            yield FieldIssue(field, f"{quoted(device.name)}: {clause}. The API server refuses the VM's pod")
 
 
-def not_listed(name: str, entries: Collection[str]) -> str:
+def not_listed(name: str, entries: Collection[str], path: str) -> str:
     """The clause for a claim that the VM lacks: ``claimName "gpuclaim" is not in spec.resourceClaims; it has
     "gpu-claim"``."""
     there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
-    return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"
+    return f"claimName {quoted(name)} is not in {path}; {there}"
 
 
 def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.nearest import LISTED, nearest, nearest_first
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceTaintRule
 from virt_dra.api.tolerations import untolerated
 from virt_dra.matching.facts import contradiction, facts_read
 from virt_dra.matching.published_slice import SliceDevice
 from virt_dra.matching.reading import published_value
+from webhooks.lint.finding import LintIssue
 from webhooks.lint.inputs import SLICES
 from webhooks.lint.inventory import Match, SelectorFault
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
@@ -37,11 +42,47 @@ def selector_error(linted: Linted) -> Iterator[FieldIssue]:
         if fault is None or (fault.device is not None and match.devices):
             continue
         fault_text = "is not a valid selector" if fault.device is None else f"fails on the device {fault.device}"
-        yield FieldIssue(
+        yield LintIssue(
             claim.field,
             f"{_selector(linted, claim, option, fault)} {fault_text}: {_first_line(fault.message)}. "
-            "Correct it; virt-dra cel tries a selector on devices",
+            f"{_there_is(linted, fault)}Correct it; virt-dra cel tries a selector on devices",
+            at=linted.selector_place(claim, option, fault.selector),
         )
+
+
+_NO_SUCH_KEY: Final = re.compile(r"no such key: ([^.\s]+)")
+_NAMED: Final = 1000
+"""The most devices of a driver whose names of attributes are gathered."""
+
+
+def _there_is(linted: Linted, fault: SelectorFault) -> str:
+    """What the driver's devices have in place of a key that doesn't exist, by domain, the most similar name first; ""
+    at admission, where users may not know the devices."""
+    missing = _NO_SUCH_KEY.search(fault.message)
+    if missing is None or fault.device is None or linted.settings.at_admission:
+        return ""
+    driver = fault.device.driver
+    devices = (
+        published.device
+        for pool in linted.inputs.inventory.slices
+        if pool.pool[0] == driver
+        for published in pool.devices
+    )
+    by_domain: dict[str, dict[str, str]] = {}
+    for device in islice(devices, _NAMED):
+        for name in (*device.attributes, *device.capacity):
+            domain, _, identifier = name.rpartition("/")
+            shown = quoted(identifier) if name in device.attributes else f"{quoted(identifier)} (a capacity)"
+            by_domain.setdefault(domain or driver, {}).setdefault(identifier, shown)
+    key = missing[1].strip("'\"")
+    meant = nearest(key, (name for names in by_domain.values() for name in names))
+    domains = sorted(by_domain, key=lambda domain: (meant not in by_domain[domain], domain != driver, domain))
+    listings: list[str] = []
+    for domain in domains[:LISTED]:
+        names = nearest_first(key, sorted(by_domain[domain]))
+        shown_names = [by_domain[domain][name] for name in names[:LISTED]] + ["…"] * (len(names) > LISTED)
+        listings.append(f"{', '.join(shown_names)} under {quoted(domain)}")
+    return f"The driver's devices have {'; '.join(listings)}. " if listings else ""
 
 
 def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
@@ -50,12 +91,14 @@ def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
     for claim, option, match in _matches(linted):
         fault = match.fault
         if fault is not None and fault.device is not None and match.devices:
-            yield FieldIssue(
+            yield LintIssue(
                 claim.field,
                 f"{_selector(linted, claim, option, fault)} fails on the device "
                 f"{fault.device}: {_first_line(fault.message)}. "
+                f"{_there_is(linted, fault)}"
                 "On a node with such a device the claim may not be allocated at all: "
                 "check first that the value exists, e.g. with has()",
+                at=linted.selector_place(claim, option, fault.selector),
             )
 
 
@@ -63,11 +106,12 @@ def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
     """Selectors that weren't evaluated because of a limit of virt-dra; the VM isn't at fault."""
     for claim, option, match in _matches(linted):
         if match.unchecked:
-            yield FieldIssue(
+            yield LintIssue(
                 claim.field,
                 f"{claim} request {quoted(option.name)}: which devices its selectors "
                 f"match was not checked: {match.unchecked}. "
                 "The scheduler will check it; virt-dra cel shows what a selector costs",
+                at=claim.place(f"{option.path}.selectors"),
             )
 
 
@@ -85,7 +129,8 @@ def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
         total = match.passed[0]
         if not total:
             none = f"{claim} request {quoted(option.name)}: no device is published in this cluster"
-            yield FieldIssue(claim.field, f"{none}{_refused_slices(linted)}. Check the DRA drivers")
+            at = claim.place(f"{option.path}.deviceClassName")
+            yield LintIssue(claim.field, f"{none}{_refused_slices(linted)}. Check the DRA drivers", at=at)
             continue
         first = next(depth for depth, left in enumerate(match.passed) if not left) - 1
         where, text = expressions[first]
@@ -98,10 +143,11 @@ def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
             rest = "does not match the one" if left == 1 else f"matches none of the {left}"
             verdict = f"{rest} that earlier selectors leave of {total} devices"
         why = _values(linted, option, first) or _nearest(linted, match, text)
-        yield FieldIssue(
+        yield LintIssue(
             claim.field,
             f"{claim} request {quoted(option.name)}: {where} `{_short(text)}` {verdict}{why}{_refused_slices(linted)}. "
             "Loosen the selector, or provide such a device",
+            at=linted.selector_place(claim, option, first),
         )
 
 
@@ -174,11 +220,12 @@ def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
         anywhere = per_node.pop("", 0)
         most = max(per_node.values(), default=0) + anywhere
         if option.count > most:
-            yield FieldIssue(
+            yield LintIssue(
                 claim.field,
                 f"{claim} {option.path}.count: {option.count} devices are requested, "
                 f"and no node has more than {most} that match. "
                 "Request fewer, or provide more devices on one node",
+                at=claim.place(f"{option.path}.count"),
             )
 
 
@@ -197,10 +244,11 @@ def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
                     if most is not None
                     else "no matching device has this capacity"
                 )
-                yield FieldIssue(
+                yield LintIssue(
                     claim.field,
                     f"{claim} {option.path}.capacity.requests[{name}]: {amount} is requested, and {has}. "
                     "Request less, or provide such a device",
+                    at=claim.place(f"{option.path}.capacity.requests[{name}]"),
                 )
 
 
@@ -228,8 +276,9 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
                 f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]
             )
         )
-        yield FieldIssue(
+        yield LintIssue(
             claim.field,
             f"{claim} request {quoted(option.name)}: every matching device is tainted ({named}). "
             f"Add a toleration at {option.path}.tolerations, or wait until the taint is removed",
+            at=claim.place(f"{option.path}.tolerations"),
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import V1_8_0
 from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
+from webhooks.lint.finding import LintIssue
 from webhooks.lint.linted import Linted, RequestOption
 from webhooks.verdict import FieldIssue
 
@@ -29,11 +30,12 @@ def several_devices(linted: Linted) -> Iterator[FieldIssue]:
                 then = f"KubeVirt {linted.version} gives the VM the first of them and none of the others"
             else:
                 then = f"KubeVirt {linted.version} takes exactly one device per request, so the VM will not start"
-            yield FieldIssue(
+            yield LintIssue(
                 use.request_field,
                 f"request {quoted(option.name)} asks for {asked} ({use.claim} "
                 f"{option.path}.{member}), and a device entry takes one; "
                 f"{then}. Write one request, with count 1, for each device",
+                at=use.claim.place(f"{option.path}.{member}"),
             )
 
 
@@ -58,13 +60,14 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
             if several
             else ""
         )
-        yield FieldIssue(
+        yield LintIssue(
             use.request_field,
             f"request {quoted(use.request_name)} has alternatives (firstAvailable), "
             f"and KubeVirt {linted.version} doesn't find the device, "
             f"because the allocation result is named after the chosen alternative ({names}). "
             "Request one kind of device with exactly, or use virt-dra's "
             f"metadata shim, which supports alternatives{also}",
+            at=use.claim.place(use.options[0].path.rpartition("[")[0]) if use.claim and use.options else None,
         )
 
 
@@ -77,20 +80,22 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
             assert use.claim is not None
             if option.admin_access:
                 reported.add(option)
-                yield FieldIssue(
+                yield LintIssue(
                     use.request_field,
                     f"request {quoted(option.name)} asks for admin access ({use.claim} "
                     f"{option.path}.adminAccess), which shares devices "
                     "that others use; such a device is never passed to a VM. Remove adminAccess",
+                    at=use.claim.place(f"{option.path}.adminAccess"),
                 )
     if linted.settings.at_admission or linted.inputs.permits_admin_access(linted.namespace):
         return
     for claim in linted.claims:
         for option in claim.options if not linted.inputs.is_stored(claim.kind, linted.namespace, claim.name) else ():
             if option.admin_access and option not in reported:
-                yield FieldIssue(
+                yield LintIssue(
                     claim.field,
                     f"{claim} {option.path}.adminAccess: the API server accepts a claim "
                     "with admin access only in a namespace with the "
                     f"label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
+                    at=claim.place(f"{option.path}.adminAccess"),
                 )

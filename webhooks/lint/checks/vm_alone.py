@@ -50,7 +50,8 @@ def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
         for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(spec)):
                 if device.is_dra and device.claim_name and device.claim_name not in entries:
-                    return f"; {linted.path(kind.field)}[{index}]: {not_listed(device.claim_name, entries)}"
+                    place = f"{linted.path(kind.field)}[{index}] {quoted(device.name)}"
+                    return f"; {place}: {not_listed(device.claim_name, entries, linted.path('resourceClaims'))}"
     if cause.type == NOT_FOUND:
         for index, network in enumerate(spec.networks):
             if network.resource_claim is not None and cause.field == linted.path(
