@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from virt_dra.model.unknown import UnknownFact
 
 FitVerdict = Literal["fits", "does not fit"]
 FITS: Final = "fits"
@@ -31,6 +33,8 @@ class FitAnswer:
     line: str | None = None
     preemption: str | None = None
     """What preemption would do, in kube-scheduler's words."""
+    unknown: frozenset[str] | None = None
+    """What wasn't known and not checked, in the words of :mod:`virt_dra.model.unknown`."""
     undecided: bool = False
     """An error ended the attempt: kube-scheduler's texts of errors aren't compared, ours have other words (AC-9)."""
 
@@ -42,6 +46,7 @@ class FitAnswer:
             "nodes": self.nodes is not None and self.nodes != reference.nodes,
             "chosen": self.chosen is not None and self.chosen not in (reference.nodes or ()),
             "reasons": self.reasons is not None and dict(self.reasons) != dict(reference.reasons or {}),
+            "unknown": self.unknown is not None and self.unknown != (reference.unknown or frozenset()),
             "line": _differ(self.line, reference.line) and not undecided,
             "preemption": _differ(self.preemption, reference.preemption) and not undecided,
         }
@@ -58,7 +63,13 @@ class FitAnswer:
             parts.append(", ".join(f"{node}: {reason}" for node, reason in sorted(self.reasons.items())))
         if self.line is not None:
             parts.append(f'"{self.line}"')
+        if self.unknown:
+            parts.append(f"not known: {'; '.join(sorted(self.unknown))}")
         return "; ".join(parts)
+
+
+def texts_of(facts: Iterable[UnknownFact]) -> frozenset[str]:
+    return frozenset(fact.text for fact in facts)
 
 
 def said_of_nodes(reason: str, message: str) -> FitAnswer:

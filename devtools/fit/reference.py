@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer
+from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, texts_of
 from devtools.fit.case import FitCase
 from devtools.fit.wishes import wish_of
 from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.feeds.files import placeable_model
+from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.fit import FilterError, Fit, fit
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.pod_requests import pod_requests
 
 
 def by_filters(case: FitCase) -> FitAnswer:
     """Of the asker."""
     wish = wish_of(case)
-    return FitAnswer(DOES_NOT_FIT, frozenset()) if wish is None else fits_on(case, wish.pod, wish.claims)
+    if wish is None:
+        return FitAnswer(DOES_NOT_FIT, frozenset())
+    facts = unknown_facts(placeable_model(case.objects), pod_requests(wish.pod))
+    return replace(fits_on(case, wish.pod, wish.claims), unknown=texts_of(facts))
 
 
 def fits_on(case: FitCase, pod: Pod, claims: Sequence[ResourceClaim] = ()) -> FitAnswer:

@@ -6,13 +6,13 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, said_of_nodes
+from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, FitVerdict, said_of_nodes, texts_of
 from devtools.fit.case import ASKER, NAMESPACE, FitCase
 from devtools.fit.reference import fits_on
 from devtools.fit.wishes import subject_of, wish_of
@@ -122,16 +122,18 @@ def by_run(case: FitCase) -> FitAnswer | None:
         run_on(MemoryCluster.deterministic(NOW), case.sourced, RunSettings(namespace=NAMESPACE), lambda: NOW)
     )
     outcome = next(outcome for outcome in ran.outcomes if outcome.name == ASKER)
+    unknown = texts_of(ran.unknown)
     if outcome.node:
-        return FitAnswer(FITS, chosen=outcome.node)
+        return FitAnswer(FITS, chosen=outcome.node, unknown=unknown)
     failure = outcome.failure
     if failure is None or failure.step != HandOver.PLACEMENT:
         return None
-    return FitAnswer(DOES_NOT_FIT, frozenset())
+    return FitAnswer(DOES_NOT_FIT, frozenset(), unknown=unknown)
 
 
 def by_pytest_plugin(case: FitCase) -> FitAnswer | None:
-    """``assert_vm_ready``, of which the first line says at which hand-over a VM fails."""
+    """``assert_vm_ready``, of which the first line says at which hand-over a VM fails, and the last ones what wasn't
+    known."""
     if not case.asks_as_vm:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +146,10 @@ def by_pytest_plugin(case: FitCase) -> FitAnswer | None:
         try:
             (outcome,) = ready_vms(inputs)
         except AssertionError as error:
-            return _of_failure(str(error).splitlines()[0])
+            sentence, *lines = str(error).splitlines()
+            said = frozenset(line.removeprefix("Not known: ") for line in lines if line.startswith("Not known: "))
+            answer = _of_failure(sentence)
+            return None if answer is None else replace(answer, unknown=said)
     return FitAnswer(FITS, chosen=outcome.node)
 
 
@@ -167,9 +172,10 @@ def by_lint(case: FitCase) -> FitAnswer | None:
     findings = next(each.findings for each in result.checked if each.name == ASKER)
     if (result.not_checked and wish.claims) or not any(case.nodes):
         return None
+    tried = texts_of(result.unknown)
     if any(finding.id in _NO_PLACE for finding in findings):
-        return FitAnswer(DOES_NOT_FIT)
-    return None if any(finding.severity == DENIAL for finding in findings) else FitAnswer(FITS)
+        return FitAnswer(DOES_NOT_FIT, unknown=tried or None)
+    return None if any(finding.severity == DENIAL for finding in findings) else FitAnswer(FITS, unknown=tried)
 
 
 def by_explain(case: FitCase) -> FitAnswer | None:
@@ -183,9 +189,11 @@ def by_explain(case: FitCase) -> FitAnswer | None:
         for group in answer.groups
         for node in group.nodes
     }
+    unknown = texts_of(answer.unknown)
     if answer.verdict == BROKEN:
-        return FitAnswer(DOES_NOT_FIT)
-    return FitAnswer(FITS if answer.fitting else DOES_NOT_FIT, frozenset(answer.fitting), reasons=reasons)
+        return FitAnswer(DOES_NOT_FIT, unknown=unknown)
+    verdict: FitVerdict = FITS if answer.fitting else DOES_NOT_FIT
+    return FitAnswer(verdict, frozenset(answer.fitting), reasons=reasons, unknown=unknown)
 
 
 def by_diff(case: FitCase) -> FitAnswer | None:
@@ -197,7 +205,7 @@ def by_diff(case: FitCase) -> FitAnswer | None:
     )
     for change in differences(before, after, lambda done, total: None):
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
-            return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT)
+            return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT, unknown=texts_of(after.unknown))
     return None
 
 
@@ -216,9 +224,10 @@ def by_what_if(case: FitCase) -> FitAnswer | None:
         return None
     except FatalError:
         return FitAnswer(DOES_NOT_FIT)
+    unknown = texts_of(prospect.unknown)
     if not outcome.started:
-        return FitAnswer(DOES_NOT_FIT, frozenset(), line=outcome.why.partition(": ")[2])
-    return FitAnswer(FITS, chosen=outcome.started[-1][1])
+        return FitAnswer(DOES_NOT_FIT, frozenset(), line=outcome.why.partition(": ")[2], unknown=unknown)
+    return FitAnswer(FITS, chosen=outcome.started[-1][1], unknown=unknown)
 
 
 # --- in the cluster -----------------------------------------------------------------------------------------------
@@ -242,7 +251,10 @@ def by_operator(case: FitCase) -> FitAnswer | None:
     )
     request = ExplanationRequest(wish.pod, {claim.key: claim for claim in wish.claims}, None, NOW)
     condition = explained_within(request, view_of(sample), LIMITS, lambda: False).condition
-    return FitAnswer(FITS if condition.status == "True" else DOES_NOT_FIT)
+    if condition.status != "True":
+        return FitAnswer(DOES_NOT_FIT)
+    said = (condition.message or "").partition(" Not known: ")[2]
+    return FitAnswer(FITS, unknown=frozenset(said.split("; ")) if said else frozenset())
 
 
 def _ended(steps: Generator[None, None, Sample]) -> Sample:

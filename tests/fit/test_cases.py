@@ -30,7 +30,8 @@ def test_a_named_question_has_one_answer(path: Path) -> None:
         "nodes": sorted(answer.nodes or ()),
         "reasons": dict(answer.reasons or {}),
         "line": answer.line,
-    } == {key: expected.get(key) for key in ("verdict", "nodes", "reasons", "line")}
+        "unknown": sorted(answer.unknown or ()),
+    } == {key: expected[key] for key in ("verdict", "nodes", "reasons", "line", "unknown")}
     comparisons = list(compared(case))
     assert {name for comparison in comparisons for name in comparison.answers} >= set(expected["asked"])
     assert not any(comparison.contradictions for comparison in comparisons)

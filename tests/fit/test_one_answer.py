@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer
 from devtools.fit.askers import fit_case
-from devtools.fit.comparing import contradictions
+from devtools.fit.comparing import compared, contradictions
 from devtools.fit.reference import by_filters
 from devtools.fit.surfaces import FitSurface
 from virt_dra.cli.main import cli
@@ -46,6 +46,16 @@ def test_the_cases_have_every_answer() -> None:
     }
 
 
+def test_whoever_may_say_what_is_not_known_does() -> None:
+    said = Counter[str]()
+    for seed in range(0, 80, 10):
+        for comparison in compared(fit_case(seed), seed):
+            said.update(name for name, answer in comparison.answers.items() if answer.unknown)
+    assert said.keys() >= {
+        "run", "pytest plugin", "lint", "explain", "diff", "simulate --what-if", "operator's Allocatable",
+    }  # fmt: skip
+
+
 REFERENCE = FitAnswer(DOES_NOT_FIT, frozenset(), reasons={"n1": "NodeTainted"}, line="0/1 nodes are available: …")
 
 
@@ -56,6 +66,8 @@ REFERENCE = FitAnswer(DOES_NOT_FIT, frozenset(), reasons={"n1": "NodeTainted"}, 
         (FitAnswer(DOES_NOT_FIT), ()),
         (FitAnswer(FITS, frozenset({"n1"})), ("verdict", "nodes")),
         (FitAnswer(FITS, chosen="n1"), ("verdict", "chosen")),
+        (replace(REFERENCE, unknown=frozenset({"Pods aren't given: …"})), ("unknown",)),
+        (replace(REFERENCE, unknown=frozenset()), ()),
         (replace(REFERENCE, reasons={"n1": DEVICES}), ("reasons",)),
         (replace(REFERENCE, line="0/1 nodes can allocate: …"), ("line",)),
         (replace(REFERENCE, line="running \"DynamicResources\" filter plugin: …", undecided=True), ()),

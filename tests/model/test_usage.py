@@ -69,13 +69,18 @@ def test_what_is_not_known_is_said_once_and_for_all() -> None:
     )
     facts = {
         (fact.code, fact.subject): fact.text
-        for model in (ClusterModel([sized, bare]), ClusterModel([bare], unread=[Node], partial=[Pod]))
+        for model in (
+            ClusterModel([sized, bare]),
+            ClusterModel([bare]),
+            ClusterModel([bare], unread=[Node], partial=[Pod]),
+        )
         for fact in unknown_facts(model, ["cpu", "example.com/gpu"])
     }
     assert facts == {
         ("RoomNotKnown", "bare"): "status.allocatable of the nodes isn't given: whether there is room isn't checked",
         ("ResourceNotListed", "example.com/gpu"): "no node lists example.com/gpu: whether there is any isn't checked",
-        ("NodesNotGiven", "Node"): "Nodes aren't given: those that ResourceSlices name are assumed, without taints",
+        ("NodesNotGiven", "Node"): "Nodes aren't given: those that ResourceSlices name, or a single one, are assumed, "
+        "with room for all and without taints",
         ("PodsNotGiven", "Pod"): ("Pods aren't given: the room that they use and who runs beside whom isn't known"),
     }
     assert unknown_facts(ClusterModel([sized]), ["cpu"]) == ()

@@ -12,6 +12,7 @@ from virt_dra.api.resource_v1 import Device
 from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
 from virt_dra.inventory.fields import natural
+from virt_dra.model.unknown import UnknownFact
 
 CHOSEN: Final = "chosen"
 REFUSED: Final = "refused"
@@ -33,6 +34,17 @@ class DeviceVerdict:
 
 
 DeviceVerdicts = Mapping[DeviceId, DeviceVerdict]
+
+
+@dataclass(frozen=True)
+class TopologyOverlay:
+    """What an allocation says of devices. ``unknown``: what it couldn't take into account."""
+
+    verdicts: DeviceVerdicts
+    unknown: tuple[UnknownFact, ...] = ()
+
+
+NO_OVERLAY: Final = TopologyOverlay({})
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,11 @@ def unfolded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
     return [NodeFold((node.name,), node) for node in nodes]
 
 
-def to_json(folds: Iterable[NodeFold]) -> Json:
+def to_json(folds: Iterable[NodeFold], unknown: Iterable[UnknownFact] = ()) -> Json:
+    """``unknown``: what the verdicts don't take into account."""
     return {
         "version": 1,
+        "unknown": [fact.to_json() for fact in unknown],
         "folds": [
             {
                 "nodes": list(fold.nodes),

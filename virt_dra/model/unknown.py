@@ -12,7 +12,7 @@ from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel, derived
 
 NODES_NOT_GIVEN: Final = "NodesNotGiven"
-"""The nodes are those that slices name; labels, taints and room of them aren't known."""
+"""The nodes are those that slices name, or a single one; labels, taints and room of them aren't known."""
 PODS_NOT_GIVEN: Final = "PodsNotGiven"
 """What pods take of the nodes' room, and which pods are neighbours, isn't known."""
 ROOM_NOT_KNOWN: Final = "RoomNotKnown"
@@ -33,12 +33,16 @@ class UnknownFact:
     subject: str
     text: str
 
+    def __str__(self) -> str:
+        return f"Not known: {self.text}"
+
     def to_json(self) -> Json:
         return {"code": self.code, "subject": self.subject, "text": self.text}
 
 
 def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
-    """All that isn't known of a model, for a pod that asks for these resources."""
+    """All that isn't known of a model, for pods that ask for these resources. Since it isn't checked, it can only turn
+    "fits" into "doesn't fit"."""
     return (*_kinds(model), *_rooms(model), *_resources(model, resources))
 
 
@@ -57,7 +61,10 @@ def nodes_without_room(model: ClusterModel) -> tuple[str, ...]:
 def _kinds(model: ClusterModel) -> Iterator[UnknownFact]:
     if not model.knows(Node):
         yield UnknownFact(
-            NODES_NOT_GIVEN, Node.KIND, "Nodes aren't given: those that ResourceSlices name are assumed, without taints"
+            NODES_NOT_GIVEN,
+            Node.KIND,
+            "Nodes aren't given: those that ResourceSlices name, or a single one, are assumed, with room for all and "
+            "without taints",
         )
     if not model.knows_all(Pod):
         yield UnknownFact(
@@ -66,7 +73,7 @@ def _kinds(model: ClusterModel) -> Iterator[UnknownFact]:
 
 
 def _rooms(model: ClusterModel) -> Iterator[UnknownFact]:
-    names = nodes_without_room(model)
+    names = nodes_without_room(model) if model.knows(Node) else ()
     if not names:
         return
     nodes = (

@@ -129,7 +129,8 @@ def _explanation(ran: Ran, outcomes: Sequence[VmOutcome]) -> str:
     console = QuietConsole(file=text, width=_WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
     for outcome in waiting:
         console.print(outcome_tree(outcome, None), crop=False)
-    return "\n".join((f"{head} (KubeVirt {ran.version})", *notes_of(ran), *text.getvalue().rstrip().split("\n")))
+    trees = text.getvalue().rstrip().split("\n")
+    return "\n".join((f"{head} (KubeVirt {ran.version})", *notes_of(ran), *trees, *map(str, ran.unknown)))
 
 
 def _sentence(outcome: VmOutcome) -> str:

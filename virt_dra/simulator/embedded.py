@@ -22,8 +22,11 @@ from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
+from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
@@ -42,6 +45,8 @@ class RunSettings:
     """The namespace of namespaced objects that name none, like ``kubectl --namespace``."""
     kubevirt: KubeVirtVersion | None = None
     gates: Mapping[str, bool] = field(default_factory=dict)
+    unread: frozenset[type[TypedObject]] = frozenset()
+    """Kinds of which not all objects of the cluster could be read."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class Ran:
     """Objects that the input has several times with different content."""
     held_twice: tuple[HeldTwice, ...] = ()
     """Devices that several claims of the input hold."""
+    unknown: tuple[UnknownFact, ...] = ()
+    """What couldn't be taken into account where nodes for VMs were chosen."""
 
     @property
     def ready(self) -> bool:
@@ -101,7 +108,7 @@ async def run_on(
         gates=Gates.configured(version, configuration.developer_configuration, settings.gates),
         permitted_host_devices=configuration.permitted_host_devices,
         only_node=settings.node,
-        unread=tuple(not_given(accepted)),
+        unread=frozenset((*not_given(accepted), *settings.unread)),
     )
     outcomes = await drive(cluster, vms, conditions, clock)
     refused = (*refused_before, *refused)
@@ -109,7 +116,16 @@ async def run_on(
         with_refused_first(outcome, vm.subject.object, refused, accepted)
         for outcome, vm in zip(outcomes, vms, strict=True)
     )
-    return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced, doubly)
+    objects = cluster.snapshot()
+    unknown = _unknown(ClusterModel(objects, unread=conditions.unread), outcomes)
+    return Ran(version, advised, refused, objects, observed, once.replaced, doubly, unknown)
+
+
+def _unknown(model: ClusterModel, outcomes: Iterable[VmOutcome]) -> tuple[UnknownFact, ...]:
+    """Of the VMs for which nodes were tried."""
+    keys = (f"{outcome.namespace}/{outcome.pod}" for outcome in outcomes if not outcome.taken_over)
+    pods = [model.pods[key] for key in keys if key in model.pods]
+    return unknown_facts(model, {resource for pod in pods for resource in pod_requests(pod)}) if pods else ()
 
 
 def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable[RefusedObject]) -> InputVm:

@@ -32,8 +32,9 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.files import placeable_model
+from virt_dra.model.feeds.files import not_given, placeable_model
 from virt_dra.model.published import PublishedDevices
+from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
@@ -95,6 +96,8 @@ class Fitting:
         self._configuration = configuration
         self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
         """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
+        self._resources: set[str] = set()
+        """What the pods ask for of which :meth:`placement` was asked."""
         self._spent = 0
         self._last: tuple[VmObject, str, _Trial | None] | None = None
 
@@ -121,7 +124,10 @@ class Fitting:
 
     def placement(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
-        if tried is None or not isinstance(tried.outcome, Unplaced):
+        if tried is None:
+            return None
+        self._resources |= pod_requests(tried.pod).keys()
+        if not isinstance(tried.outcome, Unplaced):
             return None
         groups = grouped(tried.outcome.nodes)
         return group_text(groups[0]) if groups else tried.outcome.message
@@ -131,6 +137,10 @@ class Fitting:
             return None
         tried = self._last[2]
         return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
+
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        model = ClusterModel(of_kind(self._objects, Node), unread=not_given(self._objects))
+        return unknown_facts(model, self._resources) if self._resources else ()
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         tried = self._tried(subject, namespace)

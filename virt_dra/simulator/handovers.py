@@ -59,7 +59,7 @@ class Conditions:
     gates: Gates
     permitted_host_devices: PermittedHostDevices | None = None
     only_node: str | None = None
-    unread: tuple[type[TypedObject], ...] = ()
+    unread: frozenset[type[TypedObject]] = frozenset()
     """Kinds that the input doesn't have, although every cluster has some."""
 
 

@@ -19,6 +19,7 @@ from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
+from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
@@ -65,7 +66,7 @@ class LintResult:
 
     ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings.
     ``manifests``: every object of the input with the findings on it alone. ``release``: the KubeVirt release that
-    options or objects name, else None.
+    options or objects name, else None. ``unknown``: what couldn't be taken into account where nodes for VMs were tried.
     """
 
     inputs: LintInputs
@@ -73,6 +74,7 @@ class LintResult:
     others: tuple[ObjectFindings, ...]
     manifests: tuple[tuple[Manifest, tuple[LintFinding, ...]], ...]
     release: KubeVirtVersion | None = None
+    unknown: tuple[UnknownFact, ...] = ()
 
     @property
     def readable(self) -> bool:
@@ -155,7 +157,12 @@ def lint_documents(
     ]
     others += [file for problem in broken for file in _unreadable(problem, settings)]
     return LintResult(
-        inputs, tuple(subjects), tuple(others), as_written, release.version if release is not None else None
+        inputs,
+        tuple(subjects),
+        tuple(others),
+        as_written,
+        release.version if release is not None else None,
+        inputs.trial.unknown() if inputs.trial is not None else (),
     )
 
 

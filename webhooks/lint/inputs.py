@@ -25,6 +25,7 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.tolerations import taints_of_rules
 from virt_dra.matching.published_slice import SliceDevice
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
 from webhooks.rules.reviewed_spec import VmObject
@@ -89,6 +90,9 @@ class Trial(Protocol):
 
     def unchecked(self, subject: VmObject, namespace: str) -> str | None:
         """The limit of virt-dra that ended the latest :meth:`placement` without a result; None without one."""
+
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        """What the answers of :meth:`placement` so far couldn't take into account."""
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         """Why the VM gets no libvirt domain: the field of the VMI, and the reason. Unknown devices are left out."""

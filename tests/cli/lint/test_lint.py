@@ -248,6 +248,7 @@ def test_json(files: Path) -> None:
         "warnings": 1,
         "replaced": [],
         "notChecked": ["DeviceClass", "ResourceSlice"],
+        "unknown": [],
         "otherTools": [],
         "counts": [
             {"id": "claim-missing", "severity": "denial", "findings": 1, "objects": 1},

@@ -40,7 +40,7 @@ def _without_random_names(text: str) -> str:
 def test_the_tree_shows_every_hand_over() -> None:
     result = _run(GPU, "-v")
     assert result.exit_code == 0
-    assert _without_random_names(result.output).splitlines() == [
+    assert _without_random_names(result.stdout).splitlines() == [
         f"{GPU} (KubeVirt 1.9)",
         f"VirtualMachineInstance gpu-test1/vmi-fedora: ready  ({GPU}/gpu.yaml:55 (document 4))",
         "├── lint: warnings",
@@ -73,7 +73,7 @@ NO_DEVICE_LEFT = "none of 2 nodes can take it. Nearest: 2 nodes, request gpu: 2 
 
 def test_a_row_for_each_vm_and_the_steps_of_those_that_are_not_ready() -> None:
     result = _run(CONTENTION)
-    assert _without_random_names(result.output).splitlines() == [
+    assert _without_random_names(result.stdout).splitlines() == [
         f"{CONTENTION} (KubeVirt 1.9)",
         "VM               READY   NODE     DEVICES            REMARKS",
         "default/first    yes     node-1   gpu 0000:01:00.0",
@@ -100,12 +100,12 @@ def test_a_row_for_each_vm_and_the_steps_of_those_that_are_not_ready() -> None:
 
 
 def test_names_and_what_is_wrong_alone() -> None:
-    assert _run(CONTENTION, "-o", "name").output.splitlines() == [
+    assert _run(CONTENTION, "-o", "name").stdout.splitlines() == [
         f"virtualmachineinstance/default/{name}" for name in ("first", "second", "third")
     ]
-    assert _run(CONTENTION, "-o", "name", "-q").output == "virtualmachineinstance/default/third\n"
-    assert [line.split()[0] for line in _run(CONTENTION, "-q").output.splitlines()[1:3]] == ["VM", "default/third"]
-    assert _run(GPU, "-q").output == ""
+    assert _run(CONTENTION, "-o", "name", "-q").stdout == "virtualmachineinstance/default/third\n"
+    assert [line.split()[0] for line in _run(CONTENTION, "-q").stdout.splitlines()[1:3]] == ["VM", "default/third"]
+    assert _run(GPU, "-q").stdout == ""
 
 
 def test_the_wide_table_has_pods_claims_findings_and_places() -> None:
@@ -137,8 +137,8 @@ def test_a_long_list_has_the_steps_of_a_few() -> None:
     third = documents[-1]
     more = [{**third, "metadata": {**third["metadata"], "name": f"more-{number}"}} for number in range(10)]
     result = _run("-", stdin=yaml.safe_dump_all([*documents, *more]))
-    assert result.output.count(": not ready  (") == 5
-    assert result.output.splitlines()[-3:] == [
+    assert result.stdout.count(": not ready  (") == 5
+    assert result.stdout.splitlines()[-3:] == [
         "and 6 more VMs that aren't ready; -v shows every step of all",
         "2 of 13 VMs ready",
         "",

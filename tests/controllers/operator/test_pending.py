@@ -146,9 +146,10 @@ def test_what_keeps_the_pod_from_every_node_is_said_without_nodes() -> None:
 def test_where_the_claims_fit_that_is_said_too() -> None:
     condition = explained([node("a")], [slice_of("a", 1)])
     assert (condition.status, condition.reason) == ("True", "ClaimsFit")
-    assert (
-        condition.message
-        == "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for"
+    assert condition.message == (
+        "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for. "
+        "Not known: Pods aren't given: the room that they use and who runs beside whom isn't known; "
+        "status.allocatable of the nodes isn't given: whether there is room isn't checked"
     )
 
 

@@ -252,7 +252,7 @@ def _read(
     with status(f"reading {', '.join([*paths, *(['the cluster'] if live else [])])}"):
         loaded = read_inputs(paths)
         if live:
-            of_cluster = live_sourced(live, "allocate", namespace, output)
+            of_cluster, _ = live_sourced(live, "allocate", namespace, output)
             loaded = Loaded((*of_cluster, *loaded.objects), loaded.problems)
     try:
         given = allocation_input(loaded, namespace, format_time(datetime.now(UTC)), gates)

@@ -216,7 +216,7 @@ def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> 
     """The ResourceSlices of the files and the cluster; other objects may stand among them. Ends the command if there
     are none, or a file can't be read."""
     of_files = sourced_of_files(paths, output)
-    of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output) if live else []
+    of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output)[0] if live else []
     once = applied(
         (sourced for sourced in (*of_cluster, *of_files) if isinstance(sourced.object, ResourceSlice)),
         DEFAULT_NAMESPACE,

@@ -44,7 +44,6 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
     with frozen_heap():
         from virt_dra.allocator import FatalError
         from virt_dra.cli.shared.file_input import objects_of_files
-        from virt_dra.model.unknown import unknown_facts
         from virt_dra.simulator.deadline import AllocationDeadline
         from virt_dra.simulator.explaining.difference import FitState, differences
         from virt_dra.simulator.explaining.state import ClusterState
@@ -56,7 +55,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
             states = [
                 FitState(ClusterState.from_objects(objects, namespace, deadline), deadline.start) for objects in read
             ]
-            unknown = dict.fromkeys(fact for state in states for fact in unknown_facts(state.state.model))
+            unknown = dict.fromkeys(fact for state in states for fact in state.unknown)
             with progress("trying VMs") as report:
                 differing = list(differences(states[0], states[1], report))
         except FatalError as error:
@@ -69,7 +68,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         if not differing:
             say("no VM starts or stops fitting")
         for fact in unknown:
-            say(f"Not known: {fact.text}")
+            say(str(fact))
     else:
         changes = [_json(change) for change in differing]
         facts = [fact.to_json() for fact in unknown]

@@ -211,6 +211,8 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
             say(f"and {counted(len(unplaced) - _LISTED, 'more')}; -o json has them")
         if explained.left_out:
             say(f"{counted(explained.left_out, 'more VM or pod')} weren't explained")
+        for fact in explained.unknown:
+            say(str(fact))
         stuck = sum(answer.verdict in (WAITS, BROKEN) for answer in unplaced)
         able = sum(answer.verdict == FITS for answer in unplaced)
         say(f"{stuck} without a place, {able} that could start" if unplaced else "nothing waits")

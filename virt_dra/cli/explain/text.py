@@ -36,7 +36,7 @@ def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
             yield f"  {device}: {holder.description}"
     if answer.unknown:
         yield ""
-        yield from (f"Not known: {fact.text}" for fact in answer.unknown)
+        yield from map(str, answer.unknown)
     if answer.unjudged:
         yield ""
         yield f"Time ran out: {counted(answer.unjudged, 'node')} not looked at; --timeout gives more"

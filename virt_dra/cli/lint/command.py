@@ -29,7 +29,7 @@ from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
-from virt_dra.cli.shared.console import progress, say
+from virt_dra.cli.shared.console import progress, say, say_unknown
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.options import (
     address_keys_option,
@@ -239,6 +239,8 @@ def command(
         tuple(sorted(of_other_tools)), len(broken), summary,
     )  # fmt: skip
     _print(report, output, pages_url, excerpts=not quiet, err=fix and STDIN in paths)
+    if output not in ("json", "yaml"):
+        say_unknown(judgement.unknown)
     sys.exit(BAD_INPUT if outcome is not None and outcome.problems else 1 if report.denials else 0)
 
 

@@ -233,6 +233,7 @@ class LintReport:
             "warnings": self.warnings,
             "replaced": [obj.to_json() for obj in self.replaced],
             "notChecked": list(self.judgement.not_checked),
+            "unknown": [fact.to_json() for fact in self.judgement.unknown],
             "otherTools": list(self.other_tools),
             **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
             "counts": [count.to_json() for count in self.counts],

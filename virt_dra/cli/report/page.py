@@ -125,6 +125,7 @@ def _answer(answer: ExplainedAnswer) -> str:
         ("In the way, the nearest first", groups),
         ("Held by", held),
         ("Ways out, each tried on a copy of this cluster", ways),
+        ("Not known", "".join(f"<li>{_text(fact.text)}</li>" for fact in answer.unknown)),
     ]
     body = "".join(f"<p>{head}</p><ul>{listed}</ul>" for head, listed in parts if listed)
     return (

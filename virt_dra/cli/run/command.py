@@ -21,7 +21,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
 from virt_dra.cli.shared.cluster_options import ClusterChoice
-from virt_dra.cli.shared.console import output_console, say, status
+from virt_dra.cli.shared.console import output_console, say, say_unknown, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.live_input import live_options, live_sourced
@@ -149,17 +149,17 @@ def command(
         raise click.UsageError("--separate goes with files alone")
     settings = RunSettings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
     jobs = _jobs(paths, out, live=live is not None, separate=separate)
-    read = [(job, _read(job, live, namespace, output)) for job in jobs]
-    once = [(job, latest(written.documents, namespace)) for job, written in read]
+    read = [(job, *_read(job, live, settings, output)) for job in jobs]
+    once = [(job, latest(written.documents, namespace), scoped) for job, written, scoped in read]
     judged = [
-        (job, _lint(job, latest_objects.documents, settings, lint, output), latest_objects)
-        for job, latest_objects in once
+        (job, _lint(job, latest_objects.documents, scoped, lint, output), latest_objects, scoped)
+        for job, latest_objects, scoped in once
     ]
     reports: list[Json] = []
     ready = True
-    for job, judgement, latest_objects in judged:
+    for job, judgement, latest_objects, scoped in judged:
         ran = replace(
-            _run(judgement, settings, _chance(seed, latest_objects.documents)), replaced=latest_objects.replaced
+            _run(judgement, scoped, _chance(seed, latest_objects.documents)), replaced=latest_objects.replaced
         )
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
@@ -167,6 +167,8 @@ def command(
             reports.append(_report(job, ran, written))
         else:
             _show(job, ran, written, show)
+            if not show.quiet or not ran.ready:
+                say_unknown(ran.unknown)
     if show.document:
         print_document({"clusters": reports} if separate else reports[0], output)
     sys.exit(0 if ready else 1)
@@ -180,13 +182,14 @@ def _jobs(paths: tuple[str, ...], out: Path | None, *, live: bool, separate: boo
     return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
 
 
-def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) -> Written:
-    """The job's objects as they are written. Unreadable input ends the command with every problem, before anything
-    runs."""
+def _read(job: _Job, live: ClusterChoice | None, settings: RunSettings, output: str) -> tuple[Written, RunSettings]:
+    """The job's objects as they are written, and the settings with what couldn't be read. Unreadable input ends the
+    command with every problem, before anything runs."""
     with status(f"reading {job.title}"):
         written = read_written(job.paths)
         if live:
-            of_cluster = live_sourced(live, "run", namespace, output)
+            of_cluster, scope = live_sourced(live, "run", settings.namespace, output)
+            settings = replace(settings, unread=scope.unread | scope.partial)
             written = replace(
                 written,
                 documents=(
@@ -196,7 +199,7 @@ def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) ->
             )
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
-    return written
+    return written, settings
 
 
 def _lint(
@@ -264,6 +267,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
         "refused": [refused.to_json() for refused in ran.refused],
         "replaced": [replaced.to_json() for replaced in ran.replaced],
         "heldTwice": [device.to_json() for device in ran.held_twice],
+        "unknown": [fact.to_json() for fact in ran.unknown],
         "vms": [
             {**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")}
             for outcome in ran.outcomes

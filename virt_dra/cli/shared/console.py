@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,8 @@ from virt_dra.cli.shared.workflow_log import in_workflow
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from virt_dra.model.unknown import UnknownFact
 
 _FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"})
 """Variables by which rich takes any output for a terminal."""
@@ -37,6 +39,12 @@ def visible_lines(text: str) -> str:
 def say(text: str, *, err: bool = False) -> None:
     """Print one or more lines on standard output or standard error."""
     click.echo(visible_lines(text), err=err)
+
+
+def say_unknown(facts: Iterable[UnknownFact]) -> None:
+    """Print on standard error what a verdict couldn't take into account, as a document's member ``unknown`` has it."""
+    for fact in facts:
+        say(str(fact), err=True)
 
 
 def output_console() -> Console:

@@ -63,9 +63,11 @@ def live_objects(
     return objects, scope
 
 
-def live_sourced(cluster: ClusterChoice, capability: str, namespace: str, output: str) -> list[Sourced[TypedObject]]:
+def live_sourced(
+    cluster: ClusterChoice, capability: str, namespace: str, output: str
+) -> tuple[list[Sourced[TypedObject]], ReadScope]:
     """The objects that a capability reads, as :func:`live_objects`, each with a name for where it was read."""
     from virt_dra.model.kinds import READ  # imports every kind
 
-    objects, _ = live_objects(cluster, READ[capability], namespace, output)
-    return [Sourced(obj, DocumentSource(f"cluster: {obj.kind or obj.KIND} {obj.key}", 0)) for obj in objects]
+    objects, scope = live_objects(cluster, READ[capability], namespace, output)
+    return [Sourced(obj, DocumentSource(f"cluster: {obj.kind or obj.KIND} {obj.key}", 0)) for obj in objects], scope

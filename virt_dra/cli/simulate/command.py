@@ -11,7 +11,7 @@ import click
 
 from virt_dra.allocator import FatalError
 from virt_dra.api.reading.collector import collector_paused
-from virt_dra.cli.shared.console import output_console, progress, say, status
+from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
 from virt_dra.cli.shared.options import output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
@@ -138,6 +138,8 @@ def command(
     experiment = replace(experiment, nodes_only=nodes_only)
     for note in experiment.notes:
         say(note, err=True)
+    if output not in ("json", "yaml"):
+        say_unknown(experiment.unknown)
     results, interrupted = _simulated(experiment, chosen, used_seed, output)
     _show(results, experiment, used_seed, output, loaded=inflate is not None, draw=draw)
     if plot is not None and draw is not None:
@@ -236,7 +238,7 @@ def _show(
 
         click.echo(page(results, unit, seed, draw(results, unit, "svg").decode()))
     elif output in ("json", "yaml"):
-        print_document(document(results, unit, seed), output)
+        print_document(document(results, experiment, seed), output)
     else:
         first = results[0]
         say(f"{len(experiment.nodes)} nodes, {first.cards} {unit}, {len(experiment.arrivals)} arrivals, seed {seed}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
-from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.console import say, say_unknown
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.simulate.inputs import description_in, refused
@@ -45,6 +45,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
             {
                 "policy": policy,
                 "notes": list(cluster.notes),
+                "unknown": [fact.to_json() for fact in prospect.unknown],
                 "now": now,
                 "changes": [_json(outcome) for outcome in outcomes],
             },
@@ -55,6 +56,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
         say(note, err=True)
     if prospect.unknown_nodes:
         say(f"{counted(prospect.unknown_nodes, 'pod')} left out, whose node isn't there", err=True)
+    say_unknown(prospect.unknown)
     say(f"now: {counted(running, 'pod')} running, {len(waiting)} waiting, {used:.1%} of the devices in use")
     for outcome in outcomes:
         say(f"{outcome.text}:")

@@ -12,6 +12,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
 from virt_dra.simulator.experiment.durations import shown
 from virt_dra.simulator.experiment.measures import ClusterSample, Measures
+from virt_dra.simulator.experiment.model import Experiment
 
 _LOAD_STEPS = 10
 """Rows of the table over the load, up to the whole cluster."""
@@ -96,12 +97,13 @@ def _at_loads(results: Sequence[Measures]) -> Iterator[tuple[float, list[tuple[C
         step += 1
 
 
-def document(results: Sequence[Measures], unit: str, seed: int) -> Json:
+def document(results: Sequence[Measures], experiment: Experiment, seed: int) -> Json:
     notes = list(dict.fromkeys(note for result in results for note in result.notes))
     return {
         "seed": seed,
-        "unit": unit,
+        "unit": experiment.unit,
         **({"notes": notes} if notes else {}),
+        "unknown": [fact.to_json() for fact in experiment.unknown],
         "policies": [result.to_json() for result in results],
     }
 

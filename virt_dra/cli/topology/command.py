@@ -12,15 +12,16 @@ import click
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import did_you_mean
-from virt_dra.cli.shared.console import output_console, say
+from virt_dra.cli.shared.console import output_console, say, say_unknown
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import document_text, refuse
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
+from virt_dra.inventory.topology import NO_OVERLAY, NodeFold, TopologyOverlay, folded, to_json, topology, unfolded
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.simulator.collector import frozen_heap
 
 HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
@@ -75,34 +76,36 @@ def command(
     with frozen_heap():
         model, _ = source.read(READ["topology"], output)
         asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
-        overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else None
+        overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else NO_OVERLAY
         rows = device_rows(model, source.address_keys)
-        nodes = topology(rows, [node.name for node in model.of(Node)], overlay)
+        nodes = topology(rows, [node.name for node in model.of(Node)], overlay.verdicts)
         if only is not None:
             chosen = [node for node in nodes if node.name == only]
             if not chosen:
                 refuse([f"there is no node {only}{did_you_mean(only, (node.name for node in nodes))}"], output)
             nodes = chosen
         folds = unfolded(nodes) if no_fold or only is not None else folded(nodes)
-        _write(folds, output, out)
+        _write(folds, overlay.unknown, output, out)
+        if output not in ("json", "yaml"):
+            say_unknown(overlay.unknown)
 
 
-def _write(folds: Sequence[NodeFold], output: str, out: Path | None) -> None:
+def _write(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, out: Path | None) -> None:
     try:
         if out is not None:
-            out.write_bytes(_png(folds) if output == "png" else _document(folds, output).encode())
+            out.write_bytes(_png(folds) if output == "png" else _document(folds, unknown, output).encode())
             say(f"written to {out}")
         elif output == "text":
             _print(folds)
         else:
-            click.echo(_document(folds, output), nl=output in ("svg", "html"))
+            click.echo(_document(folds, unknown, output), nl=output in ("svg", "html"))
     except OSError as error:
         if out is None:
             raise
         refuse([f"{out}: {error.strerror or error}"], output)
 
 
-def _document(folds: Sequence[NodeFold], output: str) -> str:
+def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str) -> str:
     from virt_dra.cli.topology.drawing import topology_svg
     from virt_dra.cli.topology.page import topology_page
 
@@ -112,7 +115,7 @@ def _document(folds: Sequence[NodeFold], output: str) -> str:
         case "html":
             return topology_page(folds)
         case "json" | "yaml":
-            return document_text(to_json(folds), output)
+            return document_text(to_json(folds, unknown), output)
     from rich.console import Console
 
     from virt_dra.cli.topology.text import fold_trees
@@ -149,7 +152,7 @@ def _png(folds: Sequence[NodeFold]) -> bytes:
     return bytes(drawn)
 
 
-def _overlay(model: ClusterModel, word: str, name: str, output: str) -> DeviceVerdicts:
+def _overlay(model: ClusterModel, word: str, name: str, output: str) -> TopologyOverlay:
     """Ends the command for what isn't there."""
     from virt_dra.allocator import FatalError
     from virt_dra.simulator.explaining.overlay import overlay_of

@@ -31,10 +31,12 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
-from virt_dra.scheduling.why.condition import allocatable_text
+from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.why.condition import allocatable_text, unknown_text
 
 T = TypeVar("T")
 
@@ -254,7 +256,7 @@ def explain(
     ``interrupt`` returns True; the condition is then :func:`took_too_long`.
     """
     outcome = place(pod, view.model.changed(claims.values()), FitOptions(features, limits.steps, interrupt))
-    return _condition(_verdict(outcome, view), previous, now)
+    return _condition(_verdict(outcome, pod, view), previous, now)
 
 
 def took_too_long(
@@ -297,13 +299,13 @@ def _condition(says: tuple[str, str, str], previous: Condition | None, now: date
     )
 
 
-def _verdict(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
+def _verdict(outcome: Placement | Unplaced, pod: Pod, view: View) -> tuple[str, str, str]:
     if isinstance(outcome, Placement):
         message = (
             f"the claims can be allocated on node {outcome.node}; the pod's "
             "condition PodScheduled says what else it waits for"
         )
-        return "True", FITS, message
+        return "True", FITS, f"{message}{unknown_text(unknown_facts(view.model, pod_requests(pod)))}"
     if outcome.reason == SCHEDULER_ERROR:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
     if not outcome.nodes:

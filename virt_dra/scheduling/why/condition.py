@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from virt_dra.api.counting import counted
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.scheduling.why.groups import grouped, named_group_text
 from virt_dra.scheduling.why.tree import NodeRefusal
 
 _GROUPS: Final = 8
 """Groups that a message lists at most."""
+
+
+def unknown_text(facts: Sequence[UnknownFact]) -> str:
+    """What a condition says after "it fits": a refusal stands, whatever isn't known."""
+    return f". Not known: {'; '.join(fact.text for fact in facts)}" if facts else ""
 
 
 def allocatable_text(nodes: Iterable[NodeRefusal], total: int) -> str:

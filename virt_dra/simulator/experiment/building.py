@@ -62,7 +62,7 @@ def build_experiment(
     classes = _classes(description, there.model.of(DeviceClass), slices, source)
     described = [*nodes, *slices, *classes]
     return Experiment(
-        cluster=there.model.changed(described) if objects else ClusterModel(described),
+        cluster=ClusterModel((*there.model.objects, *described), unread=there.model.unread - {Node} if objects else ()),
         nodes=tuple(nodes),
         arrivals=by_time(arriving),
         disturbances=_disturbances(description.events, nodes, source),

@@ -9,6 +9,8 @@ from virt_dra.allocator import DEFAULT, Features
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 
 
@@ -94,6 +96,12 @@ class Experiment:
     """What cards are called in reports."""
     notes: tuple[str, ...] = field(default=())
     """What was left out of the input, for the user."""
+
+    @property
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        """What placing the VMs doesn't take into account."""
+        shapes = {arrival.shape for arrival in self.arrivals}
+        return unknown_facts(self.cluster, {resource for shape in shapes for resource in pod_requests(shape.pod)})
 
     def ending(self, until: float) -> Experiment:
         """The experiment with another end."""

@@ -21,6 +21,8 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean, nearest
 from virt_dra.api.resource_v1 import AllocationResult, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.dump import DumpedCluster, Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -113,6 +115,7 @@ class Prospect:
         self._shapes: Counter[VmShape] = Counter()
         self._closed: set[str] = set()
         self._added = 0
+        self._tried: set[VmShape] = set()
         self.unknown_nodes = 0
         """Pods on nodes that the dump doesn't have; they are left out."""
         shapes, numbers = Shapes(), self._numbers
@@ -159,6 +162,12 @@ class Prospect:
         return {node.name: number for number, node in enumerate(self._nodes)}
 
     @property
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        """What the answers to the changes couldn't take into account."""
+        resources = {resource for shape in self._tried for resource in pod_requests(shape.pod)}
+        return unknown_facts(self._model, resources) if self._tried else ()
+
+    @property
     def waiting(self) -> list[str]:
         return [vm.name for vm in self._vms if vm.placed is None]
 
@@ -189,6 +198,7 @@ class Prospect:
             case "add" if added is not None:
                 new = {id(vm) for vm in self._add(added, change.number)}
         for vm in sorted((vm for vm in self._vms if vm.placed is None), key=lambda vm: -vm.priority):
+            self._tried.add(vm.shape)
             if self._place(vm):
                 where = (vm.name, self._node_of(vm))
                 (outcome.started if id(vm) in waited or id(vm) in new else outcome.moved).append(where)

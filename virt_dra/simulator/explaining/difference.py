@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.resource_v1 import ResourceClaimStatus
+from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.model.usage import devices_held_by
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.explaining.answer import JudgeProgress, answer_without_ways
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
@@ -49,8 +52,16 @@ class FitState:
     state: ClusterState
     restart: Callable[[], None]
 
+    @cached_property
     def subjects(self) -> dict[str, AskedSubject]:
         return {subject.title: subject for subject in subjects_in(self.state.model)}
+
+    @property
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        """What couldn't be taken into account for some subject."""
+        pods = (subject.wish.pod if subject.wish is not None else subject.pod for subject in self.subjects.values())
+        resources = {resource for pod in pods if pod is not None for resource in pod_requests(pod)}
+        return unknown_facts(self.state.model, resources)
 
     def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:
         """Whether it fits, and why not."""
@@ -78,7 +89,7 @@ def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterSt
 
 def differences(before: FitState, after: FitState, progress: JudgeProgress) -> Iterator[FitChange]:
     """The VMs for which the answer differs, by name; and those that are in one state only. Raises FatalError."""
-    then, now = before.subjects(), after.subjects()
+    then, now = before.subjects, after.subjects
     titles = sorted({*then, *now})
     for number, title in enumerate(titles):
         progress(number, len(titles))

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from virt_dra.allocator import FatalError
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import AllocationResult
-from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, DeviceVerdicts
+from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, TopologyOverlay
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import unknown_facts
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
 
-def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
+def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
     """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest,
     with their refusals.
 
@@ -24,7 +26,7 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
     held = [claim.status.allocation for claim in subject.claims if claim.status.allocation is not None]
     verdicts = _chosen(held)
     if subject.wish is None:
-        return verdicts
+        return TopologyOverlay(verdicts)
     asked = state.fit(subject.wish)
     if asked.everywhere is not None:
         raise FatalError(asked.everywhere.description)
@@ -40,7 +42,7 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
             verdicts |= dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, "; ".join(reasons)))
         for refused in nearest:
             verdicts[refused.device] = DeviceVerdict(REFUSED, "; ".join([*reasons, refused.reason.text]))
-    return verdicts
+    return TopologyOverlay(verdicts, unknown_facts(state.model, pod_requests(subject.wish.pod)))
 
 
 def _chosen(allocations: Iterable[AllocationResult]) -> dict[DeviceId, DeviceVerdict]:

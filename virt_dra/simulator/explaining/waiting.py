@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.simulator.explaining.answer import PLACED, ExplainedAnswer, JudgeProgress, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
@@ -19,6 +20,11 @@ class WaitingAnswers:
 
     answers: tuple[ExplainedAnswer, ...]
     left_out: int = 0
+
+    @property
+    def unknown(self) -> tuple[UnknownFact, ...]:
+        """What couldn't be taken into account for some of them."""
+        return tuple(dict.fromkeys(fact for answer in self.answers for fact in answer.unknown))
 
 
 def waiting_answers(
