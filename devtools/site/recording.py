@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -94,7 +94,12 @@ def run(command: Sequence[str] = COMMAND) -> str:
     if ran.returncode not in (0, 1):
         said = [line for line in Text.from_ansi(ran.stderr).plain.splitlines() if line.strip()]
         raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {said[-1] if said else 'no message'}")
-    return ran.stdout
+    return ran.stdout + "".join(f"{line}\n" for line in _notes(ran.stderr))
+
+
+def _notes(err: str) -> Iterator[str]:
+    """What stays on a terminal of standard error, after the progress is removed."""
+    return (line for line in Text.from_ansi(err).plain.splitlines() if line.startswith("Not known: "))
 
 
 def steady(printed: str) -> str:

@@ -153,6 +153,12 @@ def test_where_the_claims_fit_that_is_said_too() -> None:
     )
 
 
+def test_what_is_not_known_of_a_sample_is_said_of_the_tried_nodes() -> None:
+    condition = explained([node("a"), node("b")], [slice_of("a", 1)], limits=ExplainLimits(nodes=1))
+    assert condition.status == "True"
+    assert " Not known of the tried nodes: Pods aren't given: " in (condition.message or "")
+
+
 def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:
     nodes = [node(f"n{number:04}") for number in range(500)]
     condition = explained(nodes, [slice_of("n0499", 1)], (in_use("x", "n0499", "d0"),), limits=ExplainLimits(nodes=3))

@@ -305,7 +305,8 @@ def _verdict(outcome: Placement | Unplaced, pod: Pod, view: View) -> tuple[str, 
             f"the claims can be allocated on node {outcome.node}; the pod's "
             "condition PodScheduled says what else it waits for"
         )
-        return "True", FITS, f"{message}{unknown_text(unknown_facts(view.model, pod_requests(pod)))}"
+        unknown = unknown_facts(view.model, pod_requests(pod))
+        return "True", FITS, message + unknown_text(unknown, sampled=len(view.model.nodes) < view.nodes)
     if outcome.reason == SCHEDULER_ERROR:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
     if not outcome.nodes:

@@ -14,9 +14,11 @@ _GROUPS: Final = 8
 """Groups that a message lists at most."""
 
 
-def unknown_text(facts: Sequence[UnknownFact]) -> str:
-    """What a condition says after "it fits": a refusal stands, whatever isn't known."""
-    return f". Not known: {'; '.join(fact.text for fact in facts)}" if facts else ""
+def unknown_text(facts: Sequence[UnknownFact], *, sampled: bool) -> str:
+    """What a condition says after "it fits": a refusal stands, whatever isn't known. ``sampled``: of the nodes that
+    were tried, which aren't all."""
+    of = " of the tried nodes" if sampled else ""
+    return f". Not known{of}: {'; '.join(fact.text for fact in facts)}" if facts else ""
 
 
 def allocatable_text(nodes: Iterable[NodeRefusal], total: int) -> str:
