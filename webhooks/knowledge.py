@@ -17,6 +17,7 @@ from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.rules.reviewed_spec import VmObject
@@ -78,8 +79,8 @@ class Knowledge(Protocol):
         """The same knowledge for one review, with its evaluator of selectors."""
 
     @property
-    def slices(self) -> Iterable[PublishedSlice] | None:
-        """The published slices on whose devices selectors are evaluated; None if selectors are never evaluated."""
+    def slices(self) -> PersistentMap[str, PublishedSlice] | None:
+        """The published slices by name, on which selectors are evaluated; None if selectors are never evaluated."""
 
     @property
     def verified(self) -> bool:
@@ -145,7 +146,7 @@ class KubeVirtOnly:
     def for_unverified(self) -> Knowledge:
         return replace(self, verified=False)
 
-    slices: Iterable[PublishedSlice] | None = None
+    slices: PersistentMap[str, PublishedSlice] | None = None
 
     def with_evaluator(self, evaluator: SelectorEvaluator) -> Knowledge:
         return self

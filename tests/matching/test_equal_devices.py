@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cel import Work
-from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.evaluating import depths_on, matching_slices
 from virt_dra.matching.matcher import SelectorList
+from virt_dra.matching.positions import positions_of
 from virt_dra.matching.published_slice import PublishedSlice
-from virt_dra.matching.slice_answers import SelectorDepths, SelectorQuestion, SliceFault
+from virt_dra.matching.slice_answers import SelectorDepths, SliceFault
+from virt_dra.matching.slice_table import SliceGroups, SliceTable
 
 EXPRESSIONS = (
     "device.attributes['d'].m == 'A100'",
@@ -37,12 +39,11 @@ DEVICE = st.fixed_dictionaries(
 )
 
 
-def published(driver: str, devices: list[Json]) -> PublishedSlice:
+def published(driver: str, devices: list[Json], position: int = 0) -> PublishedSlice:
     named = [{"name": f"gpu-{number}", **device} for number, device in enumerate(devices)]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-    return PublishedSlice.from_slice(
-        ResourceSlice.from_wire({"spec": {"driver": driver, "pool": pool, "devices": named}}), {}
-    )
+    raw = {"spec": {"driver": driver, "pool": pool, "devices": named}}
+    return PublishedSlice.from_slice(ResourceSlice.from_wire(raw), {}, position)
 
 
 def alone(slice_: PublishedSlice, expressions: list[str]) -> SelectorDepths:
@@ -65,17 +66,29 @@ def test_each_gets_the_answer_that_it_gets_by_itself(
     slices: list[tuple[str, list[Json]]], expressions: list[str]
 ) -> None:
     there = [published(driver, devices) for driver, devices in slices]
-    question = SelectorQuestion("each", tuple(expressions), there)
-    assert dict(evaluate(question, Work())) == {number: alone(each, expressions) for number, each in enumerate(there)}
+    answers = depths_on(SelectorList(expressions), there, Work())
+    assert list(answers) == [(each, alone(each, expressions)) for each in there]
 
 
-@given(st.lists(st.lists(DEVICE, max_size=4), max_size=4), st.lists(st.sampled_from(EXPRESSIONS), max_size=3))
-def test_a_slice_has_a_match_if_one_of_its_devices_has(slices: list[list[Json]], expressions: list[str]) -> None:
-    there = [published("d", devices) for devices in slices]
-    matched = [len(expressions) in alone(each, expressions).depths for each in there]
-    until = matched.index(True) + 1 if True in matched else len(matched)
-    question = SelectorQuestion("any", tuple(expressions), there)
-    assert dict(evaluate(question, Work())) == dict(enumerate(matched[:until]))
+@given(
+    st.lists(st.tuples(st.sampled_from("de"), st.lists(DEVICE, max_size=4)), max_size=6),
+    st.lists(st.sampled_from(EXPRESSIONS), max_size=3),
+    st.integers(0, 63),
+)
+def test_of_each_driver_slices_are_answered_until_one_matches(
+    slices: list[tuple[str, list[Json]]], expressions: list[str], positions: int
+) -> None:
+    there = [published(driver, devices, at) for at, (driver, devices) in enumerate(slices)]
+    answers = list(matching_slices(SelectorList(expressions), SliceGroups(SliceTable(there)), positions, Work()))
+    answered = {at for mask, _ in answers for at in positions_of(mask)}
+    matching = {at for _, mask in answers for at in positions_of(mask)}
+    asked = [each for each in there if positions >> each.position & 1]
+    matched = {each.position for each in asked if len(expressions) in alone(each, expressions).depths}
+    assert matching <= matched
+    assert answered - matching <= {each.position for each in asked} - matched
+    for driver in "de":
+        of_driver = {each.position for each in asked if each.pool[0] == driver}
+        assert matching & of_driver if matched & of_driver else of_driver <= answered
 
 
 def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
@@ -83,7 +96,7 @@ def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
 
     def spent(devices: list[Json]) -> int:
         work = Work(10_000_000)
-        assert len(list(evaluate(SelectorQuestion("each", (costly,), [published("d", devices)]), work))) == 1
+        assert len(list(depths_on(SelectorList([costly]), [published("d", devices)], work))) == 1
         assert work.left is not None
         return 10_000_000 - int(work.left)
 

@@ -6,13 +6,13 @@ import pytest
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import Interrupted, Work
-from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.evaluating import depths_on, matching_slices
 from virt_dra.matching.matcher import MatchingStopped, Mismatch, SelectorList, interruptible
 from virt_dra.matching.published_slice import PublishedSlice, SliceDevice
-from virt_dra.matching.slice_answers import SelectorQuestion
+from virt_dra.matching.slice_table import SliceGroups, SliceTable
 
 DEVICE = SliceDevice("d", "p", Device.from_wire({"name": "x", "attributes": {"m": {"string": "A100"}}}), "n", ())
-SLICE = PublishedSlice(("d", "p"), 1, "s", (DEVICE,))
+SLICE = PublishedSlice(("d", "p"), 1, "s", (DEVICE,), 0)
 
 
 def test_searches_without_a_loop_take_from_the_work_what_they_take() -> None:
@@ -36,9 +36,11 @@ def test_what_exceeds_a_limit_of_ours_is_not_decided(work: Work) -> None:
     assert mismatch is not None
     assert mismatch.undecided
     assert mismatch.fault is not None
-    question = SelectorQuestion("each", (r"'a'.matches(r'\pL{9' + '10}') || true",), [SLICE])
+    selectors = SelectorList([r"'a'.matches(r'\pL{9' + '10}') || true"])
     with pytest.raises(Interrupted):
-        list(evaluate(question, work))
+        list(depths_on(selectors, [SLICE], work))
+    with pytest.raises(Interrupted):
+        list(matching_slices(selectors, SliceGroups(SliceTable([SLICE])), 1, work))
 
 
 def test_a_failure_is_a_fault_of_the_selector() -> None:

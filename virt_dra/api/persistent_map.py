@@ -112,6 +112,22 @@ class PersistentMap(Mapping[K, V]):
             size += len(copies[at]) - before
         return self._with(copies, size) if copies else self
 
+    def differences(self, former: PersistentMap[K, V]) -> tuple[list[V], list[V]]:
+        """The values that this map has and ``former`` hasn't under the same key, and the reverse, by identity. Costs
+        what differs where one was derived from the other: buckets that they share are skipped."""
+        if self._mask == former._mask:
+            pairs = [
+                (ours, theirs)
+                for ours, theirs in zip(self._buckets, former._buckets, strict=True)
+                if ours is not theirs
+            ]
+        else:
+            pairs = [(dict(self.items()), dict(former.items()))]
+        return (
+            [value for ours, theirs in pairs for key, value in ours.items() if theirs.get(key) is not value],
+            [value for ours, theirs in pairs for key, value in theirs.items() if ours.get(key) is not value],
+        )
+
     def _with(self, copies: Mapping[int, dict[K, V | W]], size: int) -> PersistentMap[K, V | W]:
         buckets: list[dict[K, V | W]] = [*self._buckets]  # type: ignore[list-item] # a dictionary that nobody changes any more may be seen as wider
         for at, bucket in copies.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -15,9 +15,11 @@ from virt_dra.cel.errors import Interrupted
 from virt_dra.cel.limits.budget import Work
 from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.fields import RowFields
-from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.evaluating import compiled, matching_slices
+from virt_dra.matching.positions import mask_of
 from virt_dra.matching.published_slice import PublishedSlice
-from virt_dra.matching.slice_answers import SelectorQuestion
+from virt_dra.matching.slice_answers import SliceFault
+from virt_dra.matching.slice_table import SliceGroups, SliceTable
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools, slices_of_pools
 
@@ -207,18 +209,15 @@ def selected_by(
 ) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
     """As :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
-    published = (
-        [PublishedSlice.from_slice(slice_, {}) for slice_ in sorted(slices, key=lambda slice_: slice_.spec.driver)]
-        if classes
-        else []
-    )
+    published = (PublishedSlice.from_slice(slice_, {}, position) for position, slice_ in enumerate(slices))
+    groups = SliceGroups(SliceTable(published if classes else ()))
     by_driver: dict[str, list[str]] = defaultdict(list)
     undecided: list[str] = []
     left = _WORK
     for class_ in classes:
         work = Work(given := min(left, _WORK_FOR_A_CLASS))
         try:
-            for driver in _selected(class_, published, work):
+            for driver in _selected(class_, groups, work):
                 by_driver[driver].append(class_.name)
         except Interrupted:
             undecided.append(class_.name)
@@ -226,10 +225,12 @@ def selected_by(
     return by_driver, tuple(undecided)
 
 
-def _selected(class_: DeviceClass, published: Sequence[PublishedSlice], work: Work) -> Iterator[str]:
+def _selected(class_: DeviceClass, groups: SliceGroups, work: Work) -> list[str]:
     """Raises Interrupted when the selectors take too long."""
     expressions = tuple(selector.cel.expression for selector in class_.spec.selectors if selector.cel is not None)
-    question = SelectorQuestion("any", expressions, published)
-    for position, matches in list(evaluate(question, work)):
-        if matches is True:
-            yield published[position].pool[0]
+    selectors = compiled(expressions, work)
+    if isinstance(selectors, SliceFault):
+        return []
+    everywhere = mask_of(groups.table.slices)
+    matching = sum(matched for _, matched in matching_slices(selectors, groups, everywhere, work))
+    return sorted(groups.table.drivers(matching))

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
+from typing import Final
 
+from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import Interrupted, Work
 from virt_dra.cel.errors import Stopped
-from virt_dra.matching.matcher import Matcher, Outcome, SelectorList
-from virt_dra.matching.published_slice import SliceDevice
+from virt_dra.matching.matcher import Matcher, Outcome, SelectorList, readable
+from virt_dra.matching.published_slice import PublishedSlice, SliceDevice
 from virt_dra.matching.reading import Reading
 from virt_dra.matching.slice_answers import (
     MAX_SELECTORS,
     AnswerCache,
+    DepthsQuestion,
+    DriversQuestion,
     SelectorDepths,
     SelectorQuestion,
-    SliceAnswer,
     SliceFault,
+    SlicesAt,
     digest,
 )
+from virt_dra.matching.slice_table import SliceGroups, SliceTable, columns_of
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
+_AT_ONCE: Final = 256
+"""Groups of slices after which what is known of them is passed on."""
 
 
 class ImmediateEvaluator:
@@ -36,45 +42,83 @@ class ImmediateEvaluator:
     def refuses(self, expressions: Sequence[str]) -> str:
         return TOO_MUCH_WORK if self.work.left is not None and self.work.left < 0 else ""
 
-    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
+    def visits(self, count: int) -> None:
+        """No limit."""
+
+    def find(self, question: SelectorQuestion, answers: AnswerCache, slices: SlicesAt) -> str:
         key = digest(question.expressions)
         try:
-            for position, answer in evaluate(question, self.work):
-                if isinstance(answer, SliceFault):
-                    answers.put_fault(question.kind, key, answer)
-                    return ""
-                answers.put(question.kind, key, question.slices[position], answer)
-            answers.put_valid(question.kind, key)
+            selectors = compiled(question.expressions, self.work)
+            if isinstance(selectors, SliceFault):
+                answers.put_fault(key, selectors)
+                return ""
+            if isinstance(question, DepthsQuestion):
+                answers.put_depths(key, depths_on(selectors, question.slices, self.work))
+            elif isinstance(question, DriversQuestion):
+                groups = SliceGroups(SliceTable(slices(question.positions)))
+                for answered, matching in matching_slices(selectors, groups, question.positions, self.work):
+                    answers.put_matching(key, answered, matching)
+            answers.put_valid(key)
         except Interrupted:
             return TOO_MUCH_WORK
         return ""
 
 
-def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, SliceAnswer | SliceFault]]:
-    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of
-    a selector.
+def compiled(expressions: Sequence[str], work: Work) -> SelectorList | SliceFault:
+    """The selectors, or why they can't be evaluated. Raises Interrupted."""
+    if len(expressions) > MAX_SELECTORS:
+        return SliceFault(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
+    selectors = SelectorList(expressions, work)
+    fault = selectors.fault
+    return selectors if fault is None else SliceFault.truncated(fault.selector, fault.fault or "")
 
-    For ``any`` a driver's slices are evaluated until a device matches; its further slices get no answer. Raises
-    Interrupted if the budget of work doesn't suffice.
-    """
-    if len(question.expressions) > MAX_SELECTORS:
-        yield 0, SliceFault(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
-        return
-    selectors = SelectorList(question.expressions, work)
-    if selectors.fault is not None:
-        yield 0, SliceFault.truncated(selectors.fault.selector, selectors.fault.fault or "")
-        return
+
+def depths_on(
+    selectors: SelectorList, slices: Iterable[PublishedSlice], work: Work
+) -> Iterator[tuple[PublishedSlice, SelectorDepths]]:
+    """The depths on each slice, as they are found; evaluated once for those that are equal for the selectors. Raises
+    Interrupted if the budget of work doesn't suffice."""
     matcher = slice_matcher(selectors)
-    if question.kind == "each":
-        for position, slice_ in enumerate(question.slices):
-            yield position, _depths(matcher.of(slice_.devices, work), len(selectors))
-        return
-    for _, of_driver in groupby(enumerate(question.slices), key=lambda numbered: numbered[1].pool[0]):
-        for position, slice_ in of_driver:
-            matches = None in map(_decided, matcher.of(slice_.devices, work))
-            yield position, matches
-            if matches:
-                break
+    names = columns_of(selectors.reads)
+    by_key: dict[object, SelectorDepths] = {}
+    for slice_ in slices:
+        columns = slice_.columns
+        key = slice_ if names is None else (slice_.pool[0], *map(columns.get, names))
+        depths = by_key.get(key)
+        if depths is None:
+            depths = by_key[key] = _depths(matcher.of(slice_.devices, work), len(selectors))
+        yield slice_, depths
+
+
+def matching_slices(
+    selectors: SelectorList, groups: SliceGroups, positions: int, work: Work
+) -> Iterator[tuple[int, int]]:
+    """Masks of slices that are answered, and of those among them with a device that matches, as they are found.
+
+    Of those in ``positions`` a driver's are evaluated until one matches. Raises Interrupted if the budget of work
+    doesn't suffice.
+    """
+    leading, others = selectors.split()
+    matcher = slice_matcher(others)
+    answered = evaluated = 0
+    try:
+        for driver, of_driver in groups.table.drivers(positions).items():
+            if _decided(leading.first_mismatch(readable(driver, Device(name="d")), work)) is not None:
+                answered |= of_driver
+                continue
+            for group in groups.of(of_driver, others.reads, work):
+                if None in map(_decided, matcher.of(group.first.devices, work)):
+                    yield group.positions, group.positions
+                    break
+                answered |= group.positions
+                evaluated += 1
+                if evaluated % _AT_ONCE == 0:
+                    yield answered, 0
+                    answered = 0
+    except Interrupted:
+        yield answered, 0
+        raise
+    yield answered, 0
 
 
 def slice_matcher(selectors: SelectorList) -> Matcher[SliceDevice]:

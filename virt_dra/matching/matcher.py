@@ -100,6 +100,15 @@ class SelectorList:
         """What the selectors read of a device; None if it isn't known, or one doesn't compile."""
         return together([selector.reads for selector in self._selectors]) if self.fault is None else None
 
+    def split(self) -> tuple[SelectorList, SelectorList]:
+        """The leading selectors that read nothing of a device but its driver, and the others, of which there is at
+        least one if there is a selector."""
+        ends = (n for n, selector in enumerate(self._selectors[:-1]) if not _reads_driver_only(selector.reads))
+        end = next(ends, max(len(self) - 1, 0))
+        leading, others = SelectorList(()), SelectorList(())
+        leading._selectors, others._selectors = self._selectors[:end], self._selectors[end:]
+        return leading, others
+
     def first_mismatch(self, given: DeviceInput | str, work: Work | None = None) -> Outcome:
         """The outcome for one device, ``given`` as :func:`readable` says. Raises MatchingStopped."""
         if isinstance(given, str):
@@ -116,6 +125,10 @@ class SelectorList:
             except EvaluationError as error:
                 return Mismatch(position, error.message, undecided=isinstance(error, BudgetExceeded))
         return self.fault
+
+
+def _reads_driver_only(reads: Reads | None) -> bool:
+    return reads is not None and not (reads.attributes or reads.capacity or reads.allow_multiple_allocations)
 
 
 class Matcher(SharedAnswers[D, Outcome]):

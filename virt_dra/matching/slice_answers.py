@@ -1,18 +1,20 @@
 """Questions about which devices selectors match, their answers, and the cache of answers.
 
-A question asks a list of selectors, all of which must hold, about some ResourceSlices. An answer is about one slice, so
-that after a change only the devices of the changed slice are evaluated again.
+A question asks a list of selectors, all of which must hold, about some ResourceSlices. Answers are kept by version of a
+slice, so that after a change only the devices of the changed slice are evaluated again; and whatever has been answered
+counts, when a question could be answered in part only.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
+from virt_dra.matching.positions import Moment, SlicePositions
 from virt_dra.matching.published_slice import PublishedSlice
 
 MAX_SELECTORS: Final = 255
@@ -22,13 +24,8 @@ MAX_MESSAGE: Final = 500
 KEPT_WEIGHT: Final = 48 * 1024 * 1024
 """Limit of the cache, in estimated bytes."""
 _PER_LIST: Final = 1000
-_PER_ANSWER: Final = 100
-"""Bytes (measured) of a question in the cache, and of one slice's answer to it."""
-
-QuestionKind = Literal["each", "any"]
-"""``each``: how many of the selectors match each device of the slices. ``any``: whether a driver has a device that all
-match."""
-QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = ("each", "any")
+_PER_DEPTHS: Final = 100
+"""Bytes (measured) of a list of selectors in the cache, and of the depths on one slice."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +52,33 @@ class SelectorDepths:
     fault: SliceFault | None = None
 
 
-SliceAnswer = SelectorDepths | bool
-"""A slice's answer to a question: :class:`SelectorDepths` for ``each``; for ``any`` whether one of its devices
-matches."""
-
-
 @dataclass(frozen=True, eq=False)
 class SelectorQuestion:
-    """A list of selectors (``expressions``, all of which must hold) to evaluate on the slices that have no cached
-    answer."""
+    """A list of selectors (``expressions``, all of which must hold) to evaluate on slices that have no answer yet."""
 
-    kind: QuestionKind
     expressions: tuple[str, ...]
-    slices: Sequence[PublishedSlice]
 
     @property
     def characters(self) -> int:
         return sum(map(len, self.expressions))
+
+
+@dataclass(frozen=True, eq=False)
+class DepthsQuestion(SelectorQuestion):
+    """How many of the selectors match each device of the slices."""
+
+    slices: tuple[PublishedSlice, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DriversQuestion(SelectorQuestion):
+    """Of each driver a slice with a device that all selectors match, among the slices of a mask."""
+
+    positions: int
+
+
+SlicesAt = Callable[[int], Sequence[PublishedSlice]]
+"""Returns the slices of a mask."""
 
 
 class SelectorEvaluator(Protocol):
@@ -81,7 +88,10 @@ class SelectorEvaluator(Protocol):
     def refuses(self, expressions: Sequence[str]) -> str:
         """Why these selectors may not be evaluated, "" if they may. Called before anything is done with their texts."""
 
-    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
+    def visits(self, count: int) -> None:
+        """Called before so many devices and slices are looked at. May raise what ends the review's decision."""
+
+    def find(self, question: SelectorQuestion, answers: AnswerCache, slices: SlicesAt) -> str:
         """Put the answers into the cache. Returns "" if it has all of them now, else why not: what is missing is not
         checked."""
 
@@ -89,90 +99,123 @@ class SelectorEvaluator(Protocol):
 @dataclass(eq=False)
 class CachedAnswers:
     """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all
-    compile."""
+    compile.
 
+    ``depths``: by position. ``answered``, ``matching``: masks of the slices of which it is known whether a device
+    matches, and of those of which one does.
+    """
+
+    since: Moment
     fault: SliceFault | None = None
     valid: bool = False
-    of: dict[PublishedSlice, SliceAnswer] = field(default_factory=dict)
+    depths: dict[int, SelectorDepths] = field(default_factory=dict)
+    answered: int = 0
+    matching: int = 0
     weight: int = 0
 
 
 class AnswerCache:
-    """An LRU cache of answers by question, limited in bytes because users choose the texts. Thread-safe.
+    """An LRU cache of answers by list of selectors, limited in bytes because users choose the texts. Thread-safe.
 
-    The keys are digests of the selectors, so that the texts themselves aren't kept.
+    The keys are digests of the selectors, so that the texts themselves aren't kept. A change of a slice costs nothing
+    here: an entry drops what has become void when it is used the next time.
     """
 
-    def __init__(self, limit: int = KEPT_WEIGHT) -> None:
+    def __init__(self, positions: SlicePositions | None = None, limit: int = KEPT_WEIGHT) -> None:
+        self.positions = positions or SlicePositions()
         self._limit = limit
         self._kept: OrderedDict[bytes, CachedAnswers] = OrderedDict()
         self._same: dict[bytes, SelectorDepths] = {}
         self._lock = threading.RLock()
         self.weight = 0
 
-    def of(self, kind: QuestionKind, digest: bytes) -> CachedAnswers:
-        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put` and its siblings
-        only."""
+    def of(self, digest: bytes) -> CachedAnswers:
+        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put_depths` and its
+        siblings only."""
         with self._lock:
-            key = _key(kind, digest)
-            kept = self._kept.get(key)
+            kept = self._kept.get(digest)
             if kept is None:
-                kept = self._kept[key] = CachedAnswers()
-                self._add(kept, _PER_LIST)
+                kept = self._kept[digest] = CachedAnswers(self.positions.now)
+                self._weigh(kept)
             else:
-                self._kept.move_to_end(key)
+                self._kept.move_to_end(digest)
+                self._follow(kept)
             return kept
 
-    def put(self, kind: QuestionKind, digest: bytes, slice_: PublishedSlice, answer: SliceAnswer) -> None:
+    def put_depths(self, digest: bytes, answers: Iterable[tuple[PublishedSlice, SelectorDepths]]) -> None:
         with self._lock:
-            kept = self.of(kind, digest)
-            if isinstance(answer, SelectorDepths) and answer.fault is None:
-                # Most slices have the same answer to a selector: they share one value.
+            kept = self.of(digest)
+            for slice_, depths in answers:
                 if len(self._same) > 10_000:
                     self._same.clear()
-                answer = self._same.setdefault(answer.depths, answer)
-            replaced = kept.of.get(slice_)
-            kept.of[slice_] = answer
-            self._add(kept, _weight(answer) - (0 if replaced is None else _weight(replaced)))
+                # Most slices have the same answer to a selector: they share one value.
+                shared = depths if depths.fault is not None else self._same.setdefault(depths.depths, depths)
+                kept.depths[slice_.position] = shared
+            self._weigh(kept)
 
-    def put_valid(self, kind: QuestionKind, digest: bytes) -> None:
+    def put_matching(self, digest: bytes, answered: int, matching: int) -> None:
+        """Record which slices have a device that matches, of those that are answered (masks)."""
+        with self._lock:
+            kept = self.of(digest)
+            kept.matching |= matching
+            kept.answered |= answered
+            self._weigh(kept)
+
+    def put_valid(self, digest: bytes) -> None:
         """Record that all selectors compile."""
         with self._lock:
-            self.of(kind, digest).valid = True
+            self.of(digest).valid = True
 
-    def put_fault(self, kind: QuestionKind, digest: bytes, fault: SliceFault) -> None:
+    def put_fault(self, digest: bytes, fault: SliceFault) -> None:
         with self._lock:
-            kept = self.of(kind, digest)
-            if kept.fault is None:
-                self._add(kept, 4 * len(fault.message))
+            kept = self.of(digest)
             kept.fault = fault
+            self._weigh(kept)
 
-    def forget(self, slices: Iterable[PublishedSlice]) -> None:
-        """Drop the answers of slices that are gone."""
+    def keep_depths(self, digest: bytes, positions: Iterable[int]) -> None:
+        """Drop the depths at other positions."""
         with self._lock:
-            gone = tuple(slices)
-            for kept in self._kept.values():
-                for slice_ in gone:
-                    dropped = kept.of.pop(slice_, None)
-                    if dropped is not None:
-                        self._weigh(kept, -_weight(dropped))
+            kept = self.of(digest)
+            kept.depths = {position: kept.depths[position] for position in positions if position in kept.depths}
+            self._weigh(kept)
 
-    def _add(self, kept: CachedAnswers, weight: int) -> None:
-        self._weigh(kept, weight)
+    def still_open(self, question: SelectorQuestion) -> bool:
+        """False if another review has had the question answered meanwhile."""
+        kept = self.of(digest(question.expressions))
+        if kept.fault is not None or not kept.valid:
+            return kept.fault is None
+        if isinstance(question, DepthsQuestion):
+            return any(slice_.position not in kept.depths for slice_ in question.slices)
+        return not isinstance(question, DriversQuestion) or bool(question.positions & ~kept.answered)
+
+    def _follow(self, kept: CachedAnswers) -> None:
+        """Drop what isn't about the same slices any more."""
+        since, kept.since = kept.since, self.positions.now
+        if since != kept.since:
+            kept.matching = self.positions.unchanged(kept.matching, since)
+            kept.answered = self.positions.unchanged(kept.answered, since)
+            unchanged = self.positions.unchanged((1 << max(kept.depths, default=0) + 1) - 1, since)
+            kept.depths = {at: depths for at, depths in kept.depths.items() if unchanged >> at & 1}
+            self._weigh(kept)
+
+    def _weigh(self, kept: CachedAnswers) -> None:
+        """Set the weight of an entry, and drop others if all weigh too much."""
+        masks = (kept.answered.bit_length() + kept.matching.bit_length()) // 8
+        weight = _PER_LIST + masks + sum(map(_weight, kept.depths.values())) + _fault_weight(kept.fault)
+        self.weight += weight - kept.weight
+        kept.weight = weight
         while self.weight > self._limit and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self.weight -= oldest.weight
 
-    def _weigh(self, kept: CachedAnswers, weight: int) -> None:
-        kept.weight += weight
-        self.weight += weight
+
+def _weight(depths: SelectorDepths) -> int:
+    """The bytes that depths are charged; those without a fault are shared by most slices."""
+    return _PER_DEPTHS + (0 if depths.fault is None else len(depths.depths) + _fault_weight(depths.fault))
 
 
-def _weight(answer: SliceAnswer) -> int:
-    """The bytes that an answer is charged; answers without a fault are shared by most slices."""
-    if isinstance(answer, SelectorDepths) and answer.fault is not None:
-        return _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
-    return _PER_ANSWER
+def _fault_weight(fault: SliceFault | None) -> int:
+    return 0 if fault is None else 4 * len(fault.message)
 
 
 def digest(expressions: Iterable[str]) -> bytes:
@@ -183,7 +226,3 @@ def digest(expressions: Iterable[str]) -> bytes:
         hashed.update(len(encoded).to_bytes(8))
         hashed.update(encoded)
     return hashed.digest()
-
-
-def _key(kind: QuestionKind, digest: bytes) -> bytes:
-    return kind.encode() + digest

@@ -20,6 +20,7 @@ from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.knowledge import LauncherSettings, RequestDrivers
@@ -111,7 +112,7 @@ class Preflight:
         return replace(self, evaluator=evaluator)
 
     @property
-    def slices(self) -> Iterable[PublishedSlice]:
+    def slices(self) -> PersistentMap[str, PublishedSlice]:
         return self.inputs.inventory.slices
 
     @property

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.matching.published_slice import PublishedSlice
 from webhooks.knowledge import Knowledge
 from webhooks.review import BadReview, Review, failure
@@ -194,7 +195,7 @@ class WebhookServer:
             return "the process that evaluates selectors is being started"
         return None
 
-    def _slices(self) -> Iterable[PublishedSlice] | None:
+    def _slices(self) -> PersistentMap[str, PublishedSlice] | None:
         """The slices on which selectors are evaluated."""
         knowledge = self._knowledge()
         return knowledge.slices if knowledge is not None else None

@@ -27,8 +27,9 @@ MEDIUM_BYTES: Final = 64 * 1024
 """Reviews up to the first size are decided on the event loop, up to the second in a thread, larger ones in another, so
 that none delays all others. The worst of each size takes 20 ms, 60 ms, and 0.1 s
 (docs/decisions/0011-webhook-server.md)."""
-AT_ONCE_LISTS: Final = 24
-"""Lists of selectors that a review may look up on the event loop: half a millisecond each with 2,000 devices."""
+AT_ONCE_DEVICES: Final = 10_000
+"""Devices and slices that a review may look at on the event loop: each list of selectors looks at 2,000 devices at
+most, which takes half a millisecond, whatever the cluster has."""
 
 IN_A_THREAD: Final = LaneLimits(waiting=16)
 """With more waiting reviews of a tenant the last would wait longer than a second."""
@@ -100,24 +101,25 @@ class Deciding:
         tenant = tenant_hint(body, address)
         until = time.monotonic() + self._seconds
         why, rounds = "", 0
+        read: Review | None = None
         if lane is self._large:
-            read, decided = await lane.run(tenant, _read_large, webhook, body, knowledge)
+            large, decided = await lane.run(tenant, _read_large, webhook, body, knowledge)
             if decided is not None:
-                return read, *decided
-            review = read
-        else:
-            review = await lane.run(tenant, read_review, body)
+                return large, *decided
+            read = large
         while True:
             collecting = Collecting(
-                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is self._small else None
+                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_DEVICES if lane is self._small else None
             )
+            collected = knowledge.with_evaluator(collecting)
             try:
-                verdict = await lane.run(tenant, verdict_on, webhook, review, knowledge.with_evaluator(collecting))
+                review, verdict = await lane.run(tenant, _read_and_decide, webhook, read or body, collected)
             except TooMuchAtOnce:
                 lane = self._medium
                 continue
             if not collecting.asked:
                 return review, encoded(answer(review.uid, verdict)), verdict
+            read = review
             unanswered = await self._worker.answer(tenant, collecting.asked, max(until - time.monotonic(), 0.0))
             why = "" if unanswered is None else unanswered.reason
             rounds += 1
@@ -127,6 +129,12 @@ class Deciding:
         if size <= AT_ONCE_BYTES:
             return self._small
         return self._medium if size <= MEDIUM_BYTES else self._large
+
+
+def _read_and_decide(webhook: Webhook, review: Review | bytes, knowledge: Knowledge) -> tuple[Review, Verdict]:
+    """The review, read if it wasn't yet, and the verdict. Raises :class:`BadReview`."""
+    read = read_review(review) if isinstance(review, bytes) else review
+    return read, verdict_on(webhook, read, knowledge)
 
 
 def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion
+from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion, SlicesAt
 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Total length of the selectors that one decision may look up."""
@@ -27,33 +27,35 @@ OPEN: Final = "they are being evaluated"
 
 
 class TooMuchAtOnce(Exception):
-    """The decision looks up so many selectors that it must not run on the event loop: decide again in a thread."""
+    """The decision looks at so many devices that it must not run on the event loop: decide again in a thread."""
 
 
 class Collecting:
     """A :class:`virt_dra.matching.slice_answers.SelectorEvaluator` that collects the questions of one decision, to be
     evaluated later.
 
-    ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many lists of
-    selectors may be looked up before :class:`TooMuchAtOnce` is raised; None for any number.
+    ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many devices
+    and slices may be looked at before :class:`TooMuchAtOnce` is raised; None for any number.
     """
 
     def __init__(self, why: str = "", at_once: int | None = None) -> None:
         self.asked: list[tuple[SelectorQuestion, AnswerCache]] = []
         self._why = why
         self._at_once = at_once
-        self._lists = 0
+        self._visited = 0
         self._looked_up = 0
         self._characters = 0
 
     def refuses(self, expressions: Sequence[str]) -> str:
-        self._lists += 1
-        if self._at_once is not None and self._lists > self._at_once:
-            raise TooMuchAtOnce
         self._looked_up += sum(map(len, expressions))
         return TOO_LONG if self._looked_up > MAX_CHARACTERS else ""
 
-    def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
+    def visits(self, count: int) -> None:
+        self._visited += count
+        if self._at_once is not None and self._visited > self._at_once:
+            raise TooMuchAtOnce
+
+    def find(self, question: SelectorQuestion, answers: AnswerCache, slices: SlicesAt) -> str:
         if self._why:
             return self._why
         if self._characters + question.characters > MAX_QUESTION_CHARACTERS:

@@ -48,6 +48,8 @@ class Turn:
     """Called when it may start."""
     child: int = 0
     """The number of the child that evaluates it, once there is one."""
+    heard: float = 0.0
+    """When the child answered the latest."""
     state: str = "waiting"
 
 

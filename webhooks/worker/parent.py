@@ -8,16 +8,17 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, NoReturn, Protocol
 
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.fairness.too_slow import TooSlow
 from virt_dra.fairness.use import Tenant
 from virt_dra.matching.published_slice import PublishedSlice
-from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion, digest
+from virt_dra.matching.slice_answers import AnswerCache, DriversQuestion, SelectorQuestion, digest
 from virt_dra.sandbox.keeping import Pauses, keep
 from virt_dra.sandbox.messages import BadMessage, RequestFailed
 from virt_dra.sandbox.process import Channel, SandboxLost, SandboxObserver
@@ -31,9 +32,11 @@ from webhooks.worker.wire import (
     Command,
     QuestionDone,
     Questions,
-    checked_answers,
+    SliceDepths,
+    WrittenQuestion,
+    checked_depths,
     checked_fault,
-    written,
+    checked_masks,
 )
 
 _GRACE_SECONDS: Final = 0.05
@@ -41,8 +44,7 @@ _GRACE_SECONDS: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 """Between two workers: meanwhile no selectors are checked."""
 _FOLLOW_SECONDS: Final = 0.25
-"""Between two comparisons of the slices with the replica. What a question needs and the replica lacks is sent before
-the question."""
+"""Between two comparisons of the slices with the replica. What has changed is also sent before a question."""
 _MOST_MESSAGES: Final = 100_000
 """Messages of one child; they aren't kept."""
 
@@ -102,14 +104,14 @@ class Worker:
 
     def __init__(
         self,
-        slices: Callable[[], Iterable[PublishedSlice] | None],
+        slices: Callable[[], PersistentMap[str, PublishedSlice] | None],
         limits: WorkerLimits | None = None,
         *,
         observer: WorkerObserver | None = None,
         log: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``slices``: gives the published slices as they are now; None until they have been listed."""
+        """``slices``: gives the published slices by name as they are now; None until they have been listed."""
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = EvaluationQueue(self._limits.shares, clock)
@@ -162,12 +164,15 @@ class Worker:
             self._report_state()
             async with asyncio.timeout(until - self._clock()):
                 await come.wait()
-                replica = self._replica
-                if replica is None:
+                replica, slices = self._replica, self._slices()
+                if replica is None or replica.slices is None or slices is None:
                     return _STARTING
-                needed = [slice_ for question, _ in asked for slice_ in question.slices]
-                while not replica.has(needed):
-                    await replica.fill(needed)
+                await replica.replicate(slices)
+            # What lets a VM be checked comes first, and what another review has had answered meanwhile isn't asked.
+            asked = [(question, answers) for question, answers in asked if answers.still_open(question)]
+            asked.sort(key=lambda question: isinstance(question[0], DriversQuestion))
+            if not asked:
+                return None
             began = self._clock()
             try:
                 return await self._child(replica, turn, asked, until)
@@ -184,8 +189,8 @@ class Worker:
     async def _child(self, replica: Replica, turn: Turn, asked: Asked, until: float) -> Unanswered | None:
         self._next += 1
         turn.child = number = self._next
-        questions = written([question for question, _ in asked], replica.numbers, self._limits.work)
-        began = self._clock()
+        questions = Questions(tuple(WrittenQuestion.of(question) for question, _ in asked), self._limits.work)
+        began = turn.heard = self._clock()
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -200,7 +205,7 @@ class Worker:
         try:
             async with asyncio.timeout(until - self._clock() + _GRACE_SECONDS):
                 await channel.send(channel.encoded(questions))
-                unanswered = await self._read_answers(channel, asked, open_questions)
+                unanswered = await self._read_answers(channel, turn, asked, open_questions)
         except (BadMessage, RequestFailed) as error:
             self._log.error("a child of the worker sent an invalid answer", extra={"fields": {"reason": str(error)}})
             unanswered = _FAILED
@@ -213,19 +218,20 @@ class Worker:
             if unanswered not in (None, _STOPPED):
                 with suppress(OSError):
                     replica.command(Command("kill", number))
-                long = self._clock() - began > self._limits.seconds / 2
+                long = self._clock() - turn.heard > self._limits.seconds / 2
                 for position in list(open_questions)[: 1 if long else 0]:
                     self._killed.add(turn.tenant, digest(asked[position][0].expressions))
             channel.close()
         return unanswered
 
     async def _read_answers(
-        self, channel: Channel[Questions, ChildMessage], asked: Asked, open_questions: dict[int, None]
+        self, channel: Channel[Questions, ChildMessage], turn: Turn, asked: Asked, open_questions: dict[int, None]
     ) -> Unanswered | None:
         """Read and store a child's answers until it ends; answered questions are removed. Raises BadMessage, EOFError
         where it is killed."""
         for _ in range(_MOST_MESSAGES):
             message = await channel.receive()
+            turn.heard = self._clock()
             if isinstance(message, ChildDone):
                 return _STOPPED if message.stopped else None
             if not 0 <= message.question < len(asked):
@@ -234,13 +240,15 @@ class Worker:
             key = digest(question.expressions)
             if isinstance(message, QuestionDone):
                 if message.fault is not None:
-                    answers.put_fault(question.kind, key, checked_fault(message.fault))
+                    answers.put_fault(key, checked_fault(message.fault))
                 else:
-                    answers.put_valid(question.kind, key)
+                    answers.put_valid(key)
                 open_questions.pop(message.question, None)
             else:
-                for slice_, answer in checked_answers(message, question):
-                    answers.put(question.kind, key, slice_, answer)
+                if isinstance(message, SliceDepths):
+                    answers.put_depths(key, checked_depths(message, question))
+                else:
+                    answers.put_matching(key, *checked_masks(message, question))
                 await asyncio.sleep(0)  # many messages may be buffered: yield to other tasks
         raise BadMessage("more than all answers together can be")
 
@@ -276,9 +284,7 @@ class Worker:
                 if slices is not None:
                     await replica.replicate(slices)
                     if self.filled and not reported:
-                        self._log.info(
-                            "selectors can be evaluated again", extra={"fields": {"slices": len(replica.numbers)}}
-                        )
+                        self._log.info("selectors can be evaluated again", extra={"fields": {"slices": len(slices)}})
                     self.filled = reported = True
                 await replica.alive()
                 _reap_orphans()

@@ -16,10 +16,9 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from virt_dra.api.resource_v1 import Device
-from virt_dra.cel import Interrupted, Work
-from virt_dra.matching.evaluating import evaluate
-from virt_dra.matching.published_slice import PublishedSlice
-from virt_dra.matching.slice_answers import QUESTION_KINDS, SelectorQuestion
+from virt_dra.cel import Interrupted
+from virt_dra.matching.positions import mask_bytes
+from virt_dra.matching.slice_table import SliceTable
 from virt_dra.sandbox.confinement import Confinement, address_space, confine
 from virt_dra.sandbox.inside import Connection
 from virt_dra.sandbox.messages import LENGTH
@@ -35,16 +34,17 @@ from webhooks.worker.wire import (
     ChildDone,
     Command,
     PutSlice,
-    answer_messages,
+    Questions,
+    WrittenQuestion,
+    answers,
     apply_change,
-    read,
 )
 
 CHILD_MEMORY_BYTES: Final = 48 * 1024 * 1024
 """Limit of the address space of a child beyond the worker's."""
-NICE: Final = 2
+NICE: Final = 5
 """Niceness of a child, so that the server's event loop goes first; slow ones get a higher one."""
-SLOW_NICE: Final = 10
+SLOW_NICE: Final = 15
 _FIRST: Final = (
     'device.driver == "a.example.com" && device.attributes["a.example.com"].?b.orValue("") in ["c"]',
     'has(device.attributes["a.example.com"].b) && device.attributes["a.example.com"].v.isGreaterThan(semver("1.2.3"))',
@@ -63,7 +63,7 @@ class WorkerProcess:
 
     def __init__(self, server: Connection, control: socket.socket) -> None:
         self._server, self._control = server, control
-        self._replica: dict[int, PublishedSlice] = {}
+        self._replica = SliceTable()
         self._children: dict[int, int] = {}
         """Process id of each child, by the number that the server knows it by. One that has ended stays here until it
         is reaped: until then no other process can get its id, so a signal can't hit the wrong one."""
@@ -148,12 +148,9 @@ class WorkerProcess:
         frame = server.receive()
         if frame is None:
             return
-        questions = QUESTIONS.decoded(frame)
-        left = Work(questions.work)
         try:
-            for number, question in enumerate(read(questions, self._replica)):
-                for message in answer_messages(number, evaluate(question, left)):
-                    server.send(CHILD_MESSAGES.encoded(message))
+            for message in answers(QUESTIONS.decoded(frame), self._replica):
+                server.send(CHILD_MESSAGES.encoded(message))
         except Interrupted:
             server.send(CHILD_MESSAGES.encoded(ChildDone(stopped=True)))
         else:
@@ -175,11 +172,11 @@ def warm_up() -> None:
         "attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}},
         "capacity": {"memory": {"value": "1Gi"}},
     }
-    replica: dict[int, PublishedSlice] = {}
+    replica = SliceTable()
     apply_change(PutSlice(0, "a.example.com", (Device.from_wire(raw),)), replica)
-    for text in _FIRST:
-        for kind in QUESTION_KINDS:
-            tuple(evaluate(SelectorQuestion(kind, (text,), [replica[0]]), Work(1_000_000)))
+    tuple(
+        answers(Questions(tuple(WrittenQuestion((text,), (0,), mask_bytes(1)) for text in _FIRST), 1_000_000), replica)
+    )
 
 
 def main(server: Connection, control: int) -> None:

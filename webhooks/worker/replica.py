@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.sandbox.messages import RequestFailed
 from virt_dra.sandbox.process import SandboxLost, SandboxObserver, SandboxProcess, running
@@ -18,18 +19,18 @@ from webhooks.worker.wire import COMMANDS, ChangeApplied, Command, DropSlices, R
 _AHEAD: Final = 8
 """Changes that may be sent but not yet applied, so that the worker gets to commands in between."""
 _TURN_SECONDS: Final = 0.004
-"""For encoding slices, before the event loop is yielded to others."""
+"""For encoding slices, before others have the event loop for as long."""
 _ALIVE_SECONDS: Final = 10.0
 """How long a worker may take to apply the changes that were sent; one that takes longer is replaced."""
 
 
 class Replica:
-    """A running worker process. ``numbers``: of the slices in its replica, or on their way to it; each is the number of
-    the change that carried it."""
+    """A running worker process. ``slices``: those of its replica; None until it was filled for the first time."""
 
     def __init__(self, process: SandboxProcess[ReplicaChange, ChangeApplied], control: socket.socket) -> None:
         self._process, self._control = process, control
-        self.numbers: dict[PublishedSlice, int] = {}
+        self.slices: PersistentMap[str, PublishedSlice] | None = None
+        self._replicating = asyncio.Lock()
         self._sent = 0
         self._applied = 0
         self._progress = asyncio.Condition()
@@ -59,32 +60,22 @@ class Replica:
         """Send a command, with a socket that comes along. Raises OSError where the worker is gone, or doesn't read."""
         socket.send_fds(self._control, [COMMANDS.encoded(command)], [] if file is None else [file.fileno()])
 
-    async def replicate(self, slices: Iterable[PublishedSlice]) -> None:
-        """Send slices that are new, and the numbers of those that are gone. Raises SandboxLost."""
-        now = dict.fromkeys(slices)
-        await self.fill(now)
-        gone = [slice_ for slice_ in self.numbers if slice_ not in now]
-        if gone:
-            await self._send(DropSlices(tuple(self.numbers.pop(slice_) for slice_ in gone)))
-
-    async def fill(self, slices: Iterable[PublishedSlice]) -> None:
-        """Send those of the slices that the worker lacks, and wait until it has applied all. Raises SandboxLost."""
-        wanted = list(slices)
-        while missing := [slice_ for slice_ in wanted if slice_ not in self.numbers]:
+    async def replicate(self, slices: PersistentMap[str, PublishedSlice]) -> None:
+        """Make the replica equal to the slices: what has changed is sent. Raises SandboxLost."""
+        async with self._replicating:
+            if slices is self.slices:
+                return
+            put, gone = slices.differences(self.slices or PersistentMap())
+            if gone:
+                await self._send(DropSlices(tuple(slice_.position for slice_ in gone)))
             began = time.perf_counter()
-            for slice_ in missing:
-                if slice_ in self.numbers:
-                    continue  # another question needed it, too
-                self.numbers[slice_] = number = self._sent + 1
-                await self._send(put_slice(number, slice_))
+            for slice_ in put:
+                await self._send(put_slice(slice_))
                 if time.perf_counter() - began > _TURN_SECONDS:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(_TURN_SECONDS)
                     began = time.perf_counter()
-        await self._until(max((self.numbers.get(slice_, 0) for slice_ in wanted), default=0))
-
-    def has(self, slices: Iterable[PublishedSlice]) -> bool:
-        """Whether the worker has applied all of these slices."""
-        return all(0 < self.numbers.get(slice_, 0) <= self._applied for slice_ in slices)
+            await self._until(self._sent)
+            self.slices = slices
 
     async def alive(self) -> None:
         """Return once the worker has applied everything. Raises SandboxLost."""

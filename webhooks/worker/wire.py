@@ -8,22 +8,27 @@ kinds of sockets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, Final, Literal
 
 from pydantic import ConfigDict
 
 from virt_dra.api.resource_v1 import Device
+from virt_dra.cel import Work
+from virt_dra.matching.evaluating import compiled, depths_on, matching_slices
+from virt_dra.matching.positions import mask_bytes, mask_from
 from virt_dra.matching.published_slice import PublishedSlice, SliceDevice
 from virt_dra.matching.slice_answers import (
     MAX_SELECTORS,
-    QuestionKind,
+    DepthsQuestion,
+    DriversQuestion,
     SelectorDepths,
     SelectorQuestion,
-    SliceAnswer,
     SliceFault,
 )
+from virt_dra.matching.slice_table import SliceGroups, SliceTable
 from virt_dra.sandbox.messages import BadMessage, Messages
 
 MAX_ANSWER: Final = 256 * 1024
@@ -42,9 +47,9 @@ Messages are short because those sent before a child is killed are still used.
 
 @dataclass(frozen=True)
 class PutSlice:
-    """Adds a slice to the replica, under the number that questions refer to."""
+    """Adds a slice to the replica, in place of one that had its position."""
 
-    number: int
+    position: int
     driver: str
     devices: tuple[Device, ...]
 
@@ -53,7 +58,7 @@ class PutSlice:
 class DropSlices:
     """Removes slices from the replica; without any it only asks for an acknowledgement."""
 
-    numbers: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,8 @@ REPLICA_CHANGES: Final = Messages[ReplicaChange]({PutSlice: 2**27, DropSlices: 2
 ACKNOWLEDGEMENTS: Final = Messages[ChangeApplied]({ChangeApplied: 64})
 
 
-def put_slice(number: int, slice_: PublishedSlice) -> PutSlice:
-    return PutSlice(number, slice_.pool[0], tuple(_readable(published.device) for published in slice_.devices))
+def put_slice(slice_: PublishedSlice) -> PutSlice:
+    return PutSlice(slice_.position, slice_.pool[0], tuple(_readable(published.device) for published in slice_.devices))
 
 
 def _readable(device: Device) -> Device:
@@ -76,16 +81,16 @@ def _readable(device: Device) -> Device:
     return Device(name="d", **{field: getattr(device, field) for field in fields if device.given(field)})
 
 
-def apply_change(change: ReplicaChange, replica: dict[int, PublishedSlice]) -> None:
+def apply_change(change: ReplicaChange, replica: SliceTable) -> None:
     """Apply a change to the replica of the published devices."""
     if isinstance(change, DropSlices):
-        for number in change.numbers:
-            replica.pop(number, None)
+        for position in change.positions:
+            replica.drop(position)
         return
     devices = tuple(SliceDevice(change.driver, "", device, "") for device in change.devices)
     for device in devices:
         _ = device.input  # cached here once, not computed in every child
-    replica[change.number] = PublishedSlice((change.driver, ""), 0, "", devices)
+    replica.put(PublishedSlice((change.driver, ""), 0, "", devices, change.position))
 
 
 # --- control ------------------------------------------------------------------------------------------------------
@@ -109,11 +114,21 @@ COMMANDS: Final = Messages[Command]({Command: COMMAND_BYTES})
 
 @dataclass(frozen=True)
 class WrittenQuestion:
-    """A :class:`~virt_dra.matching.slice_answers.SelectorQuestion` with the numbers of its slices."""
+    """A :class:`~virt_dra.matching.slice_answers.SelectorQuestion`. ``depths``: the positions of a DepthsQuestion's
+    slices; ``drivers``: the mask of a DriversQuestion."""
 
-    kind: QuestionKind
+    __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
     expressions: tuple[str, ...]
-    slices: tuple[int, ...]
+    depths: tuple[int, ...] = ()
+    drivers: bytes = b""
+
+    @classmethod
+    def of(cls, question: SelectorQuestion) -> WrittenQuestion:
+        if isinstance(question, DepthsQuestion):
+            return cls(question.expressions, tuple(slice_.position for slice_ in question.slices))
+        return cls(
+            question.expressions, (), mask_bytes(question.positions) if isinstance(question, DriversQuestion) else b""
+        )
 
 
 @dataclass(frozen=True)
@@ -126,38 +141,26 @@ class Questions:
 
 QUESTIONS: Final = Messages[Questions]({Questions: 2**27})
 
-
-def written(
-    questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None
-) -> Questions:
-    return Questions(
-        tuple(
-            WrittenQuestion(question.kind, question.expressions, tuple(numbers[slice_] for slice_ in question.slices))
-            for question in questions
-        ),
-        work,
-    )
-
-
-def read(questions: Questions, replica: Mapping[int, PublishedSlice]) -> list[SelectorQuestion]:
-    """The questions. Raises KeyError where the replica lacks a slice."""
-    return [
-        SelectorQuestion(question.kind, question.expressions, [replica[number] for number in question.slices])
-        for question in questions.questions
-    ]
-
-
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SliceAnswers:
-    """The answers to a question about slices, from position ``first`` of its slices on."""
+class SliceDepths:
+    """The depths on slices, from position ``first`` of the question's slices on."""
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
     question: int
     first: int
-    answers: tuple[SliceAnswer, ...]
+    depths: tuple[SelectorDepths, ...]
+
+
+@dataclass(frozen=True)
+class SlicesMatched:
+    """Masks of slices that have been evaluated, and of those among them with a device that matches."""
+
+    question: int
+    answered: bytes = b""
+    matching: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -175,33 +178,48 @@ class ChildDone:
     stopped: bool
 
 
-ChildMessage = SliceAnswers | QuestionDone | ChildDone
-CHILD_MESSAGES: Final = Messages[ChildMessage]({SliceAnswers: MAX_ANSWER, QuestionDone: 8192, ChildDone: 64})
+ChildMessage = SliceDepths | SlicesMatched | QuestionDone | ChildDone
+CHILD_MESSAGES: Final = Messages[ChildMessage](
+    {SliceDepths: MAX_ANSWER, SlicesMatched: MAX_ANSWER, QuestionDone: 8192, ChildDone: 64}
+)
 
 
-def answer_messages(
-    number: int, evaluated: Iterable[tuple[int, SliceAnswer | SliceFault]]
-) -> Iterator[SliceAnswers | QuestionDone]:
-    """The messages about a question, as its answers are found."""
-    batch: list[SliceAnswer] = []
+def answers(questions: Questions, replica: SliceTable) -> Iterator[ChildMessage]:
+    """The messages about questions, as answers are found; slices that the replica lacks are left out. Raises
+    Interrupted."""
+    work = Work(questions.work)
+    groups = SliceGroups(replica)
+    slices = replica.slices
+    for number, question in enumerate(questions.questions):
+        selectors = compiled(question.expressions, work)
+        if isinstance(selectors, SliceFault):
+            yield QuestionDone(number, selectors)
+            continue
+        at = [place for place, position in enumerate(question.depths) if position in slices]
+        on_slices = depths_on(selectors, (slices[question.depths[place]] for place in at), work)
+        yield from depths_messages(number, zip(at, (depths for _, depths in on_slices), strict=True))
+        if question.drivers:
+            for answered, matching in matching_slices(selectors, groups, mask_from(question.drivers), work):
+                yield SlicesMatched(number, mask_bytes(answered), mask_bytes(matching))
+        yield QuestionDone(number)
+
+
+def depths_messages(number: int, evaluated: Iterable[tuple[int, SelectorDepths]]) -> Iterator[SliceDepths]:
+    """The messages about depths, each with its position in the question."""
+    batch: list[SelectorDepths] = []
     first = devices = characters = 0
-    for position, answer in evaluated:
-        if isinstance(answer, SliceFault):
-            yield QuestionDone(number, answer)
-            return
+    for position, depths in evaluated:
         full = len(batch) >= BATCH or devices >= BATCH_DEVICES or characters >= BATCH_CHARACTERS
         if batch and (full or position != first + len(batch)):
-            yield SliceAnswers(number, first, tuple(batch))
+            yield SliceDepths(number, first, tuple(batch))
             batch = []
         if not batch:
             first, devices, characters = position, 0, 0
-        batch.append(answer)
-        if isinstance(answer, SelectorDepths):
-            devices += len(answer.depths)
-            characters += len(answer.fault.message) if answer.fault is not None else 0
+        batch.append(depths)
+        devices += len(depths.depths)
+        characters += len(depths.fault.message) if depths.fault is not None else 0
     if batch:
-        yield SliceAnswers(number, first, tuple(batch))
-    yield QuestionDone(number)
+        yield SliceDepths(number, first, tuple(batch))
 
 
 def checked_fault(fault: SliceFault) -> SliceFault:
@@ -209,16 +227,25 @@ def checked_fault(fault: SliceFault) -> SliceFault:
     return SliceFault.truncated(_index(fault.selector, MAX_SELECTORS + 1), fault.message)
 
 
-def checked_answers(message: SliceAnswers, question: SelectorQuestion) -> Iterator[tuple[PublishedSlice, SliceAnswer]]:
-    """The slices of a question with their answers. Raises :class:`~virt_dra.sandbox.messages.BadMessage` where they
+def checked_depths(message: SliceDepths, question: SelectorQuestion) -> Iterator[tuple[PublishedSlice, SelectorDepths]]:
+    """The slices of a question with their depths. Raises :class:`~virt_dra.sandbox.messages.BadMessage` where they
     can't be answers to it: the child is not trusted."""
-    slices: Sequence[PublishedSlice] = question.slices[_index(message.first, len(question.slices)) :]
-    if len(message.answers) > len(slices):
+    if not isinstance(question, DepthsQuestion):
+        raise BadMessage("an answer to another kind of question")
+    first = _index(message.first, len(question.slices))
+    if len(message.depths) > len(question.slices) - first:
         raise BadMessage("answers about more slices than were asked about")
-    for slice_, answer in zip(slices, message.answers, strict=False):
-        if isinstance(answer, bool) != (question.kind == "any"):
-            raise BadMessage("an answer to another kind of question")
-        yield slice_, answer if isinstance(answer, bool) else _checked_depths(answer, slice_, len(question.expressions))
+    for slice_, depths in zip(islice(question.slices, first, None), message.depths, strict=False):
+        yield slice_, _checked_depths(depths, slice_, len(question.expressions))
+
+
+def checked_masks(message: SlicesMatched, question: SelectorQuestion) -> tuple[int, int]:
+    """The masks of what is answered and of what matches. Raises :class:`~virt_dra.sandbox.messages.BadMessage` where
+    they can't be answers to the question."""
+    answered, matching = mask_from(message.answered), mask_from(message.matching)
+    if not isinstance(question, DriversQuestion) or answered & ~question.positions or matching & ~answered:
+        raise BadMessage("answers about other slices than were asked about")
+    return answered, matching
 
 
 def _checked_depths(answer: SelectorDepths, slice_: PublishedSlice, selectors: int) -> SelectorDepths:

@@ -217,7 +217,7 @@ async def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
     live._whole = True
     task = asyncio.create_task(live._settle())
     turns, seen = [], live.world
-    while len(list(live.world.inventory.slices)) < 5000:
+    while len(live.world.inventory.slices) < 5000:
         begin = time.process_time()
         await asyncio.sleep(0)
         turns.append(time.process_time() - begin)

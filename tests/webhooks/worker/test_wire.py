@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from devtools.webhooks.slow_selectors import cluster
-from virt_dra.cel import Work
-from virt_dra.matching.evaluating import evaluate
-from virt_dra.matching.published_slice import PublishedSlice
-from virt_dra.matching.slice_answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
+from virt_dra.matching.slice_answers import MAX_MESSAGE, DepthsQuestion, DriversQuestion, SelectorDepths, SliceFault
+from virt_dra.matching.slice_table import SliceTable
 from virt_dra.sandbox.messages import LENGTH, BadMessage
 from webhooks.worker.wire import (
     CHILD_MESSAGES,
@@ -20,65 +18,81 @@ from webhooks.worker.wire import (
     QUESTIONS,
     REPLICA_CHANGES,
     QuestionDone,
-    SliceAnswers,
-    answer_messages,
+    Questions,
+    SliceDepths,
+    SlicesMatched,
+    WrittenQuestion,
+    answers,
     apply_change,
-    checked_answers,
+    checked_depths,
     checked_fault,
+    checked_masks,
+    depths_messages,
     put_slice,
-    read,
-    written,
 )
 
-PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices)
-EACH = SelectorQuestion("each", ("true", "device.driver == 'x'"), PARTS)
-ANY = SelectorQuestion("any", ("true",), PARTS)
+SLICES = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices.values())
+DEPTHS = DepthsQuestion(("true", "device.driver == 'x'"), SLICES)
+DRIVERS = DriversQuestion(("true",), 0b111)
 
 
-def _replica() -> dict[int, PublishedSlice]:
-    replica: dict[int, PublishedSlice] = {}
-    for number, part in enumerate(PARTS, 7):
-        frame = REPLICA_CHANGES.encoded(put_slice(number, part))
+def _replica() -> SliceTable:
+    replica = SliceTable()
+    for slice_ in SLICES:
+        frame = REPLICA_CHANGES.encoded(put_slice(slice_))
         apply_change(REPLICA_CHANGES.decoded(frame[LENGTH.size :]), replica)
     return replica
 
 
-def test_a_question_and_its_answers_come_over_as_they_were() -> None:
-    numbers = {part: number for number, part in enumerate(PARTS, 7)}
-    questions = QUESTIONS.decoded(QUESTIONS.encoded(written([EACH, ANY], numbers, 1000))[LENGTH.size :])
-    asked = read(questions, _replica())
-    assert [(question.kind, question.expressions, len(question.slices)) for question in asked] == [
-        ("each", EACH.expressions, 3),
-        ("any", ("true",), 3),
-    ]
-    assert questions.work == 1000
-    messages = [
+def _answered(replica: SliceTable) -> list[Any]:
+    written = Questions((WrittenQuestion.of(DEPTHS), WrittenQuestion.of(DRIVERS)), 1000)
+    questions = QUESTIONS.decoded(QUESTIONS.encoded(written)[LENGTH.size :])
+    assert questions == written
+    return [
         CHILD_MESSAGES.decoded(CHILD_MESSAGES.encoded(message)[LENGTH.size :])
-        for number, question in enumerate(asked)
-        for message in answer_messages(number, evaluate(question, Work()))
+        for message in answers(questions, replica)
+        if message != SlicesMatched(1)
     ]
-    assert messages == [
-        SliceAnswers(0, 0, (SelectorDepths(b"\1\1"),) * 3),
+
+
+def test_a_question_and_its_answers_come_over_as_they_were() -> None:
+    assert _answered(_replica()) == [
+        SliceDepths(0, 0, (SelectorDepths(b"\1\1"),) * 3),
         QuestionDone(0),
-        SliceAnswers(1, 0, (True,)),
+        SlicesMatched(1, b"\7", b"\7"),
         QuestionDone(1),
     ]
 
 
-def _checked(name: bytes, head: bytes) -> list[tuple[PublishedSlice, SliceAnswer]]:
+def test_slices_that_the_replica_lacks_stay_unknown() -> None:
+    replica = _replica()
+    replica.drop(1)
+    assert _answered(replica) == [
+        SliceDepths(0, 0, (SelectorDepths(b"\1\1"),)),
+        SliceDepths(0, 2, (SelectorDepths(b"\1\1"),)),
+        QuestionDone(0),
+        SlicesMatched(1, b"\5", b"\5"),
+        QuestionDone(1),
+    ]
+
+
+def _checked(name: bytes, head: bytes, *raw: bytes) -> object:
     """What the server makes of a message that a child sent about the first of two questions, each of a kind."""
-    parts = (name, head)
-    frame = bytes((2,)) + b"".join(struct.pack("!I", len(part)) for part in parts) + b"".join(parts)
+    parts = (name, head, *raw)
+    frame = bytes((len(parts),)) + b"".join(struct.pack("!I", len(part)) for part in parts) + b"".join(parts)
     message = CHILD_MESSAGES.decoded(frame)
     if isinstance(message, QuestionDone) and message.fault is not None:
-        checked_fault(message.fault)
-    assert isinstance(message, SliceAnswers)
-    return list(checked_answers(message, (EACH, ANY)[message.question]))
+        return checked_fault(message.fault)
+    if isinstance(message, SlicesMatched):
+        return checked_masks(message, (DEPTHS, DRIVERS)[message.question])
+    assert isinstance(message, SliceDepths)
+    return list(checked_depths(message, (DEPTHS, DRIVERS)[message.question]))
 
 
 def test_an_answer_is_accepted() -> None:
-    answer = b'{"question":0,"first":2,"answers":[{"depths":"AQE="}]}'
-    assert _checked(b"SliceAnswers", answer) == [(PARTS[2], SelectorDepths(b"\1\1"))]
+    answer = b'{"question":0,"first":2,"depths":[{"depths":"AQE="}]}'
+    assert _checked(b"SliceDepths", answer) == [(SLICES[2], SelectorDepths(b"\1\1"))]
+    assert _checked(b"SlicesMatched", b'{"question":1}', b"\6", b"\2") == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -88,26 +102,26 @@ def test_an_answer_is_accepted() -> None:
         (b"ChildDone", b"[]"),
         (b"ChildDone", b"{"),
         (b"ChildDone", b"\xff"),
-        (b"SliceAnswers", b"[" * 100_000),
+        (b"SliceDepths", b"[" * 100_000),
         (b"Other", b"{}"),
         (b"QuestionDone", b'{"question":true}'),
         (b"QuestionDone", b'{"question":0,"fault":{"selector":1000,"message":"x"}}'),
         (b"QuestionDone", b'{"question":0,"fault":"x"}'),
         (b"QuestionDone", json.dumps({"question": 0, "fault": {"selector": 0, "message": "x" * 10_000}}).encode()),
         *(
-            (b"SliceAnswers", json.dumps(answers).encode())
+            (b"SliceDepths", json.dumps(answers).encode())
             for answers in (
                 {"question": 0},
-                {"question": 0, "first": 0, "answers": [{"depths": "AQE="}] * 4},
-                {"question": 0, "first": 3, "answers": [{"depths": "AQE="}]},
-                {"question": 0, "first": -1, "answers": [{"depths": "AQE="}]},
-                {"question": 0, "first": 0, "answers": [{"depths": "AQ=="}]},
-                {"question": 0, "first": 0, "answers": [{"depths": "AQk="}]},
-                {"question": 0, "first": 0, "answers": [{"depths": "!!!!"}]},
-                {"question": 0, "first": 0, "answers": [1]},
-                {"question": 0, "first": 0, "answers": [True]},
+                {"question": 0, "first": 0, "depths": [{"depths": "AQE="}] * 4},
+                {"question": 0, "first": 3, "depths": [{"depths": "AQE="}]},
+                {"question": 0, "first": -1, "depths": [{"depths": "AQE="}]},
+                {"question": 0, "first": 0, "depths": [{"depths": "AQ=="}]},
+                {"question": 0, "first": 0, "depths": [{"depths": "AQk="}]},
+                {"question": 0, "first": 0, "depths": [{"depths": "!!!!"}]},
+                {"question": 0, "first": 0, "depths": [1]},
+                {"question": 0, "first": 0, "depths": [True]},
                 *(
-                    {"question": 0, "first": 0, "answers": [{"depths": "AQE=", "fault": fault}]}
+                    {"question": 0, "first": 0, "depths": [{"depths": "AQE=", "fault": fault}]}
                     for fault in (
                         {"selector": 5, "device": 0, "message": "x"},
                         {"selector": 0, "device": 2, "message": "x"},
@@ -116,11 +130,11 @@ def test_an_answer_is_accepted() -> None:
                         {"selector": 0, "device": 0, "message": {}},
                     )
                 ),
-                {"question": 1, "first": 0, "answers": [1]},
-                {"question": 1, "first": 0, "answers": {"0": True}},
-                {"question": 1, "first": "0", "answers": [True]},
-                {"question": 1, "first": 1e99, "answers": [True]},
-                {"question": 1, "first": 0, "answers": [{"depths": "AQE="}]},
+                {"question": 1, "first": 0, "depths": [1]},
+                {"question": 1, "first": 0, "depths": {"0": True}},
+                {"question": 1, "first": "0", "depths": [True]},
+                {"question": 1, "first": 1e99, "depths": [True]},
+                {"question": 1, "first": 0, "depths": [{"depths": "AQE="}]},
             )
         ),
     ],
@@ -130,13 +144,29 @@ def test_what_is_no_answer_is_refused(name: bytes, head: bytes) -> None:
         _checked(name, head)
 
 
+@pytest.mark.parametrize(
+    ("question", "masks"),
+    [
+        (1, (b"\x0f", b"\0")),  # a slice that wasn't asked about
+        (1, (b"\1", b"\2")),  # matches, and wasn't answered
+        (1, (b"\7",)),
+        (1, ()),
+        (0, (b"\7", b"\7")),  # a question about depths
+        (1, (b"\xff" * 300_000, b"\0")),
+    ],
+)
+def test_what_are_no_masks_of_the_question_is_refused(question: int, masks: tuple[bytes, ...]) -> None:
+    with pytest.raises(BadMessage):
+        _checked(b"SlicesMatched", b'{"question":%d}' % question, *masks)
+
+
 def test_no_message_is_longer_than_the_server_reads() -> None:
     worst = SelectorDepths(
         b"\0" * 128, SliceFault.truncated(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0)
     )
-    messages: list[Any] = list(answer_messages(0, ((position, worst) for position in range(200))))
+    messages: list[Any] = list(depths_messages(0, ((position, worst) for position in range(200))))
     assert max(len(CHILD_MESSAGES.encoded(message)) for message in messages) < MAX_ANSWER / 4
-    assert sum(len(message.answers) for message in messages[:-1]) == 200
+    assert sum(len(message.depths) for message in messages) == 200
 
 
 def test_a_fault_has_an_end() -> None:

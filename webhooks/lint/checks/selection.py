@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from virt_dra.api.counting import counted
 from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import LISTED, nearest, nearest_first
 from virt_dra.api.quantity import Quantity
@@ -103,13 +104,24 @@ def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
-    """Selectors that weren't evaluated because of a limit of virt-dra; the VM isn't at fault."""
+    """Selectors that weren't evaluated, or not on all devices, because of a limit of virt-dra."""
+    used = {option for use in linted.uses for option in use.options}
     for claim, option, match in _matches(linted):
+        unknown_slices = 0 if match.unchecked or option not in used else linted.drivers_matching(option).unknown
+        if unknown_slices:
+            yield LintIssue(
+                claim.field,
+                f"{claim} request {quoted(option.name)}: whether its selectors match devices of further drivers is "
+                f"unknown for {counted(unknown_slices, 'ResourceSlice')}, which were not checked yet. "
+                "The scheduler will check them; virt-dra cel shows what a selector costs",
+                at=claim.place(f"{option.path}.selectors"),
+            )
         if match.unchecked:
+            unknown = f" for {match.unknown} of {match.tried} devices" if match.unknown else ""
             yield LintIssue(
                 claim.field,
                 f"{claim} request {quoted(option.name)}: which devices its selectors "
-                f"match was not checked: {match.unchecked}. "
+                f"match was not checked{unknown}: {match.unchecked}. "
                 "The scheduler will check it; virt-dra cel shows what a selector costs",
                 at=claim.place(f"{option.path}.selectors"),
             )
