@@ -10,7 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.simulator.explaining.test_schema import SCHEMA, faults
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
 from virt_dra.cli.main import cli
+from virt_dra.live.reading import ReadScope
 
 Json = dict[str, Any]
 VM: Final = {
@@ -129,3 +132,16 @@ def test_what_is_not_known_does_not_stand_among_names(tmp_path: Path) -> None:
     result = _asked("run", str(path), "-o", "name")
     assert result.stdout == "virtualmachineinstance/default/vm\n"
     assert [line.split(": ")[0] for line in result.stderr.splitlines()] == ["Not known", "Not known"]
+
+
+def test_pods_of_one_namespace_are_not_all_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that lets its user read the pods of one namespace alone."""
+    wire = (*DEVICES, SIZED, RUNNING)
+    documents = (Document(raw, DocumentSource("cluster", number)) for number, raw in enumerate(wire))
+    objects = [sourced for sourced in map(read_document, documents) if isinstance(sourced, Sourced)]
+    scope = ReadScope({Pod: "default", Node: ""})
+    monkeypatch.setattr("virt_dra.cli.run.command.live_sourced", lambda *_: (objects, scope))
+    path = tmp_path / "vm.json"
+    path.write_text(json.dumps(VM))
+    document = json.loads(_asked("run", "--live", str(path), "-o", "json").stdout)
+    assert [fact["code"] for fact in document["unknown"]] == ["PodsNotGiven"]
