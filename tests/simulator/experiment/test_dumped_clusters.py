@@ -12,6 +12,7 @@ from virt_dra.allocator import DEFAULT
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.simulator.experiment.added_vms import added_vm
 from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import read_description
 from virt_dra.simulator.experiment.dump import cluster_of, replayed
@@ -153,6 +154,31 @@ def test_a_pod_that_waits_for_a_device_that_goes_gets_another() -> None:
 
 def test_a_pod_that_is_not_bound_and_goes_frees_its_devices() -> None:
     assert answers(ON_B, "delete vms/p") == [{"running": 0, "waiting": ["vms/p"], "used": 0.25}, {}]
+
+
+def test_a_pod_runs_where_it_can_use_what_others_use_too() -> None:
+    """As long as the claim has that; and a claim that two entries of a pod name is one."""
+    both = [{"name": name, "resourceClaimName": "s"} for name in ("one", "two")]
+    pods = [pod("p", "b", claim=False, resourceClaims=both), pod("q", claim=False, resourceClaims=both)]
+    assert answers((*TWO_NODES, *pods, claim("s", "b")), "cordon a", "drain b") == [
+        {"running": 1, "waiting": ["vms/q"], "used": 0.25},
+        {"started": [("vms/q", "b")], "used": 0.25},
+        {"evicted": ["vms/p", "vms/q"], "used": 0.25, "waiting": 2},
+    ]
+    alone = pod(
+        "r", claim=False, resourceClaims=[{**both[0], "resourceClaimName": "r"}, {**both[1], "resourceClaimName": "r"}]
+    )
+    assert answers((*TWO_NODES, alone, claim("r")), "cordon b") == [
+        {"running": 0, "waiting": ["vms/r"], "used": 0.0},
+        {"started": [("vms/r", "a")], "used": 0.25},
+    ]
+
+
+def test_an_added_pod_runs_where_its_allocated_claim_can_be_used() -> None:
+    added = added_vm([pod("new")], [*TWO_NODES, claim("new", "b")], "new.yaml")
+    prospect = Prospect(cluster_of([*TWO_NODES, claim("new", "b")]), "first-fit", features=DEFAULT)
+    outcome = prospect.apply(parse_change("add new.yaml"), added)
+    assert (outcome.started, outcome.used) == ([("vms/new-1", "b")], 0.25)
 
 
 def test_a_node_that_is_gone_takes_its_devices_along() -> None:

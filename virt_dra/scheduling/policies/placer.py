@@ -57,12 +57,14 @@ _REMEMBERED_STATES = 50_000
 @dataclass(frozen=True, eq=False)
 class VmShape:
     """VMs that differ only in their names. ``pod``: what kube-scheduler sees of them; ``claims``: as they are before
-    allocation; ``allocated``: what others of its claims have already, so that it runs where that can be used."""
+    allocation; ``allocated``, ``shared``: what others of its claims have already, that are its alone and that other VMs
+    use too, so that it runs where all of that can be used."""
 
     name: str
     pod: Pod
     claims: tuple[ResourceClaim, ...]
     allocated: tuple[AllocationResult, ...] = ()
+    shared: tuple[AllocationResult, ...] = ()
     cpu: int = field(init=False)
     """Thousandths of a CPU."""
     memory: int = field(init=False)
@@ -611,7 +613,7 @@ def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
 
 
 def _refusal_elsewhere(shape: VmShape, node: Node) -> FilterRefusal | None:
-    usable = all(usable_on(allocation, node) for allocation in shape.allocated)
+    usable = all(usable_on(allocation, node) for allocation in (*shape.allocated, *shape.shared))
     return None if usable else FilterRefusal(DYNAMIC_RESOURCES, (ELSEWHERE_TEXT,), code=CLAIM_ELSEWHERE)
 
 

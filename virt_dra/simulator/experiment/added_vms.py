@@ -4,6 +4,7 @@ that it names."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
@@ -41,8 +42,9 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
         pod, claims = placeable
     else:
         raise AssertionError("only these kinds were looked for")
-    shape = Shapes().of(pod, claims)
-    return VmShape(vm.key, shape.pod, shape.claims)
+    shared = tuple(claim.status.allocation for claim in claims if claim.status.allocation is not None)
+    own = [claim for claim in claims if claim.status.allocation is None]
+    return replace(Shapes().of(pod, own, shared), name=vm.key)
 
 
 def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:

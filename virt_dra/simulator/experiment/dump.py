@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim, ResourceClaimStatus
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled
@@ -37,10 +37,12 @@ class DumpedCluster:
 
 @dataclass(frozen=True)
 class DumpedPod:
-    """A pod with the claims that are its alone. ``claims`` is None if one of them is missing."""
+    """A pod with the claims that are its alone, and what those have that others use too. ``claims`` is None if one of
+    them is missing."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...] | None
+    shared: tuple[AllocationResult, ...] = ()
 
     @property
     def node(self) -> str | None:
@@ -64,7 +66,7 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     shared = {key for key, number in consumers.items() if number > 1}
     if shared:
         notes.append(f"{counted(len(shared), 'claim')} of several pods: what they hold stays theirs")
-    dumped = tuple(DumpedPod(pod, _claims_of(pod, model.claims, shared)) for pod in pods)
+    dumped = tuple(_dumped(pod, model.claims, shared) for pod in pods)
     missing = sum(pod.claims is None for pod in dumped)
     if missing:
         notes.append(f"{counted(missing, 'pod')} left out, of which a claim isn't there")
@@ -85,18 +87,14 @@ def _claim_keys(pod: Pod) -> list[str | None]:
     ]
 
 
-def _claims_of(
-    pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]
-) -> tuple[ResourceClaim, ...] | None:
-    """The pod's own claims, without those that others use too; None if one isn't there."""
-    own: list[ResourceClaim] = []
-    for key in _claim_keys(pod):
-        claim = claims.get(key or "")
-        if claim is None:
-            return None
-        if claim.key not in shared:
-            own.append(claim)
-    return tuple(own)
+def _dumped(pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]) -> DumpedPod:
+    used = {key: claims.get(key or "") for key in _claim_keys(pod)}
+    if None in used.values():
+        return DumpedPod(pod, None)
+    there = [claim for claim in used.values() if claim is not None]
+    of_others = [claim.status.allocation for claim in there if claim.key in shared]
+    own = tuple(claim for claim in there if claim.key not in shared)
+    return DumpedPod(pod, own, tuple(allocation for allocation in of_others if allocation is not None))
 
 
 _OWN_LABELS: Final = frozenset(
@@ -111,21 +109,22 @@ class Shapes:
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], VmShape] = {}
 
-    def of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
+    def of(self, pod: Pod, claims: Sequence[ResourceClaim], shared: tuple[AllocationResult, ...] = ()) -> VmShape:
+        """``claims``: to be allocated anew; ``shared``: what other claims have, and keep."""
         wishes = pod.spec.model_dump_json(
             include={"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
         )
         labels = frozenset((name, value) for name, value in pod.metadata.labels.items() if name not in _OWN_LABELS)
         requests, ports = frozenset(pod_requests(pod).items()), frozenset(host_ports(pod))
-        asked = [claim.spec.model_dump_json() for claim in claims]
-        key = (pod.namespace, labels, requests, ports, wishes, *asked)
+        asked = tuple(claim.spec.model_dump_json() for claim in claims)
+        key = (pod.namespace, labels, requests, ports, wishes, asked, *[held.model_dump_json() for held in shared])
         shape = self._known.get(key)
         if shape is None:
             unallocated = tuple(
                 claim.with_(metadata=claim.metadata.with_(name=f"claim-{i}", uid=""), status=ResourceClaimStatus())
                 for i, claim in enumerate(claims)
             )
-            shape = self._known[key] = VmShape(pod.name, pod, unallocated)
+            shape = self._known[key] = VmShape(pod.name, pod, unallocated, shared=shared)
         return shape
 
 
@@ -143,7 +142,7 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     arrivals = [
         Arrival(
             float(number),
-            shapes.of(dumped.pod, dumped.claims or ()),
+            shapes.of(dumped.pod, dumped.claims or (), dumped.shared),
             dumped.pod.key,
             priority=dumped.pod.spec.priority or 0,
         )

@@ -123,7 +123,7 @@ class Prospect:
         for pod in cluster.pods:
             if pod.claims is None:
                 continue
-            shape = shapes.of(pod.pod, pod.claims)
+            shape = shapes.of(pod.pod, pod.claims, pod.shared)
             self._shapes[shape] += 1
             if pod.node is not None and pod.node not in numbers:
                 self.unknown_nodes += 1
