@@ -19,10 +19,11 @@ if [ ! -x "$venv/bin/python" ]; then
   [ -n "$python" ] || { echo "setup: no Python >= 3.11 found; install one or say PYTHON=/path/to/python3" >&2; exit 1; }
   echo "setup: creating $venv with $("$python" --version)"
   if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
-    # Debian splits venv off the interpreter.
+    # Debian splits venv off the interpreter. No version is named, since only one fits: python3.X-venv depends on the version of python3.X
+    # that it was built with, and an archive keeps its newest only. What apt installs is signed by the archive whose interpreter runs here.
     rm -rf "$venv"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-      { apt-get -qq update && apt-get -qq install -y python3-venv; } >/dev/null 2>&1
+      { apt-get -qq update && apt-get -qq install -y --no-install-recommends python3-venv; } >/dev/null 2>&1
     fi
     "$python" -m venv "$venv" || { echo "setup: 'python -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
   fi
@@ -30,7 +31,9 @@ fi
 echo "setup: installing ${names} into $venv"
 # By its real path, which pip writes into the scripts that it installs: the folder may be a link to that of another folder.
 pip() { PYTHONWARNINGS=ignore "$(cd "$venv/bin" && pwd -P)/python" -m pip --quiet --disable-pip-version-check install "$@"; }
-pip --require-hashes --requirement requirements/setup.txt # first and alone: what follows is read by the pip that it brings
+# First and alone: what follows is read by the pip that it brings. The pip that does this is the interpreter's: ensurepip unpacks the wheel that
+# comes with it, and takes nothing from anywhere. So it has no hash but the interpreter's own; it sees only requirements with hashes.
+pip --require-hashes --requirement requirements/setup.txt
 pip --require-hashes $(echo "$names" | sed 's/[^,]*/--requirement requirements\/&.txt/g; s/,/ /g')
 # The project itself: with the setuptools of setup.txt, and nothing from anywhere.
 if [ "$names" != tools ]; then

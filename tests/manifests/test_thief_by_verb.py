@@ -26,7 +26,7 @@ from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, pac
 
 Json = dict[str, Any]
 Ask = Callable[..., tuple[int, str]]
-TABLE: Mapping[str, Json] = yaml.safe_load(
+TABLE: Mapping[str, list[Json]] = yaml.safe_load(
     (Path(__file__).parent / "cases" / "rights.yaml").read_text(encoding="utf-8")
 )
 SETS: Mapping[str, Callable[[], tuple[Json, ...]]] = {

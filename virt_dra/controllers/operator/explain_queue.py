@@ -65,6 +65,8 @@ class ExplainQueue:
         """The allowances of namespaces that are not full."""
         self._waiting: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
         """Namespace -> its keys; the next namespace to serve comes first."""
+        self._by_size: dict[int, dict[str, None]] = {}
+        """The namespaces by how many keys they have: of thousands, the fullest is found without a look at each."""
         self._number = 0
 
     def __len__(self) -> int:
@@ -81,13 +83,15 @@ class ExplainQueue:
             return key
         dropped = None
         if self._number >= self._shares.queued:
-            most = max(self._waiting, key=lambda name: len(self._waiting[name]))
-            if len(self._waiting[most]) <= (0 if keys is None else len(keys)) + 1:
+            most = max(self._by_size)
+            if most <= (0 if keys is None else len(keys)) + 1:
                 return key
-            dropped = next(reversed(self._waiting[most]))
+            fullest = next(iter(self._by_size[most]))
+            dropped = next(reversed(self._waiting[fullest]))
             self.discard(dropped)
-        self._waiting.setdefault(namespace, OrderedDict())[key] = None
-        self._number += 1
+        keys = self._waiting.setdefault(namespace, OrderedDict())
+        keys[key] = None
+        self._resized(namespace, len(keys) - 1, len(keys))
         return dropped
 
     def discard(self, key: str) -> None:
@@ -96,9 +100,18 @@ class ExplainQueue:
         if keys is None or key not in keys:
             return
         del keys[key]
-        self._number -= 1
+        self._resized(namespace, len(keys) + 1, len(keys))
         if not keys:
             del self._waiting[namespace]
+
+    def _resized(self, namespace: str, before: int, after: int) -> None:
+        self._number += after - before
+        if before:
+            del self._by_size[before][namespace]
+            if not self._by_size[before]:
+                del self._by_size[before]
+        if after:
+            self._by_size.setdefault(after, {})[namespace] = None
 
     def take(self, now: float) -> str | float | None:
         """Take the next key out of the queue, or return the seconds until one may be taken; None if the queue is
