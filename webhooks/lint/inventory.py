@@ -197,6 +197,10 @@ class DeviceInventory:
     def devices(self) -> tuple[SliceDevice, ...]:
         return tuple(device for pool in self._order for slice_ in self._newest(pool) for device in slice_.devices)
 
+    def devices_of(self, driver: str) -> Iterator[SliceDevice]:
+        """The devices of a driver, in the same order."""
+        return (device for slice_ in self._newest_slices() if slice_.pool[0] == driver for device in slice_.devices)
+
     def get(self, driver: str, pool: str, device: str) -> SliceDevice | None:
         slices = (slice_ for slice_ in reversed(self._newest((driver, pool))) if device in slice_.by_name)
         return next((slice_.by_name[device] for slice_ in slices), None)

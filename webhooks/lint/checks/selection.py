@@ -63,17 +63,12 @@ def _there_is(linted: Linted, fault: SelectorFault) -> str:
     if missing is None or fault.device is None or linted.settings.at_admission:
         return ""
     driver = fault.device.driver
-    devices = (
-        published.device
-        for pool in linted.inputs.inventory.slices
-        if pool.pool[0] == driver
-        for published in pool.devices
-    )
     by_domain: dict[str, dict[str, str]] = {}
-    for device in islice(devices, _NAMED):
-        for name in (*device.attributes, *device.capacity):
+    for published in islice(linted.inputs.inventory.devices_of(driver), _NAMED):
+        attributes = published.device.attributes
+        for name in (*attributes, *published.device.capacity):
             domain, _, identifier = name.rpartition("/")
-            shown = quoted(identifier) if name in device.attributes else f"{quoted(identifier)} (a capacity)"
+            shown = quoted(identifier) if name in attributes else f"{quoted(identifier)} (a capacity)"
             by_domain.setdefault(domain or driver, {}).setdefault(identifier, shown)
     key = missing[1].strip("'\"")
     meant = nearest(key, (name for names in by_domain.values() for name in names))
