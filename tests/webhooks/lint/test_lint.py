@@ -269,9 +269,9 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
 def test_devices_of_an_instancetype_may_use_a_claim() -> None:
     raw = COMMON["vm"]
     template = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}}
-    vm = {**raw, "spec": {"template": template}}
+    vm = {**raw, "spec": {"runStrategy": "Always", "template": template}}
     assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["unused-claim"]
-    vm = {**raw, "spec": {"template": template, "instancetype": {"name": "gpu-large"}}}
+    vm = {**raw, "spec": {"runStrategy": "Always", "template": template, "instancetype": {"name": "gpu-large"}}}
     assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == [
         "instancetype-not-checked"
     ]
@@ -382,7 +382,9 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
         assert (finding.field + finding.message).isprintable()
     silenced = ",".join({finding.id for finding in findings})
     assert lint(vmi.with_(metadata=vmi.metadata.with_(annotations={IGNORE_ANNOTATION: silenced})), world) == ()
-    vm = VirtualMachine.from_wire({"metadata": {"name": "v"}, "spec": {"template": {"spec": spec}}})
+    vm = VirtualMachine.from_wire(
+        {"metadata": {"name": "v"}, "spec": {"runStrategy": "Always", "template": {"spec": spec}}}
+    )
     of_vm = [(finding.id, finding.severity) for finding in lint(vm, world)]
     assert of_vm == [(finding.id, finding.severity) for finding in findings]
 

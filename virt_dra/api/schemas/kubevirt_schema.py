@@ -23,7 +23,7 @@ from typing import Final
 
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
 from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
-from virt_dra.api.schemas.walk import LATER, Schema
+from virt_dra.api.schemas.walk import LATER, UNPROPOSED, Schema
 from virt_dra.api.wire import Json
 
 KINDS: Final = ("VirtualMachine", "VirtualMachineInstance")
@@ -105,8 +105,10 @@ class _Builder:
             return self._made[name]
         schema = self._made[name] = {"type": "object"}
         fields = dict(_types().get(name, {}))
-        if self._version is None:
-            fields |= _STANDALONE.get(name, {})
+        if self._version is None and name in _STANDALONE:
+            if fields:
+                schema[UNPROPOSED] = [*_STANDALONE[name]]
+            fields |= _STANDALONE[name]
         properties: Json = {}
         required: list[str] = []
         later: dict[str, str] = {}

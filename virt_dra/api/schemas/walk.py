@@ -24,6 +24,8 @@ from virt_dra.api.nearest import nearest
 from virt_dra.api.wire import JSON_TYPES, Json
 
 LATER: Final = "x-virt-dra-later"
+UNPROPOSED: Final = "x-virt-dra-unproposed"
+"""Fields that are accepted and that no message proposes."""
 """Key of a schema: fields that only a newer release of its kind has, with that release. Never sent to an API server."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NEAREST_SOUGHT: Final = 100
@@ -85,6 +87,7 @@ class Schema:
     """The values that a string may have; () for any."""
     pattern: re.Pattern[str] | None
     later: Mapping[str, str]
+    unproposed: frozenset[str]
     plain: type | None
     """The Python type of a value of which only the type is checked."""
 
@@ -120,6 +123,7 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
         values=tuple(source.get("enum", ())),
         pattern=re.compile(source["pattern"]) if int_or_string and "pattern" in source else None,
         later=source.get(LATER, {}),
+        unproposed=frozenset(source.get(UNPROPOSED, ())),
         plain=_PLAIN.get(kind) if "enum" not in source else None,
     )
     return schema
@@ -175,7 +179,8 @@ def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[Unkn
         if owner is None or since is not None or count >= _NEAREST_SOUGHT:
             yield UnknownSchemaField(where, name, None, since)
         else:
-            yield UnknownSchemaField(where, name, nearest(name, owner.properties), None, _below(owner, name))
+            proposed = [field for field in owner.properties if field not in owner.unproposed]
+            yield UnknownSchemaField(where, name, nearest(name, proposed), None, _below(owner, name))
 
 
 def _below(owner: Schema, name: str) -> str | None:

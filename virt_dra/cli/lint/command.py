@@ -67,7 +67,8 @@ With --live the VMs of a cluster are checked against its objects: those of --nam
 FILEs may then contain further VMs and objects, which count as if they were already created.
 
 Every object is validated as the API server and KubeVirt would, whether or not a VM uses it: types, unknown fields,
-names, values. A refused object doesn't exist for the VMs that name it.
+names, values. A refused object doesn't exist for the VMs that name it. Rules of KubeVirt about other things than
+devices are known in part: docs/lint/kubevirt-refuses.md lists those that aren't, and --strict says them.
 
 Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what depends on them
 is checked if the files have any (or with --complete); the output says what was not checked.
@@ -98,6 +99,7 @@ standard input the corrected text is printed, and everything else goes to standa
               A finding whose fault is in another object of the files has fault: kind, namespace, name, field, file,
               line, column. One whose correction is known has fix: available, and the diff that --fix would make for it
               (null if all diffs are too long), or the reason why it isn't available
+  notJudged   with --strict: rules of KubeVirt that aren't judged
   fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field,
               reason); objects and the numbers are then those of the files as they are now
 With --summary objects is left out. No readable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with
@@ -118,8 +120,9 @@ Examples:
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 
 \b
-Exit codes: 0 no denial, 1 a VM, another object or a file has a denial, 2 bad usage or no readable input. With --fix the
-files count as they are afterwards, and 2 also stands for a file that can't be written.
+Exit codes: 0 no denial, 1 a VM, another object or a file has a denial, 2 bad usage or no readable input. With --strict
+a warning counts as a denial does. With --fix the files count as they are afterwards, and 2 also stands for a file that
+can't be written.
 """
 
 
@@ -149,6 +152,9 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
 @click.option("-q", "--quiet", is_flag=True, help="Without excerpts of the files.")
 @click.option(
+    "--strict", is_flag=True, help="Exit with 1 for warnings, too, and say which of KubeVirt's rules aren't judged."
+)
+@click.option(
     "--complete",
     is_flag=True,
     help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.",
@@ -174,8 +180,8 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 def command(
     named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool], lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool,
-    all_namespaces: bool, cluster: ClusterChoice, complete: bool, pages_url: str, quiet: bool, fix: bool, yes: bool,
-    configuration: LintConfiguration, exclude: tuple[str, ...], summary: bool,
+    all_namespaces: bool, cluster: ClusterChoice, complete: bool, pages_url: str, quiet: bool, strict: bool,
+    fix: bool, yes: bool, configuration: LintConfiguration, exclude: tuple[str, ...], summary: bool,
 ) -> None:  # fmt: skip
     given = click.get_current_context().get_parameter_source("named") is ParameterSource.COMMANDLINE
     paths = more if more and not given else (*named, *more)
@@ -236,12 +242,18 @@ def command(
     report = LintReport(
         judgement, latest(_manifests(documents, written), namespace).replaced,
         FindingPlaces(texts, judgement.sources), plan, outcome,
-        tuple(sorted(of_other_tools)), len(broken), summary,
+        tuple(sorted(of_other_tools)), len(broken), summary, strict,
     )  # fmt: skip
     _print(report, output, pages_url, excerpts=not quiet, err=fix and STDIN in paths)
     if output not in ("json", "yaml"):
         say_unknown(judgement.unknown)
-    sys.exit(BAD_INPUT if outcome is not None and outcome.problems else 1 if report.denials else 0)
+    sys.exit(
+        BAD_INPUT
+        if outcome is not None and outcome.problems
+        else 1
+        if report.denials or (strict and report.warnings)
+        else 0
+    )
 
 
 def _manifests(documents: Sequence[Document], written: Written) -> list[Document]:

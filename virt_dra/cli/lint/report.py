@@ -18,6 +18,7 @@ from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import DENIAL, LintFinding, LintResult, ObjectFindings, Severity
 from webhooks.lint.fixes.planning import FixPlan
+from webhooks.rules.virtual_machines import NOT_JUDGED
 
 FORMAT = 1
 """Version of the JSON object; increases when a member changes its meaning or is removed."""
@@ -133,6 +134,8 @@ class LintReport:
     """Files that can't be read."""
     summary: bool = False
     """Only counts are wanted."""
+    strict: bool = False
+    """Whether it is said which of KubeVirt's rules aren't judged."""
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -222,6 +225,8 @@ class LintReport:
                 f"not checked: everything that depends on {kinds}, of which the "
                 "files have none; add those of the cluster"
             )
+        if self.strict:
+            yield f"not judged, though KubeVirt checks it: {'; '.join(NOT_JUDGED)}"
 
     def to_json(self) -> Json:
         fixes = FindingFixes(self.plan)
@@ -235,6 +240,7 @@ class LintReport:
             "notChecked": list(self.judgement.not_checked),
             "unknown": [fact.to_json() for fact in self.judgement.unknown],
             "otherTools": list(self.other_tools),
+            **({"notJudged": list(NOT_JUDGED)} if self.strict else {}),
             **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
             "counts": [count.to_json() for count in self.counts],
             **({} if self.summary else {"objects": [entry(obj, self.places, fixes) for obj in self.judgement.checked]}),

@@ -19,6 +19,7 @@ from webhooks.lint.linted import Linted
 from webhooks.rules.features import RESERVED_LABELS
 from webhooks.rules.reviewed_spec import DEVICE_LISTS
 from webhooks.rules.silence import annotated
+from webhooks.rules.virtual_machines import left_to_kubevirt
 from webhooks.rules.warnings import Warner
 from webhooks.verdict import NOT_FOUND, AdmissionCause, FieldIssue
 from webhooks.vmi import review
@@ -33,7 +34,7 @@ def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
         yield FieldIssue(refusal.field, f"KubeVirt {linted.version} refuses the object: {refusal.message}")
     if refusals:
         return
-    for cause in review(linted.expanded, every_gate).causes:
+    for cause in (*review(linted.expanded, every_gate).causes, *left_to_kubevirt(linted.object, linted.reviewed)):
         yield FieldIssue(
             cause.field,
             f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}",
