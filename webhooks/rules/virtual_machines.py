@@ -51,9 +51,9 @@ def run_strategy(spec: VirtualMachineSpec) -> Iterator[AdmissionCause]:
 
 def volumes_of_disks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """A disk shows the volume of its name (K-2.46). Of an empty CD-ROM drive a feature gate decides, which isn't
-    judged."""
+    judged; the schema refuses a disk without a name."""
     volumes = {volume.get("name") for volume in subject.spec.volumes}
     for index, disk in enumerate(subject.spec.domain.devices.disks):
-        if disk.name not in volumes and (disk.model_extra or {}).get("cdrom") is None:
+        if disk.name and disk.name not in volumes and (disk.model_extra or {}).get("cdrom") is None:
             path = subject.path(f"domain.devices.disks[{index}]")
             yield AdmissionCause(INVALID, f"{path}.Name '{disk.name}' not found.", f"{path}.name")

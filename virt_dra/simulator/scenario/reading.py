@@ -322,7 +322,7 @@ class _StepCheck:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._made: set[tuple[str, str, str]] = set()
+        self._made: set[tuple[str, str, str]] = {("Namespace", "", PLAY)}
         self._removed: dict[tuple[str, str, str], int] = {}
         """By which step. An object with finalizers of its own stays."""
         self._kept: set[tuple[str, str, str]] = set()

@@ -100,12 +100,12 @@ class SymbolTable:
         self._seen = tuple(seen)
         self._symbols: dict[str, str] = {}
         self._latest: dict[tuple[str, str], Seen] = {}
-        numbers: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        numbers: defaultdict[tuple[str, str], int] = defaultdict(int)
         for seen_object in self._seen:
             if seen_object.unnoticed:
                 self._symbols[seen_object.uid] = f"{seen_object.series}#unseen"
                 continue
-            series = (seen_object.kind, seen_object.namespace, seen_object.series)
+            series = (seen_object.kind, seen_object.series)  # of all namespaces
             numbers[series] += 1
             self._symbols[seen_object.uid] = (
                 seen_object.series if numbers[series] == 1 else f"{seen_object.series}#{numbers[series]}"
@@ -116,9 +116,13 @@ class SymbolTable:
         """The symbol of the object with this UID, if it was seen."""
         return self._symbols.get(uid)
 
-    def knows(self, name: str) -> bool:
-        """True for the real name of a generated object that was seen."""
-        return name in self._names
+    def knows(self, claim: str) -> bool:
+        """True for the real name of a claim that was seen, whoever it is for."""
+        return claim in self._claims
+
+    @cached_property
+    def _claims(self) -> frozenset[str]:
+        return frozenset(seen_object.name for seen_object in self._seen if seen_object.kind == "ResourceClaim")
 
     def uid_text(self, uid: str) -> str:
         """``uid:Kind/symbol``."""
