@@ -7,6 +7,7 @@ templates: {metadata-shim: [{name: gpu, exactly: {deviceClassName: e2e-metadata-
 claims: {}                          # the same for ResourceClaims
 vmis: {metadata-shim: {annotations: {}, spec: {...}}}
 phase: Running                      # in which its VMIs settle
+oneRuns: false                      # its VMIs name one claim, so that only one of them runs
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Case:
     phase: str
     kind: str
     unmatched: bool
+    one_runs: bool
 
     def create(self, world: World) -> None:
         """All of it, templates and claims first."""
@@ -93,6 +95,7 @@ def read(file: str) -> tuple[Case, ...]:
             phase=raw.get("phase", "Running"),
             kind=raw.get("kind", "VirtualMachineInstance"),
             unmatched=raw.get("unmatched", False),
+            one_runs=raw.get("oneRuns", False),
         )
         for raw in yaml.safe_load((FOLDER / file).read_text(encoding="utf-8"))
     )

@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from virt_dra.api.core_v1 import ObjectReference
 from virt_dra.api.meta import format_time
 from virt_dra.api.reading.unknown_kinds import unknown_kind
+from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, NotFound, Writer
 
 log = logging.getLogger(__name__)
@@ -28,12 +29,15 @@ EventType = Literal["Normal", "Warning"]
 MESSAGE_LIMIT = 1024
 """Characters of a message; longer ones are cut, as the API of Events asks."""
 _NAME_LIMIT = 253
+COMBINED: Final = "(combined from similar events): "
 
 
 @dataclass(frozen=True)
 class EventLimits:
     window: timedelta = timedelta(minutes=10)
     """A repetition within this time increments the count of the existing Event."""
+    different: int = 10
+    """Messages of Events that are equal otherwise; from this one on they are one Event, as client-go combines them."""
     burst: int = 25
     """Events about one object that are written in a burst …"""
     refill: timedelta = timedelta(minutes=5)
@@ -59,6 +63,14 @@ class _QueuedEvent:
 
 
 @dataclass
+class _Similar:
+    """Events about one object that differ in the message only: the messages that were written."""
+
+    messages: set[str]
+    last: datetime
+
+
+@dataclass
 class _Written:
     namespace: str
     name: str
@@ -81,6 +93,7 @@ class EventRecorder:
         self._wake = asyncio.Event()
         self._closed = False
         self._written: OrderedDict[tuple[object, ...], _Written] = OrderedDict()
+        self._similar: OrderedDict[tuple[object, ...], _Similar] = OrderedDict()
         self._tokens: OrderedDict[tuple[str, ...], tuple[float, datetime]] = OrderedDict()
         self.dropped = 0
         """Events that were never written: held back, pushed out by newer ones, or refused."""
@@ -121,12 +134,36 @@ class EventRecorder:
                     "an event about %s %s could not be written: %s", event.regarding.kind, event.regarding.name, error
                 )
 
+    def _combined(self, event: _QueuedEvent) -> bool:
+        """True if too many others differ from the Event in the message only."""
+        key = (event.subject, event.type, event.reason)
+        similar = self._similar.get(key)
+        if similar is None or not timedelta(0) <= event.at - similar.last <= self._limits.window:
+            similar = self._similar[key] = _Similar(set(), event.at)
+            while len(self._similar) > self._limits.remembered:
+                self._similar.popitem(last=False)
+        self._similar.move_to_end(key)
+        similar.last = event.at
+        if event.message in similar.messages:
+            return False
+        if len(similar.messages) + 1 >= self._limits.different:
+            return True
+        similar.messages.add(event.message)
+        return False
+
     async def _write(self, event: _QueuedEvent) -> None:
-        key = (event.subject, event.type, event.reason, event.message)
+        key: tuple[object, ...] = (event.subject, event.type, event.reason, event.message)
+        if self._combined(event):
+            key = key[:-1]
+            event = replace(event, message=_cut(f"{COMBINED}{event.message}", MESSAGE_LIMIT))
         written = self._written.get(key)
         # A time before the last one means that the clock was set back: the distance is unknown.
         if written is not None and timedelta(0) <= event.at - written.last <= self._limits.window:
-            changes = {"count": written.count + 1, "lastTimestamp": format_time(event.at)}
+            changes: Json = {
+                "count": written.count + 1,
+                "lastTimestamp": format_time(event.at),
+                "message": event.message,
+            }
             try:
                 await self._cluster.patch(EVENT, written.name, written.namespace, merge=changes)
             except NotFound:  # Events are kept for an hour only

@@ -82,7 +82,7 @@ class NormalForm:
                 {**status, "resourceClaimName": unseen(obj["metadata"]["name"], status["name"])}
                 if status["name"] in templates
                 and status.get("resourceClaimName")
-                and not self._symbols.knows(status["resourceClaimName"])
+                and not self._symbols.knows(status["resourceClaimName"], obj["metadata"]["uid"])
                 else status
                 for status in statuses
             ]

@@ -35,6 +35,8 @@ class Seen:
     series: str
     """The symbol without a number."""
     generated: bool
+    owner: str
+    """The UID of its controller, "" without one."""
     made: int
     gone: int | None = None
     shown: bool = False
@@ -59,7 +61,8 @@ class ObjectLog:
             series = _series(metadata)
             generated = series is not None
             namespace, name = metadata.get("namespace", ""), metadata["name"]
-            self._by_uid[uid] = Seen(kind, namespace, name, uid, series or name, generated, step)
+            owner = (_controller(metadata) or {}).get("uid", "")
+            self._by_uid[uid] = Seen(kind, namespace, name, uid, series or name, generated, owner, step)
 
     def lose(self, uid: str, step: int) -> None:
         """Note that an object was deleted."""
@@ -78,19 +81,17 @@ class ObjectLog:
 
 def _series(metadata: Mapping[str, Any]) -> str | None:
     """``<owner>/<entry>`` of a generated claim with a controller; None for objects that have a name of their own."""
-    owner = next(
-        (
-            owner_reference
-            for owner_reference in metadata.get("ownerReferences") or ()
-            if owner_reference.get("controller")
-        ),
-        None,
-    )
+    owner = _controller(metadata)
     if not metadata.get("generateName") or owner is None:
         return None
     annotations = metadata.get("annotations") or {}
     extended = annotations.get(EXTENDED_ANNOTATION) == "true"
     return f"{owner['name']}/{'extended' if extended else annotations.get(POD_CLAIM_NAME_ANNOTATION, '')}"
+
+
+def _controller(metadata: Mapping[str, Any]) -> Json | None:
+    owners = metadata.get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 class SymbolTable:
@@ -116,13 +117,18 @@ class SymbolTable:
         """The symbol of the object with this UID, if it was seen."""
         return self._symbols.get(uid)
 
-    def knows(self, claim: str) -> bool:
-        """True for the real name of a claim that was seen, whoever it is for."""
-        return claim in self._claims
+    def knows(self, name: str, pod_uid: str) -> bool:
+        """True for the real name of a generated object that was seen, and of a claim that isn't this pod's."""
+        return name in self._names or any(owner != pod_uid for owner in self._owners.get(name, ()))
 
     @cached_property
-    def _claims(self) -> frozenset[str]:
-        return frozenset(seen_object.name for seen_object in self._seen if seen_object.kind == "ResourceClaim")
+    def _owners(self) -> Mapping[str, list[str]]:
+        """By the name of a claim that wasn't generated: the UIDs of controllers."""
+        owners = defaultdict(list)
+        for seen_object in self._seen:
+            if seen_object.kind == "ResourceClaim" and not seen_object.generated:
+                owners[seen_object.name].append(seen_object.owner)
+        return owners
 
     def uid_text(self, uid: str) -> str:
         """``uid:Kind/symbol``."""

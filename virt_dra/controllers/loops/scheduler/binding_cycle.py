@@ -18,7 +18,12 @@ from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, clear_node_resources, write_node_resources
-from virt_dra.controllers.loops.scheduler.special_claims import create_special, delete_special, write_mappings
+from virt_dra.controllers.loops.scheduler.special_claims import (
+    create_special,
+    delete_special,
+    no_mappings,
+    write_mappings,
+)
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.binding_conditions import (
     TIMED_OUT,
@@ -73,9 +78,14 @@ class BindingCycle:
         if devices.devices is None:
             return
         self.claims = list(devices.devices.claims)
+        empty = any(claim.name == IN_MEMORY for claim in self.claims) and not devices.nodes.mappings(self.node)
         for position, claim in enumerate(self.claims):
             if claim.name == IN_MEMORY:
+                if empty:
+                    raise no_mappings(self.pod)
                 self.claims[position] = await self._bind_special(position, devices)
+            elif empty and claim.status.allocation is not None:
+                continue  # Kubernetes reserves it, and takes that back once it has no mappings to write (C-7.8)
             elif not is_reserved_for(claim, self.pod, workload_claims=self.known_cluster.workload_claims):
                 self.claims[position] = await self._bind_claim(claim, devices)
         if self._statuses(devices):

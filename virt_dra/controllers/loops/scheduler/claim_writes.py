@@ -129,13 +129,12 @@ def _reserved(claim: ResourceClaim, consumer: ResourceClaimConsumerReference) ->
 def _bound_status(
     claim: ResourceClaim, binding: ClaimBinding, allocation: AllocationResult | None
 ) -> ResourceClaimStatus:
-    """Every new allocation gets a timestamp, also without binding conditions (C-5.11.6). An older one that has none
-    keeps none: the API server refuses any change of an allocation (C-20.16)."""
-    status = claim.status
-    if allocation is not None:
-        stamped = allocation
-        if binding.stamp and allocation.allocation_timestamp is None:
-            stamped = allocation.with_(allocation_timestamp=format_time(binding.now))
+    """Every allocation without a timestamp gets one, also without binding conditions (C-5.11.6). One that is stored
+    without it can't be reserved then: the API server refuses any change of an allocation (C-20.16)."""
+    status, stamped = claim.status, allocation or claim.status.allocation
+    if stamped is not None and binding.stamp and stamped.allocation_timestamp is None:
+        stamped = stamped.with_(allocation_timestamp=format_time(binding.now))
+    if stamped is not None:
         status = status.with_(allocation=stamped)
     return status.with_(reserved_for=(*status.reserved_for, binding.consumer))
 

@@ -138,11 +138,13 @@ class SchedulerLoop:
             self._run.reports.scheduled(pod, binding.node)
 
     def _failed(self, queued: QueuedPod, failure: FailedAttempt) -> None:
-        """Returns the pod to the queue and writes the reason to its condition. Skips pods that were deleted or bound by
-        another scheduler."""
+        """Returns the pod to the queue and writes the reason to its condition. Of a pod that was deleted
+        only the Event is written, nothing of one that another scheduler bound."""
         pod = self._known.current(queued.pod)
         if pod is None or pod.spec.node_name:
             self._known.queue.done(queued.uid)
+            if pod is None:
+                self._run.reports.write_event(queued.pod, failure)
             return
         self._known.queue.failed(queued, pod, failure.rejectors, self._known.now())
         self._run.reports.failed(pod, failure)

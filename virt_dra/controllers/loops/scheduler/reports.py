@@ -43,11 +43,15 @@ class PodReports:
     def failed(self, pod: Pod, failure: FailedAttempt) -> None:
         result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
         self._context.metrics.count("scheduler_schedule_attempts_total", result=result, profile=COMPONENT)
-        self._recorder.record(reference(pod), "Warning", "FailedScheduling", event_note(failure.message))
+        self.write_event(pod, failure)
         condition = unscheduled(failure.reason, failure.message)
         uid = pod.metadata.uid
         if with_condition(pod, condition, self._context.clock()) != pod.status.conditions or uid in self._writes:
             self._writes[uid] = self._tasks.create_task(self._write(pod, condition, self._writes.get(uid)))
+
+    def write_event(self, pod: Pod, failure: FailedAttempt) -> None:
+        """The Event alone."""
+        self._recorder.record(reference(pod), "Warning", "FailedScheduling", event_note(failure.message))
 
     async def written(self, pod: Pod) -> None:
         """Return when what was said about the pod is written."""

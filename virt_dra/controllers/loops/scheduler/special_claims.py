@@ -50,12 +50,17 @@ async def _claim_of_lost_answer(cluster: Cluster, special: ResourceClaim) -> Res
     return None
 
 
+def no_mappings(pod: Pod) -> BindError:
+    """For a pod with own claims on a node whose device plugin serves all its extended resources (C-7.8)."""
+    return BindError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
+
+
 async def write_mappings(
     cluster: Cluster, pod: Pod, claim: str, mappings: Sequence[ContainerExtendedResourceRequest]
 ) -> None:
     """`status.extendedResourceClaimStatus` of the pod. Raises BindError, also if nothing is mapped (C-7.8)."""
     if not mappings:
-        raise BindError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
+        raise no_mappings(pod)
     status = {"requestMappings": [mapping.to_wire() for mapping in mappings], "resourceClaimName": claim}
     merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
     try:
