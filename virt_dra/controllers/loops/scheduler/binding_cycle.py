@@ -110,6 +110,7 @@ class BindingCycle:
             allocation,
             self.context.clock(),
             stamp=self.known_cluster.features.device_binding_and_status,
+            stamp_stored=True,
             shared=claim.metadata.uid in self.shared,
         )
 

@@ -34,7 +34,8 @@ class BindError(Exception):
 @dataclass(frozen=True)
 class ClaimBinding:
     """What is written to a claim. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets
-    its time (C-5.11 item 6).
+    its time (C-5.11 item 6). ``stamp_stored``: whether a stored one gets it, too, as by kube-scheduler; claims in files
+    often lack it.
 
     ``shared``: other pods of the group write the same allocation; the first of them does, the others see it there
     (C-20.2).
@@ -45,6 +46,7 @@ class ClaimBinding:
     now: datetime
     stamp: bool = True
     shared: bool = False
+    stamp_stored: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ def _bound_status(
 ) -> ResourceClaimStatus:
     """Every allocation without a timestamp gets one, also without binding conditions (C-5.11.6). One that is stored
     without it can't be reserved then: the API server refuses any change of an allocation (C-20.16)."""
-    status, stamped = claim.status, allocation or claim.status.allocation
+    status = claim.status
+    stamped = allocation or (status.allocation if binding.stamp_stored else None)
     if stamped is not None and binding.stamp and stamped.allocation_timestamp is None:
         stamped = stamped.with_(allocation_timestamp=format_time(binding.now))
     if stamped is not None:
