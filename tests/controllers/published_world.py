@@ -18,6 +18,9 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.reconciled import Reconciled
+from virt_dra.controllers.sources import owned_by
+from virt_dra.inventory.vm_rows import vm_rows
+from virt_dra.model.cluster import ClusterModel
 
 CASES = Path(__file__).parent / "devices" / "cases" / "device_status"
 BASE = base_of(CASES)
@@ -55,9 +58,29 @@ class World:
     async def reconcile(self, key: str = "lab/fedora", explained: Condition | None = None) -> Reconciled:
         """``explained``: the new condition Allocatable."""
         sources = await ListedSources.read(self.memory)
-        return await beside_kubevirt.reconcile(
+        reconciled = await beside_kubevirt.reconcile(
             sources, self.memory, key, self.now, explain=lambda inputs, previous: explained
         )
+        await self._shown_alike(key)
+        return reconciled
+
+    async def _shown_alike(self, key: str) -> None:
+        """``virt-dra get vms`` shows the devices as the operator's object does."""
+        kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule)
+        shown = [
+            each for kind in (*kinds, VirtualMachineInstanceDevices) for each in (await self.memory.list(kind)).items
+        ]
+        model = ClusterModel(shown)
+        stored = model.by_key(VirtualMachineInstanceDevices).get(key)
+        vmi = model.by_key(VirtualMachineInstance).get(key)
+        if stored is None or vmi is None or not owned_by(stored, vmi):
+            return
+        (row,) = [row for row in vm_rows(model, self.now) if row.identity == key]
+        assert row.ready == stored.status.ready
+        if any(device.reason == "NotAllocated" for device in stored.status.devices):
+            return  # the row has the reason of the condition Allocatable
+        reasons = {(device.kind, device.name): device.reason for device in row.devices}
+        assert reasons == {(device.kind, device.name): device.reason or "" for device in stored.status.devices}
 
     async def told(self, key: str = "lab/fedora") -> list[tuple[str, str, str]]:
         """Type, reason and message of the events of one reconcile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
@@ -16,22 +16,30 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices, VmiDevice
 from virt_dra.api.wire import Json
+from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object
+from virt_dra.controllers.beside_kubevirt.devices_object import (
+    ERROR,
+    FINISHED_VMI,
+    RESOLVED,
+    listed_devices,
+    reported_for,
+)
+from virt_dra.controllers.devices.inputs import DeviceInputs, allocated_addresses
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
-from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED, ResolvedDevice
-from virt_dra.controllers.devices.report import ReportContext, ReportedDevice, device_report
-from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
-from virt_dra.controllers.sources import claim_keys
+from virt_dra.controllers.sources import addresses_of, claim_keys
 from virt_dra.inventory.fields import RowFields
-from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.cluster import ClusterModel, ModelIndex
 from virt_dra.model.devices import publications, published_device
 from virt_dra.model.launchers import launchers, launchers_of
 from virt_dra.model.usage import users_of
 
 NOT_READ: Final = "NotRead"
 """Reason: what would say where the device is couldn't be read."""
+_HOLDERS: Final = ModelIndex(VirtualMachineInstanceDevices, addresses_of)
 STOPPED: Final = "Stopped"
 UNKNOWN: Final = "Unknown"
 
@@ -167,23 +175,22 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
             for subject in subjects
             if (subject.kind, subject.name) not in listed
         )
-    elif subjects:
-        claims = [claim for claim in map(model.claims.get, claim_keys(vmi, pod)) if claim is not None]
-        resolutions = resolve(vmi, pod, claims, publications(model), options, subjects)
-        report = device_report(resolutions, ReportContext(phase == "Running", {}, model.of(DeviceTaintRule), pod))
-        devices = tuple(_reported(device, model) for device in report.devices)
-    devices += _of_plugins(devices, stored)
+    elif phase not in FINISHED or stored is None:
+        devices = _current(vmi, pod, stored, model, options)
+    devices += _only_stored(devices, stored)
+    if phase in FINISHED:
+        devices = tuple(_released(device, phase) for device in devices)
     why, text = _allocatable(vmi, stored)
     if why:
         devices = tuple(
             replace(device, reason=why, message=text) if device.reason == NOT_ALLOCATED else device
             for device in devices
         )
-    reason, message = _why_not(devices) if phase not in FINISHED else ("", "")
+    reason, message = _why_not(devices)
     if not reason and vmi.metadata.deletion_timestamp:
         reason = "Terminating"
-    if not reason and phase == "Failed":
-        reason, message = vmi.status.reason or "", ""
+    if phase == "Failed" and vmi.status.reason:
+        reason, message = vmi.status.reason, ""
     node = vmi.status.node_name or (pod.spec.node_name if pod is not None else None) or ""
     created = (vm or vmi).metadata.creation_timestamp or ""
     labels = [{**(vm.metadata.labels if vm is not None else {}), **vmi.metadata.labels}]
@@ -203,38 +210,67 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
     )
 
 
-def _reported(device: ReportedDevice, model: ClusterModel) -> VmDevice:
-    subject, outcome, problem = device.subject, device.outcome, device.problem
-    reason, message = (problem.reason, problem.message) if problem is not None else ("", "")
-    if isinstance(outcome, ResolvedDevice):
-        id = DeviceId(outcome.result.driver, outcome.result.pool, outcome.result.device)
-        address = outcome.addresses.mdev or outcome.addresses.pci or ""
-        return VmDevice(
-            subject.name, subject.kind, address, outcome.claim, subject.request_name, id, True, reason, message
+def _current(
+    vmi: VirtualMachineInstance,
+    pod: Pod | None,
+    stored: VirtualMachineInstanceDevices | None,
+    model: ClusterModel,
+    options: ResolutionOptions,
+) -> tuple[VmDevice, ...]:
+    pods = tuple(candidate for candidate in launchers_of(model, vmi.key) if not candidate.finished)
+    claims = {key: claim for key in claim_keys(vmi, pod) if (claim := model.claims.get(key)) is not None}
+    published = publications(model)
+    holders = {
+        address: tuple(
+            holder.key for holder in _HOLDERS(model, address) if holder.key in model.by_key(VirtualMachineInstance)
         )
+        for address in allocated_addresses(pod, claims, published, options)
+    }
+    rules = tuple(model.of(DeviceTaintRule))
+    now = options.now or datetime.max.replace(tzinfo=UTC)
+    inputs = DeviceInputs(vmi, pods, pod, claims, published, rules, stored, holders, now, options)
+    current = current_devices(inputs)
+    if current is None:
+        return ()
+    before = {(device.kind, device.name): device for device in reported_for(own_object(inputs), pod)}
+    listed = listed_devices(current.report, pod, current.record, tuple(before.values()))
+    if vmi.status.phase != "Running":
+        # The operator knows the drivers that write metadata files, and what it couldn't fill in.
+        listed = tuple(
+            kept if kept is not None and kept.state == ERROR and device.state == RESOLVED else device
+            for device, kept in ((device, before.get((device.kind, device.name))) for device in listed)
+        )
+    return tuple(_with_what_is_read(_of_stored(device), model) for device in listed)
+
+
+def _with_what_is_read(device: VmDevice, model: ClusterModel) -> VmDevice:
     for missing, kind in ((DEVICE_NOT_PUBLISHED, ResourceSlice), (CLAIM_MISSING, ResourceClaim)):
-        if reason == missing and not model.knows(kind):
-            reason, message = NOT_READ, f"{kind.PLURAL} can't be read"
-    return VmDevice(
-        subject.name, subject.kind, "", outcome.claim or "", subject.request_name, None, False, reason, message
-    )
+        if device.reason == missing and not model.knows(kind):
+            return replace(device, reason=NOT_READ, message=f"{kind.PLURAL} can't be read")
+    return device
 
 
-def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:
-    """Devices that only the operator knows of: those of the device-plugin path."""
+def _released(device: VmDevice, phase: str) -> VmDevice:
+    if not device.resolved:
+        return device
+    return replace(device, resolved=False, reason=FINISHED_VMI, message=f"the VMI has finished ({phase})")
+
+
+def _only_stored(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:
+    """Devices that the operator's object alone says something of."""
     there = {(device.kind, device.name) for device in listed}
     reported = stored.status.devices if stored is not None else ()
-    return tuple(_of_plugin(device) for device in reported if (device.kind, device.name) not in there)
+    return tuple(_of_stored(device) for device in reported if (device.kind, device.name) not in there)
 
 
-def _of_plugin(device: VmiDevice) -> VmDevice:
+def _of_stored(device: VmiDevice) -> VmDevice:
     id = (
         DeviceId(device.driver, device.pool, device.device) if device.driver and device.pool and device.device else None
     )
     return VmDevice(
         device.name, device.kind, device.mdev_uuid or device.pci_address or "", device.resource_claim_name or "",
         device.request_name, id,
-        device.state == "Resolved", device.reason or "", device.message or "",
+        device.state == RESOLVED, device.reason or "", device.message or "",
     )  # fmt: skip
 
 

@@ -442,6 +442,7 @@ SECOND = objects({
     "vmi.metadata": {"name": "second", "namespace": "lab", "uid": "vmi-2"},
     "pod.metadata.name": "second", "pod.metadata.uid": "pod-2",
     "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"}, "pod.metadata.ownerReferences.0.uid": "vmi-2",
+    "pod.metadata.ownerReferences.0.name": "second",
     "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus",
     "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2",
     "claims.0.metadata.ownerReferences.0.uid": "pod-2", "claims.0.status.reservedFor.0.uid": "pod-2",

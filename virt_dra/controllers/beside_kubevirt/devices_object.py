@@ -104,7 +104,7 @@ def status_for(
     """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the
     device-plugin path, or are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a
     running migration."""
-    devices = _devices(report, pod, record, reported_for(stored, pod))
+    devices = listed_devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices)}
     if pod is not None:
         fields |= {"podName": pod.name, "podUID": pod.metadata.uid}
@@ -150,7 +150,7 @@ def target_for(
     report: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None
 ) -> MigrationTarget:
     """The status of a migration's target pod and its devices."""
-    devices = _devices(report, pod, record, reported_for(stored, pod))
+    devices = listed_devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
     if pod.spec.node_name:
         fields["nodeName"] = pod.spec.node_name
@@ -161,9 +161,10 @@ def _ready(devices: Sequence[VmiDevice]) -> str:
     return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
 
 
-def _devices(
+def listed_devices(
     report: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]
 ) -> tuple[VmiDevice, ...]:
+    """The devices as the object lists them. ``before``: what it listed for this pod so far."""
     by_name = {(device.kind, device.name): device for device in before}
     return tuple(_device(device, pod, record, by_name) for device in report.devices)
 

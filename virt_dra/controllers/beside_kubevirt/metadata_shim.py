@@ -32,7 +32,7 @@ from virt_dra.api.integration.record import Integration, RecordedDevice
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.names import byte_length
 from virt_dra.api.reading.json_annotations import AnnotationError
-from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD
+from virt_dra.controllers.beside_kubevirt.current_devices import BAD_RECORD
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import (
     Filled,

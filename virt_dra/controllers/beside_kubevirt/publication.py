@@ -7,40 +7,29 @@ A plan is empty when both are up to date.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration.device_claims import assign, read_device_claims
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, PART_OF, PART_OF_LABEL
-from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.meta import Condition
-from virt_dra.api.reading.json_annotations import AnnotationError
-from virt_dra.api.virt_dra_v1alpha1 import MigrationTarget, VirtualMachineInstanceDevices
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object, target_devices
 from virt_dra.controllers.beside_kubevirt.devices_object import (
     finished,
-    frozen_in,
     metadata_of,
     status_for,
     target_for,
     transitions,
 )
-from virt_dra.controllers.beside_kubevirt.pod_creation import with_creation_failure
-from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED, with_obstacles
-from virt_dra.controllers.devices.inputs import DeviceInputs, annotation_value, with_shared
-from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.devices.report import ReportContext, device_report
-from virt_dra.controllers.devices.resolution import resolve
-from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
-from virt_dra.controllers.events import Event, shortened, warning
+from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED
+from virt_dra.controllers.devices.inputs import DeviceInputs, annotation_value
+from virt_dra.controllers.devices.subjects import dra_devices
+from virt_dra.controllers.events import Event
 from virt_dra.controllers.pods.current_pod import migration_target
 from virt_dra.controllers.sources import owned_by
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
-
-BAD_RECORD: Final = "BadIntegrationAnnotation"
-"""Event: the pod's annotation can't be read, so the webhook's changes to the pod are unknown."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +48,21 @@ def plan(
 ) -> PublicationPlan:
     """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``:
     why the current pod can't be filled in (``delivery.NOT_FILLED_IN``)."""
-    vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
+    vmi, stored = inputs.vmi, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
         return NOTHING  # recreated once it is gone
-    record, events = _record(vmi, pod)
-    claimed = dra_devices(vmi)
-    devices = _subjects(vmi, pod, record)
-    theirs = stored is not None and not owned_by(stored, vmi)
-    before = None if theirs else stored
-    if not devices:
-        gone = (Delete.object(stored),) if stored is not None and not theirs else ()
+    current, before = current_devices(inputs, unfilled), own_object(inputs)
+    if current is None:
+        gone = (Delete.object(before),) if before is not None else ()
         return PublicationPlan((*gone, *_annotation(vmi, None)))
-    options = replace(inputs.options, now=inputs.now)
-    resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
-    resolution = with_shared(resolution, inputs)
-    running = vmi.status.phase == "Running"
-    if pod is None:
-        resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.count_from)
-    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
-    report = device_report(resolution, ReportContext(running, frozen_in(before, pod), inputs.rules, pod))
-    target, more = _target(inputs, before)
-    status = status_for(report, pod, record, before, claimed, pending, inputs.now, target)
-    events = (*events, *more)
+    events, migration = current.events, None
+    target_pod = migration_target(vmi, inputs.pods)
+    if target_pod is not None:
+        target = target_devices(inputs, target_pod)
+        migration = target_for(target.report, target_pod, target.record, before)
+        events += target.events
+    claimed = dra_devices(vmi)
+    status = status_for(current.report, inputs.pod, current.record, before, claimed, pending, inputs.now, migration)
     actions: list[Write] = []
     if before is None:
         made = VirtualMachineInstanceDevices(metadata=metadata_of(vmi), status=status)
@@ -105,74 +87,6 @@ def plan_finished(
     if status.to_wire() == stored.status.to_wire():
         return NOTHING
     return PublicationPlan((Update(stored.with_(status=status)),))
-
-
-def _target(
-    inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None
-) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
-    """The status of the pod that the VMI migrates to (K-10.5). Nothing is frozen, as the guest doesn't run there
-    yet."""
-    pod = migration_target(inputs.vmi, inputs.pods)
-    if pod is None:
-        return None, ()
-    record, events = _record(inputs.vmi, pod)
-    options = replace(inputs.options, now=inputs.now, migration_target=True)
-    devices = _subjects(inputs.vmi, pod, record)
-    resolution = resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, devices)
-    resolution = with_obstacles(resolution, inputs.vmi, pod, record, options.writers, running=False)
-    report = device_report(resolution, ReportContext(rules=inputs.rules, pod=pod))
-    return target_for(report, pod, record, stored), events
-
-
-def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[DeviceSubject, ...]:
-    """The published devices: DRA devices, devices of the device-plugin path, networks with claims."""
-    claimed = dra_devices(vmi)
-    plugins = _plugin_devices(vmi, pod, record, len(claimed))
-    return (*claimed, *plugins, *network_devices(vmi, pod, len(claimed) + len(plugins)))
-
-
-def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration | None, tuple[Event, ...]]:
-    if pod is None:
-        return None, ()
-    try:
-        return Integration.from_annotations(pod.metadata.annotations), ()
-    except AnnotationError as error:
-        return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name}: {error}")),)
-
-
-def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
-    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid, which prevents the
-    pod's creation."""
-    try:
-        wanted = read_device_claims(vmi.metadata.annotations)
-        assigned = assign(vmi, wanted) if wanted else ()
-    except AnnotationError:
-        return ()
-    return tuple(
-        DeviceSubject(first + n, device.kind, device.name, device.entry.name, device.request)
-        for n, device in enumerate(assigned)
-    )
-
-
-def _plugin_devices(
-    vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int
-) -> tuple[DeviceSubject, ...]:
-    """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
-    if pod is None:
-        return _wanted_plugin_devices(vmi, first)
-    devices = vmi.spec.domain.devices
-    recorded = {
-        (device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())
-    }
-    found_devices: list[DeviceSubject] = []
-    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
-        for entry in entries:
-            device = recorded.get(("gpus" if kind == "gpus" else "hostDevices", entry.name, entry.device_name or ""))
-            if device is not None and entry.is_plugin:
-                found_devices.append(
-                    DeviceSubject(first + len(found_devices), device.kind, entry.name, device.claim, device.request)
-                )
-    return tuple(found_devices)
 
 
 def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:

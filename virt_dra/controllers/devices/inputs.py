@@ -66,7 +66,7 @@ def gather(
     published = PublishedDevices(pools)
     held = {
         address: tuple(sorted(holder for holder in (holding or _publishing)(sources, address) if holder != key))
-        for address in _addresses(current, claims, published, options)
+        for address in allocated_addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
     return DeviceInputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
@@ -83,7 +83,7 @@ def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
     return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
-def _addresses(
+def allocated_addresses(
     pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions
 ) -> set[str]:
     """The addresses of all allocated devices of the pod's claims."""
