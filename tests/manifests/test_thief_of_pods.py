@@ -325,6 +325,7 @@ SHAPES: dict[str, Callable[[], Json]] = {
             "metadata.virt-dra.io/gpu.gpu": "{}",
         },
     ),
+    "8,000 short annotations": lambda: launcher(annotations={f"a/{n}": "" for n in range(8000)}),
     "3,000 annotations": lambda: launcher(annotations={f"example.com/annotation-{n:04}": "x" for n in range(3000)}),
     "64 claims": lambda: launcher(
         spec={
