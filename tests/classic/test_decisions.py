@@ -224,6 +224,17 @@ HINTS = (
         True,
     ),
     (_context({}, {"a": [], "b": []}), _context({"selectedNode": "n1"}, {"a": [], "b": []}), False),
+    (
+        _context({"selectedNode": "n1"}, {"a": ["n1", "n2"], "b": []}),
+        _context({"selectedNode": "n1"}, {"a": ["n2"], "b": []}),
+        True,
+    ),
+    (
+        _context({"selectedNode": "n1"}, {"a": ["n1", "n2"], "b": []}),
+        _context({"selectedNode": "n1"}, {"a": ["n1"], "b": []}),
+        True,
+    ),
+    (_context({"selectedNode": "n1"}, {"a": ["n2"]}), _context({"selectedNode": "n1"}, {"a": []}), False),
     (_context(answers={"a": [], "b": []}), None, False),
 )
 

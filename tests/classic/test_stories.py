@@ -188,6 +188,24 @@ def test_a_claim_that_isnt_shareable_serves_one_pod_after_the_other() -> None:
     play_classic(story, driver)
 
 
+def test_a_pod_that_waits_for_the_only_device_starts_when_its_user_finishes() -> None:
+    """C-18.6: every node was refused while one was selected; then the driver takes a refusal back."""
+    driver = FakeDriver(GPU, {"n1": 1})
+
+    async def story(lab: Lab) -> None:
+        await lab.create(resource_class("gpu", GPU), claim("g", "gpu"), claim("h", "gpu"), pod("p", "g"))
+        await lab.calm()
+        assert (await lab.pod("p")).spec.node_name == "n1"
+        await lab.create(pod("q", "h"))
+        await lab.calm()
+        assert (await lab.pod("q")).spec.node_name is None
+        await lab.finish("p")
+        await lab.calm(90)
+        assert (await lab.pod("q")).spec.node_name == "n1"
+
+    play_classic(story, driver)
+
+
 def test_several_drivers_are_asked_first_and_then_agree_on_a_node() -> None:
     """C-18.5.4, C-18.6, C-18.8: potential nodes, answers of both drivers in one context, then a selected node."""
     gpu, net = FakeDriver(GPU, {"n1": 1, "n2": 1}), FakeDriver(NET, {"n2": 1, "n3": 1})

@@ -299,22 +299,18 @@ def negotiate(
 
 
 def wakes(old: PodSchedulingContext | None, new: PodSchedulingContext | None, awaited: Sequence[str]) -> bool:
-    """The queueing hint for a pod that waits for drivers: whether a change of its context may make it schedulable.
+    """The queueing hint for a pod that waits for drivers: whether a change of its context may make it schedulable
+    (C-18.6).
 
-    ``awaited``: the entries of the claims that drivers have to allocate.
+    ``awaited``: the entries of the claims that drivers have to allocate. Once every answer is there, each change wakes
+    the pod but one of the spec alone, which is the scheduler's own: a driver that takes back a refusal may open a node,
+    also while another one is selected.
     """
-    if new is None:
+    if new is None or len(new.status.resource_claims) < len(awaited):
         return False
-    complete = {entry for entry in awaited if new.unsuitable(entry) is not None} == set(awaited)
-    before = old is not None and {entry for entry in awaited if old.unsuitable(entry) is not None} == set(awaited)
-    if complete and not before:
+    if old is None or len(old.status.resource_claims) < len(new.status.resource_claims):
         return True
     selected = new.spec.selected_node
-
-    def refused(context: PodSchedulingContext | None) -> bool:
-        return context is not None and any(selected in (context.unsuitable(entry) or ()) for entry in awaited)
-
-    if selected and refused(new) and not refused(old):
+    if selected and any(selected in claim.unsuitable_nodes for claim in new.status.resource_claims):
         return True
-    # Answers that change after all were given may open other nodes.
-    return complete and not selected and old is not None and old.status != new.status
+    return old.spec == new.spec or old.status != new.status
