@@ -6,6 +6,7 @@ import base64
 import csv
 import html
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -25,9 +26,11 @@ from tests.cli.pages import refused_by_policy
 from tests.simulator.experiment.test_description import built
 from virt_dra.api.wire import Json
 from virt_dra.cli.main import cli
+from virt_dra.cli.simulate.comparison import Comparison, compared
 from virt_dra.cli.simulate.page import page
 from virt_dra.simulator.experiment.engine import Simulation
 from virt_dra.simulator.experiment.measures import Measures
+from virt_dra.simulator.experiment.sweep import Run, RunResult
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "simulation"
 FLEET, CLUSTER, VM = (str(EXAMPLES / name) for name in ("fleet.yaml", "cluster.yaml", "vm.yaml"))
@@ -73,7 +76,7 @@ def test_a_row_for_each_policy() -> None:
             "WAITING",
         ]
     )
-    assert [line.split()[0] for line in lines[2:]] == ["pack", "spread"]
+    assert [line.split()[0] for line in lines[2:4]] == ["pack", "spread"]
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
@@ -140,7 +143,7 @@ def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
     result = _run(*trace, "--inflate", "50%", "--policy", "pack,random")
     assert result.exit_code == 0
     assert "By load: unused GPUs / fragmented part of all GPUs" in result.stdout
-    assert [line.split()[0] for line in result.stdout.splitlines()[-5:]] == ["10%", "20%", "30%", "40%", "50%"]
+    assert [line.split()[0] for line in result.stdout.splitlines()[-7:-2]] == ["10%", "20%", "30%", "40%", "50%"]
     found = _document(*trace, "--inflate", "until-full", "--policy", "pack")
     assert found["unit"] == "GPUs"
     assert found["policies"][0]["samples"][-1]["asked"] == pytest.approx(1.3, abs=0.05)
@@ -190,7 +193,7 @@ def test_broken_claims_are_said_with_every_output(tmp_path: Path) -> None:
 def _bold(page: str) -> list[list[str]]:
     """By row, the policy and the cells that are marked as best."""
     rows = re.findall(r"<tr><td>(.*?)</td>(.*?)</tr>", page)
-    return [[policy, *re.findall(r'<td class="best">(.*?)</td>', cells)] for policy, cells in rows]
+    return [[policy, *re.findall(r'<td[^>]* class="best">(.*?)</td>', cells)] for policy, cells in rows]
 
 
 def test_the_best_of_the_complete_results_is_marked_where_they_differ() -> None:
@@ -209,8 +212,10 @@ def test_the_best_of_the_complete_results_is_marked_where_they_differ() -> None:
         result("c", started=9, waiting=0, evictions=0, used_mean=0.9, pending_p50=0.0, complete=False),
     ]
     best = [["a"], ["b", "6", "1", "7"], ["c (interrupted)"]]
-    assert _bold(page(results, "devices", 0, "<svg/>")) == best
-    assert _bold(page(results[:1], "devices", 0, "<svg/>")) == [["a"]]
+    runs = [RunResult(Run(of.policy, 0), of) for of in results]
+    comparison = Comparison("x.yaml", 2, "devices", 9, loaded=False, part="", policies=compared(runs))
+    assert _bold(page(comparison, "<svg/>")) == best
+    assert _bold(page(replace(comparison, policies=comparison.policies[:1]), None)) == [["a"]]
 
 
 def test_the_pods_of_a_dump_are_placed_anew() -> None:
@@ -344,3 +349,150 @@ def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
     table = _run(FLEET, "--policy", "spread")
     assert table.exit_code == 130
     assert table.stdout.splitlines()[2].startswith("spread (interrupted) ")
+
+
+def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path: Path) -> None:
+    result = _run(FLEET, "--policy", "pack,spread", "--seeds", "1..3", "--until", "12h")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "40 nodes, 320 devices, 472 arrivals, seeds 1 to 3"
+    found = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2,3", "--until", "12h")
+    assert (found["input"], found["seeds"], found["nodes"]) == ("fleet.yaml", [1, 2, 3], 40)
+    assert [(each["policy"], each["seed"]) for each in found["policies"]] == [
+        (policy, seed) for policy in ("pack", "spread") for seed in (1, 2, 3)
+    ]
+    waiting = [[each["waiting"] for each in found["policies"] if each["policy"] == name] for name in ("pack", "spread")]
+    ranges = [str(min(of)) if min(of) == max(of) else f"{min(of)}–{max(of)}" for of in waiting]
+    assert [line.split()[2] for line in lines[2:4]] == ranges
+    better = sum(a < b for a, b in zip(*waiting, strict=True))
+    assert found["conclusion"].endswith(f"of 472 VMs wait at the end than with spread, in {better} of 3 seeds.")
+    assert lines[-1] == found["conclusion"]
+    for seed in (1, 2, 3):
+        alone = _document(FLEET, "--policy", "pack", "--seed", str(seed), "--until", "12h")["policies"][0]
+        assert {**alone, "seed": seed, "size": None} in found["policies"]
+
+
+def test_a_full_cluster_is_summed_up_in_what_is_placed(tmp_path: Path) -> None:
+    nodes, tasks = write_trace(tmp_path, 1, count=400, scale=0.03)
+    trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks), "--inflate", "1.2")
+    found = _document(*trace, "--policy", "least-fragmentation,random", "--seeds", "1,2")
+    by_policy = [[of["unallocated"] for of in found["policies"] if of["policy"] == name]
+                 for name in ("least-fragmentation", "random")]  # fmt: skip
+    more = (sum(by_policy[1]) - sum(by_policy[0])) / 2
+    assert more >= 10
+    cards = found["policies"][0]["cards"]
+    assert found["conclusion"] == (
+        f"Least-fragmentation places {more:.0f} more of {cards} GPUs than random, in 2 of 2 seeds."
+    )
+
+
+def test_the_fewest_nodes_that_reach_a_target() -> None:
+    arguments = (FLEET, "--policy", "pack,spread", "--until", "12h", "--seeds", "1,2", "--size", "gpu=36..42")
+    result = _run(*arguments, "--target", "waiting < 1")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = _document(*arguments, "--target", "waiting < 1")
+    assert (found["part"], found["target"]) == ("gpu", "waiting < 1")
+    for line, answer in zip(result.stdout.splitlines(), found["answers"], strict=True):
+        fewest = answer["fewest"]
+        shown = f"{fewest} gpu are the fewest" if fewest else "waiting < 1 isn't reached with 42 gpu"
+        assert line.startswith(f"{answer['policy']}: {shown}")
+        sizes = _document(*arguments[:-2], "--policy", answer["policy"], "--size", f"gpu={fewest or 42}")
+        of_policy = [each for each in sizes["policies"] if each["policy"] == answer["policy"]]
+        assert all(each["waiting"] < 1 for each in of_policy) is bool(fewest)
+
+
+def test_every_size_has_a_row(tmp_path: Path) -> None:
+    result = _run(FLEET, "--policy", "pack", "--until", "3h", "--size", "gpu=40,42")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["gpu", "POLICY"],
+        ["40", "pack"],
+        ["42", "pack"],
+    ]
+    node = tmp_path / "node.yaml"
+    node.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: new}, status: {allocatable: {cpu: '32', memory: 128Gi, "
+        "pods: '110'}}}\n---\n"
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: new}, spec: {driver: gpu.example.com, "
+        "nodeName: new, pool: {name: new, generation: 1, resourceSliceCount: 1}, "
+        "devices: [{name: gpu-0, attributes: {type: {string: gpu}}}]}}\n",
+        encoding="utf-8",
+    )
+    found = _document(CLUSTER, "--policy", "pack", "--size", f"{node}=0..2")
+    assert [(of["size"], of["cards"]) for of in found["policies"]] == [(0, 6), (1, 7), (2, 8)]
+
+
+def test_placements_are_written(tmp_path: Path) -> None:
+    for name in ("p.csv", "p.jsonl"):
+        assert (
+            _run(FLEET, "--policy", "pack,spread", "--until", "2h", "--placements", str(tmp_path / name)).exit_code == 0
+        )
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "p.csv").read_text(encoding="utf-8"))))
+    assert [(row["policy"], row["vm"], row["node"], row["devices"].split()) for row in rows] == [
+        (line["policy"], line["vm"], line["node"], line["devices"]) for line in lines
+    ]
+    assert {line["policy"] for line in lines} == {"pack", "spread"}
+    ended = [line for line in lines if line["ended"] is not None]
+    assert ended
+    assert all(line["arrived"] <= line["started"] <= line["ended"] for line in ended)
+    held: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for line in lines:
+        for device in line["devices"]:
+            held.setdefault((line["policy"], device), []).append((line["started"], line["ended"] or 7200.0))
+    for stays in held.values():
+        stays.sort()
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(stays))
+
+
+def test_a_page_without_matplotlib_has_the_table(mocker: MockerFixture) -> None:
+    mocker.patch.dict("sys.modules", {"matplotlib": None, "virt_dra.cli.simulate.plots": None})
+    mocker.patch("virt_dra.cli.simulate.command._plots", return_value=None)
+    result = _run(FLEET, "--policy", "pack,spread", "--until", "3h", "-o", "html")
+    assert result.exit_code == 0
+    page = _Loaded()
+    page.feed(result.stdout)
+    assert page.rows == 3
+    assert "matplotlib isn't installed" in result.stdout
+    assert "<img" not in result.stdout
+
+
+def test_the_page_says_what_was_simulated_and_what_came_out() -> None:
+    page = _run(FLEET, "--policy", "pack,spread", "--seeds", "1,2", "--until", "3h", "-o", "html").stdout
+    conclusion = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2", "--until", "3h")["conclusion"]
+    assert "<h1>fleet.yaml: 40 nodes, 320 devices, seeds 1, 2</h1>" in page
+    assert f'<p class="conclusion">{conclusion}</p>' in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--seeds", "1..x"), "Invalid value for '--seeds': "
+         "'1..x' is no seed; write whole numbers such as 7, 1,2,5 or 1..5"),
+        (("--seeds", "5..1"), "Invalid value for '--seeds': "
+         "'5..1': must be 1 to 1000 seeds of at most 2^63, the smallest first"),
+        (("--target", "used > 1"), "--target needs --size, which says what is varied"),
+        (("--size", "gpu=1..2", "--target", "used>1", "-o", "csv"), "--target goes with -o text, json or yaml"),
+        (("--size", "gpu=0..900"), "--size: more than 200 sizes are searched, with --target, not shown"),
+        (("--by", "colour"), "Invalid value for '--by': 'colour' is neither kind nor model"),
+        (("--whole-per-cent", "--policy", "pack"), "--whole-per-cent goes with the policies "
+         "least-fragmentation, random, dot-product, clustering, best-fit, gpu-packing; pack doesn't rate"),
+        (("--placements", "x.txt"), "Invalid value for '--placements': 'x.txt' ends with neither .csv nor .jsonl"),
+    ],
+)  # fmt: skip
+def test_options_of_sweeps_are_checked_first(arguments: tuple[str, ...], message: str) -> None:
+    result = _run(FLEET, *arguments)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")
+
+
+def test_a_size_of_what_is_not_there_and_a_warm_up_that_is_too_long() -> None:
+    assert _run(FLEET, "--size", "gpus=1..2").stderr.splitlines()[-1] == (
+        f"error: {FLEET}: cluster.nodes: there is no part gpus; did you mean gpu?"
+    )
+    assert _run(FLEET, "--until", "1h", "--warm-up", "2h").stderr == "error: it ends before the warm-up of 2h does\n"
+
+
+def test_a_dask_scheduler_that_is_not_there(mocker: MockerFixture) -> None:
+    mocker.patch("virt_dra.simulator.sweeping.on_dask._CONNECTING", 0.5)
+    result = _run(FLEET, "--dask", "tcp://127.0.0.1:9")
+    assert result.exit_code == 2
+    assert "error: tcp://127.0.0.1:9: no Dask scheduler answers: " in result.stderr

@@ -59,13 +59,23 @@ def output_console() -> Console:
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress line on standard error, where that is a terminal; call what it yields with (done, total)."""
+    """A progress line on standard error, where that is a terminal, with the time that is left by the pace so far; call
+    what it yields with (done, total)."""
     if not _shown():
         yield lambda done, total: None
         return
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn()]
+    columns += [TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()]
     with Progress(*columns, console=_progress_console(), transient=True) as progress:
         task = progress.add_task(doing, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from virt_dra.allocator import FatalError
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
@@ -18,14 +19,38 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.simulate import inputs
-from virt_dra.cli.simulate.report import broken_claims, document, over_load, samples_csv, summary
-from virt_dra.scheduling.policies.catalog import POLICIES
-from virt_dra.simulator import collector
+from virt_dra.cli.simulate.comparison import Comparison, compared, conclusion
+from virt_dra.cli.simulate.report import (
+    answers_document,
+    broken_claims,
+    by_kind,
+    by_model,
+    document,
+    over_load,
+    placements_text,
+    samples_csv,
+    summary,
+)
+from virt_dra.scheduling.policies.catalog import POLICIES, RATED
 from virt_dra.simulator.experiment.durations import seconds_of
-from virt_dra.simulator.experiment.engine import Simulation
-from virt_dra.simulator.experiment.measures import Measures
 from virt_dra.simulator.experiment.model import Experiment
+from virt_dra.simulator.experiment.sweep import (
+    Run,
+    RunAll,
+    RunResult,
+    SizeRange,
+    Sweep,
+    SweptWorkload,
+    Target,
+    fewest_nodes,
+    parse_sizes,
+    parse_target,
+    runs_of,
+    sentence,
+)
 from virt_dra.simulator.experiment.what_if import FORMS
+from virt_dra.simulator.sweeping.in_processes import run_in_processes
+from virt_dra.simulator.sweeping.running import run_here
 
 HELP = (
     """Simulate how placement policies treat a cluster and its VMs: waiting, utilisation, fragmentation, evictions.
@@ -46,7 +71,10 @@ Changes:
 """
     + "".join(f"  {form}\n" for form in FORMS)
     + """
-The same input and seed give the same result. Ctrl-C prints what is known so far.
+Several seeds (--seeds 1..5) and sizes (--size NODES=4..12) are simulated in parallel processes, or on a Dask cluster.
+With --target, the answer is the fewest nodes that reach it, by bisection.
+
+The same input and seed give the same result, wherever it is computed. Ctrl-C prints what is known so far.
 
 \b
 Policies:
@@ -59,6 +87,8 @@ Examples:
   virt-dra simulate examples/simulation/fleet.yaml
   virt-dra simulate examples/simulation/fleet.yaml --policy pack,spread --until 12h -o json
   virt-dra simulate examples/simulation/fleet.yaml -o html > /tmp/out/report.html
+  virt-dra simulate examples/simulation/fleet.yaml --seeds 1..3 --warm-up 2h --by kind,model
+  virt-dra simulate examples/simulation/fleet.yaml --policy pack --size gpu=36..44 --target 'p95 wait < 10m'
   cd examples/simulation; \\
     virt-dra simulate --trace-nodes trace-nodes.csv --trace-pods trace-tasks.csv --inflate until-full
   kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml; virt-dra simulate dump.yaml
@@ -78,6 +108,34 @@ def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     return known_policies([name.strip() for value in values for name in value.split(",") if name.strip()])
 
 
+_MOST_SEEDS = 1000
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``7``, ``1,2,5`` or ``1..5``. Raises ValueError."""
+    seeds: dict[int, None] = {}
+    for item in text.split(","):
+        matched = re.fullmatch(r"\s*(\d{1,19})\s*(?:\.\.\s*(\d{1,19})\s*)?", item)
+        if matched is None:
+            raise ValueError(f"{text!r} is no seed; write whole numbers such as 7, 1,2,5 or 1..5")
+        low, high = int(matched[1]), int(matched[2] or matched[1])
+        if high < low or high > 2**63 or len(seeds) + high - low >= _MOST_SEEDS:
+            raise ValueError(f"{text!r}: must be 1 to {_MOST_SEEDS} seeds of at most 2^63, the smallest first")
+        seeds.update(dict.fromkeys(range(low, high + 1)))
+    return tuple(seeds)
+
+
+_TABLES = {"kind": ("By kind of VM", by_kind), "model": ("By model of device", by_model)}
+
+
+def _parse_tables(text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in _TABLES:
+            raise ValueError(f"{name!r} is neither kind nor model")
+    return tuple(dict.fromkeys(names))
+
+
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option(
@@ -88,7 +146,23 @@ def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     "--until", metavar="DURATION", callback=parsed_by(seconds_of),
     help="Stop then, e.g. 12h.  [default: the description's, else when the last VM has arrived]",
 )  # fmt: skip
+@click.option(
+    "--warm-up", metavar="DURATION", callback=parsed_by(seconds_of),
+    help="Measure from then on, when the cluster has filled.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of what is drawn.  [default: the description's, else 0]")
+@click.option(
+    "--seeds", metavar="SEED,...", callback=parsed_by(parse_seeds),
+    help="Several seeds, e.g. 1..5, whose ranges are shown.",
+)  # fmt: skip
+@click.option(
+    "--size", "sizes", metavar="NODES=RANGE", callback=parsed_by(parse_sizes),
+    help="Vary a number of nodes: of a part of the description, or of copies of the Node in a file; e.g. gpu=4..12.",
+)  # fmt: skip
+@click.option(
+    "--target", metavar="MEASURE<VALUE", callback=parsed_by(parse_target),
+    help="With --size: find the fewest nodes that reach this with every seed, e.g. 'p95 wait < 10m'.",
+)  # fmt: skip
 @click.option("--trace-nodes", metavar="CSV", help="Nodes of a trace.")
 @click.option("--trace-pods", metavar="CSV", help="Tasks of a trace.")
 @click.option(
@@ -107,6 +181,16 @@ def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 @click.option("--nodes-only", is_flag=True,
               help="Policies choose nodes alone, as virt-dra extender does; "
 "kube-scheduler takes the first devices.")  # fmt: skip
+@click.option("--whole-per-cent", is_flag=True,
+              help="Policies that rate nodes do it in whole per cent, and one of the best is drawn, "
+              "as with plugins of kube-scheduler.")  # fmt: skip
+@click.option("--by", "tables", metavar="kind|model,...", callback=parsed_by(_parse_tables),
+              help="Also show waits and use by kind of VM, or model of device.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, 1024),
+              help="Processes.  [default: as many as processors, for long simulations]")  # fmt: skip
+@click.option(
+    "--dask", metavar="ADDRESS", help="Simulate on the Dask cluster with this scheduler, e.g. tcp://host:8786."
+)
 @output_option("text", "json", "yaml", "csv", "html")
 @click.option(
     "--plot",
@@ -114,42 +198,81 @@ def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the plots: .svg or .png.",
 )
+@click.option(
+    "--placements",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write where each VM ran, from when to when: .csv or .jsonl.",
+)
 def command(
-    paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, seed: int | None, trace_nodes: str | None,
-    trace_pods: str | None, inflate: float | None, changes: tuple[str, ...], nodes_only: bool, output: str,
-    plot: Path | None,
+    paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, warm_up: float | None,
+    seed: int | None, seeds: tuple[int, ...] | None, sizes: SizeRange | None, target: Target | None,
+    trace_nodes: str | None, trace_pods: str | None, inflate: float | None, changes: tuple[str, ...],
+    nodes_only: bool, whole_per_cent: bool,
+    tables: tuple[str, ...] | None, jobs: int | None, dask: str | None, output: str, plot: Path | None,
+    placements: Path | None,
 ) -> None:  # fmt: skip
+    if seed is not None:
+        if seeds is not None:
+            raise click.UsageError("--seed and --seeds exclude each other")
+        seeds = (seed,)
     if changes:
-        _check_what_if(
-            paths, policies, output, others=(until, trace_nodes, trace_pods, inflate, plot, nodes_only or None)
-        )
+        others = (until, warm_up, sizes, target, trace_nodes, trace_pods, inflate, plot, placements, tables, jobs, dask)
+        _check_what_if(paths, policies, output, seeds, others=(*others, nodes_only or None, whole_per_cent or None))
         with status("reading"), collector_paused():
             from virt_dra.cli.simulate.prospects import answer  # here, since it needs the launcher and the webhooks
 
-        answer(paths, changes, policies[0] if policies else _DEFAULT[0], seed or 0, output)
+        answer(paths, changes, policies[0] if policies else _DEFAULT[0], seeds[0] if seeds else 0, output)
         return
+    _check_sweep(sizes, target, inflate, warm_up, output, plot)
     draw = _plots(plot, output)
+    if placements is not None and placements.suffix not in (".csv", ".jsonl"):
+        raise click.BadParameter(f"{placements.name!r} ends with neither .csv nor .jsonl", param_hint="'--placements'")
     with status("reading"), collector_paused():
-        experiment, chosen, used_seed = _read(paths, policies, seed, trace_nodes, trace_pods, inflate, output)
-    if until is not None:
-        if not experiment.timed:
-            raise click.UsageError("--until needs times; here VMs arrive one after the other, at none")
-        experiment = experiment.ending(until)
-    experiment = replace(experiment, nodes_only=nodes_only)
-    for note in experiment.notes:
+        asked = _read(paths, policies, seeds, sizes, trace_nodes, trace_pods, inflate, output)
+        sweep = Sweep(asked.workload, until, nodes_only, whole_per_cent, warm_up or 0.0, placements is not None)
+        if whole_per_cent:
+            _check_rated(asked.policies)
+        with inputs.refused(output):
+            first = sweep.experiment(asked.seeds[0], None if sizes is None else sizes.sizes[-1])
+    if not first.timed and (until is not None or warm_up):
+        option = "--until" if until is not None else "--warm-up"
+        raise click.UsageError(f"{option} needs times; here VMs arrive one after the other, at none")
+    for note in first.notes:
         say(note, err=True)
     if output not in ("json", "yaml"):
-        say_unknown(experiment.unknown)
-    results, interrupted = _simulated(experiment, chosen, used_seed, output)
-    _show(results, experiment, used_seed, output, loaded=inflate is not None, draw=draw)
+        say_unknown(first.unknown)
+    engine = _engine(sweep, first, jobs, dask, output)
+    if target is not None and sizes is not None:
+        _answer(engine, asked, sizes, target, output)
+        return
+    runs = list(runs_of(asked.policies, asked.seeds, (None,) if sizes is None else sizes.sizes))
+    results = engine(runs)
+    if not results:
+        raise KeyboardInterrupt
+    comparison = Comparison(
+        source=asked.source,
+        nodes=len(first.nodes),
+        unit=first.unit,
+        arrivals=len(first.arrivals),
+        loaded=inflate is not None,
+        part="" if sizes is None else sizes.part,
+        policies=compared(results),
+        unknown=tuple(first.unknown),
+    )
+    _show(comparison, results, output, tables or (), draw)
     if plot is not None and draw is not None:
-        plot.write_bytes(draw(results, experiment.unit, plot.suffix[1:]))
-    if interrupted:
+        plot.write_bytes(draw(comparison, plot.suffix[1:]))
+    if placements is not None:
+        placements.write_text(placements_text(results, placements.suffix[1:]), encoding="utf-8")
+    if len(results) < len(runs) or not results[-1].measures.complete:
         say("interrupted", err=True)
         sys.exit(INTERRUPTED)
 
 
-def _check_what_if(paths: Sequence[str], policies: Sequence[str], output: str, others: Sequence[object]) -> None:
+def _check_what_if(
+    paths: Sequence[str], policies: Sequence[str], output: str, seeds: Sequence[int] | None, others: Sequence[object]
+) -> None:
     if not paths:
         raise click.UsageError("--what-if needs a dump of a cluster")
     if len(policies) > 1:
@@ -158,14 +281,39 @@ def _check_what_if(paths: Sequence[str], policies: Sequence[str], output: str, o
         raise click.UsageError(f"--what-if does not go with -o {output}")
     if any(option is not None for option in others):
         raise click.UsageError("--what-if goes with --policy, --seed and -o only")
+    if seeds is not None and len(seeds) > 1:
+        raise click.UsageError("--what-if takes one seed")
 
 
-Draw = Callable[[Sequence[Measures], str, str], bytes]
-"""Results, what cards are called, and svg or png -> a picture."""
+def _check_sweep(
+    sizes: SizeRange | None, target: Target | None, inflate: float | None, warm_up: float | None, output: str,
+    plot: Path | None,
+) -> None:  # fmt: skip
+    if target is not None and sizes is None:
+        raise click.UsageError("--target needs --size, which says what is varied")
+    if target is not None and (output in ("csv", "html") or plot is not None):
+        raise click.UsageError("--target goes with -o text, json or yaml")
+    if inflate is not None and warm_up:
+        raise click.UsageError("--warm-up does not go with --inflate, whose tasks have no times")
+    if target is None and sizes is not None and len(sizes.sizes) > _MOST_SIZES:
+        raise click.UsageError(f"--size: more than {_MOST_SIZES} sizes are searched, with --target, not shown")
+
+
+_MOST_SIZES = 200
+
+
+def _check_rated(policies: Sequence[str]) -> None:
+    for policy in policies:
+        if policy not in RATED:
+            raise click.UsageError(f"--whole-per-cent goes with the policies {', '.join(RATED)}; {policy} doesn't rate")
+
+
+Draw = Callable[[Comparison, str], bytes]
+"""What is compared, and svg or png -> a picture."""
 
 
 def _plots(plot: Path | None, output: str) -> Draw | None:
-    """Checked before anything is simulated."""
+    """Checked before anything is simulated. None: no plots are wanted, or only a page's, without matplotlib."""
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise click.BadParameter(f"{plot.name!r} ends with neither .svg nor .png", param_hint="'--plot'")
     if plot is None and output != "html":
@@ -173,77 +321,121 @@ def _plots(plot: Path | None, output: str) -> Draw | None:
     try:
         from virt_dra.cli.simulate.plots import draw  # here, since its import takes half a second
     except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
+        if error.name not in ("matplotlib", "numpy"):
             raise
+        if plot is None:
+            return None
         raise click.UsageError(
-            "plots need matplotlib: pip install 'virt-dra[plots]'; -o json and -o csv need nothing"
+            "plots need matplotlib: pip install 'virt-dra[plots]'; -o json, csv and html need nothing"
         ) from None
     return draw
 
 
+@dataclass(frozen=True)
+class _Asked:
+    workload: SweptWorkload
+    source: str
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
 def _read(
-    paths: tuple[str, ...], policies: tuple[str, ...], seed: int | None, trace_nodes: str | None,
-    trace_pods: str | None, inflate: float | None, output: str,
-) -> tuple[Experiment, tuple[str, ...], int]:  # fmt: skip
+    paths: tuple[str, ...], policies: tuple[str, ...], seeds: tuple[int, ...] | None, sizes: SizeRange | None,
+    trace_nodes: str | None, trace_pods: str | None, inflate: float | None, output: str,
+) -> _Asked:  # fmt: skip
     if trace_nodes is not None or trace_pods is not None:
         if trace_nodes is None or trace_pods is None:
             raise click.UsageError("--trace-nodes and --trace-pods go together")
         if paths:
             raise click.UsageError(f"a trace is the whole input; what is {paths[0]!r}?")
-        return inputs.trace_of(trace_nodes, trace_pods, inflate, seed or 0, output), policies or _DEFAULT, seed or 0
+        if sizes is not None:
+            raise click.UsageError("--size goes with a description or a dump")
+        traced = inputs.traced_workload(trace_nodes, trace_pods, inflate, output)
+        return _Asked(traced, Path(trace_pods).name, policies or _DEFAULT, seeds or (0,))
     if inflate is not None:
         raise click.UsageError("--inflate goes with --trace-nodes and --trace-pods")
     if not paths:
         raise click.UsageError("name a description or a dump (or use --trace-nodes and --trace-pods)")
     described = inputs.description_in(paths, output)
     if described is None:
-        return inputs.dumped_experiment(paths, output), policies or _DEFAULT, seed or 0
+        dumped = inputs.dumped_workload(paths, sizes, output)
+        return _Asked(dumped, ", ".join(Path(path).name for path in paths), policies or _DEFAULT, seeds or (0,))
     description, source = described
-    used = description.seed if seed is None else seed
-    chosen = policies or known_policies(description.policies) or _DEFAULT
-    return inputs.experiment_of(description, source, used, output), chosen, used
+    return _Asked(
+        inputs.described_workload(description, source, sizes, output),
+        Path(source).name,
+        policies or known_policies(description.policies) or _DEFAULT,
+        seeds or (description.seed,),
+    )
 
 
-def _simulated(experiment: Experiment, policies: Sequence[str], seed: int, output: str) -> tuple[list[Measures], bool]:
-    """The results of the policies, and whether the user interrupted: then the last is not complete."""
-    results: list[Measures] = []
-    for policy in policies:
-        simulation: Simulation | None = None
-        try:
-            with progress(policy) as report, collector.rare_collections():
-                simulation = Simulation(experiment, policy, seed=seed, progress=report)
-                simulation.run()
-        except FatalError as error:
-            refuse([f"the cluster can't be simulated: {error}"], output)
-        except KeyboardInterrupt:
-            if simulation is not None:
-                results.append(simulation.measures())
-            if not results:
-                raise
-            return results, True
-        results.append(simulation.measures())
-    return results, False
+_LONG = 20_000
+"""Arrivals of all runs, from which on they are simulated in several processes: these take a second to start."""
+
+
+def _engine(sweep: Sweep, first: Experiment, jobs: int | None, dask: str | None, output: str) -> RunAll:
+    """Simulates the runs on Dask, in processes, or here."""
+
+    def run_all(runs: Sequence[Run]) -> Sequence[RunResult]:
+        processes = jobs or (os.cpu_count() or 1 if len(runs) * len(first.arrivals) >= _LONG else 1)
+        processes = min(processes, len(runs))
+        with inputs.refused(output):
+            if dask is not None:
+                return _run_on_dask(sweep, runs, dask, output)
+            if processes > 1:
+                with progress(f"{len(runs)} runs") as report:
+                    return run_in_processes(sweep, runs, processes, report)
+            return run_here(sweep, runs, lambda run: progress(run.policy))
+
+    return run_all
+
+
+def _run_on_dask(sweep: Sweep, runs: Sequence[Run], address: str, output: str) -> Sequence[RunResult]:
+    try:
+        from virt_dra.simulator.sweeping.on_dask import run_on_dask  # here, since distributed is an extra
+    except ModuleNotFoundError as error:
+        if error.name != "distributed":
+            raise
+        raise click.UsageError("--dask needs distributed: pip install 'virt-dra[dask]'") from None
+    try:
+        with progress("runs") as report:
+            return run_on_dask(sweep, runs, address, report)
+    except (OSError, ValueError) as error:
+        refuse([f"{address}: no Dask scheduler answers: {error}"], output)
+
+
+def _answer(engine: RunAll, asked: _Asked, sizes: SizeRange, target: Target, output: str) -> None:
+    answers = fewest_nodes(engine, asked.policies, asked.seeds, sizes.sizes, target)
+    if output in ("json", "yaml"):
+        print_document(answers_document(answers, sizes, target), output)
+        return
+    for answer in answers:
+        say(sentence(answer, sizes, target))
 
 
 def _show(
-    results: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None
+    comparison: Comparison, results: Sequence[RunResult], output: str, tables: Sequence[str], draw: Draw | None
 ) -> None:
-    unit = experiment.unit
-    for sentence in broken_claims(results):
-        say(sentence, err=True)
+    for problem in broken_claims(comparison.measures):
+        say(problem, err=True)
     if output == "csv":
         click.echo(samples_csv(results), nl=False)
-    elif output == "html" and draw is not None:
+    elif output == "html":
         from virt_dra.cli.simulate.page import page
 
-        click.echo(page(results, unit, seed, draw(results, unit, "svg").decode()))
+        click.echo(page(comparison, None if draw is None else draw(comparison, "svg").decode()))
     elif output in ("json", "yaml"):
-        print_document(document(results, experiment, seed), output)
+        print_document(document(comparison), output)
     else:
-        first = results[0]
-        say(f"{len(experiment.nodes)} nodes, {first.cards} {unit}, {len(experiment.arrivals)} arrivals, seed {seed}")
+        say(f"{comparison.size_text}, {comparison.arrivals} arrivals, {comparison.seeds_text}")
         console = output_console()
-        console.print(summary(results, unit))
-        if loaded:
-            say(f"\nBy load: unused {unit} / fragmented part of all {unit}")
-            console.print(over_load(results))
+        console.print(summary(comparison))
+        if comparison.loaded:
+            say(f"\nBy load: unused {comparison.unit} / fragmented part of all {comparison.unit}")
+            console.print(over_load(comparison))
+        for name in tables:
+            heading, table = _TABLES[name]
+            say(f"\n{heading}")
+            console.print(table(comparison))
+        if conclusion(comparison):
+            say(f"\n{conclusion(comparison)}")

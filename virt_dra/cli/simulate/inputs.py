@@ -1,22 +1,22 @@
-"""The inputs of ``virt-dra simulate``: descriptions, dumps and traces, read to experiments."""
+"""The inputs of ``virt-dra simulate``: descriptions, dumps and traces, read to workloads."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import refuse
-from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
-from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of, replayed
+from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.model import Experiment
-from virt_dra.simulator.experiment.trace import FULL_LOAD, read_trace
+from virt_dra.simulator.experiment.sweep import SizeRange
+from virt_dra.simulator.experiment.trace import FULL_LOAD
+from virt_dra.simulator.experiment.workloads import DescribedWorkload, DumpedWorkload, NodeFile, TracedWorkload
 
 
 def description_in(paths: Sequence[str], output: str) -> tuple[Description, str] | None:
@@ -54,21 +54,25 @@ def _not_from_stdin(output: str) -> NoReturn:
     refuse([f"standard input: no object of kind {KIND}; give a dump of a cluster as a file"], output)
 
 
-def experiment_of(description: Description, source: str, seed: int | None, output: str) -> Experiment:
+def described_workload(
+    description: Description, source: str, sizes: SizeRange | None, output: str
+) -> DescribedWorkload:
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
-    objects = objects_of_files([str(base / file) for file in description.cluster.files], output)
-    with refused(output):
-        if description.arrivals is None:
-            return build_experiment(description, source, objects, seed=seed)
-        path = base / description.arrivals
-        with _opened(str(path), output) as lines:
-            return build_experiment(description, source, objects, (str(path), lines), seed=seed)
+    objects = tuple(objects_of_files([str(base / file) for file in description.cluster.files], output))
+    arrivals = None
+    if description.arrivals is not None:
+        path = str(base / description.arrivals)
+        arrivals = path, _content(path, output)
+    varied: str | NodeFile | None = None
+    if sizes is not None:
+        is_part = sizes.part in {part.name for part in description.cluster.nodes}
+        varied = sizes.part if is_part or not _is_file(sizes.part) else _node_file(sizes.part, output)
+    return DescribedWorkload(description, source, objects, arrivals, varied)
 
 
-def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
-    """The cluster of a dump, with at least one node."""
-    cluster = cluster_of(objects_of_files(paths, output))
+def require_nodes(cluster: DumpedCluster, paths: Sequence[str], output: str) -> None:
+    """Ends the command for a dump without a node."""
     if not cluster.model.nodes:
         refuse(
             [
@@ -77,13 +81,10 @@ def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
             ],
             output,
         )
-    return cluster
 
 
-def trace_of(nodes: str, pods: str, inflate: float | None, seed: int, output: str) -> Experiment:
-    """The experiment of a trace. Ends the command for a trace that can't be read."""
-    with refused(output), _opened(nodes, output) as node_lines, _opened(pods, output) as pod_lines:
-        return read_trace(node_lines, pod_lines, nodes, pods, inflate=inflate, seed=seed)
+def traced_workload(nodes: str, pods: str, inflate: float | None, output: str) -> TracedWorkload:
+    return TracedWorkload(_content(nodes, output), _content(pods, output), nodes, pods, inflate)
 
 
 def parse_inflation(text: str) -> float:
@@ -110,19 +111,25 @@ def refused(output: str) -> Iterator[None]:
         refuse(list(error.problems), output)
 
 
-@contextmanager
-def _opened(path: str, output: str) -> Iterator[Iterable[str]]:
+def _content(path: str, output: str) -> bytes:
     try:
-        file: IO[str] = Path(path).open(encoding="utf-8-sig", newline="")  # noqa: SIM115 - closed by the with below
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], output)
-    with file:
-        yield file
 
 
-def dumped_experiment(paths: Sequence[str], output: str) -> Experiment:
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml", ".json"))
+
+
+def _node_file(path: str, output: str) -> NodeFile:
+    return NodeFile(path, tuple(objects_of_files([path], output)))
+
+
+def dumped_workload(paths: Sequence[str], sizes: SizeRange | None, output: str) -> DumpedWorkload:
     """The pods of a dump, to be placed anew in the order of their creation. Claims that no such pod has keep their
     devices."""
-    cluster = dumped_cluster(paths, output)
-    with refused(output):
-        return replayed(cluster, ", ".join(paths))
+    objects = tuple(objects_of_files(paths, output))
+    require_nodes(cluster_of(objects), paths, output)
+    varied = None if sizes is None else _node_file(sizes.part, output)
+    return DumpedWorkload(objects, ", ".join(paths), varied)

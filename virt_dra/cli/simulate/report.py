@@ -4,58 +4,101 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import TypeVar
 
 from rich.table import Table
 
 from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
-from virt_dra.simulator.experiment.durations import shown
+from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, wait_text
+from virt_dra.simulator.experiment.journal import Stay
 from virt_dra.simulator.experiment.measures import ClusterSample, Measures
-from virt_dra.simulator.experiment.model import Experiment
+from virt_dra.simulator.experiment.sweep import FewestNodes, RunResult, SizeRange, Target
+
+N = TypeVar("N", int, float)
 
 _LOAD_STEPS = 10
 """Rows of the table over the load, up to the whole cluster."""
 
 
-def summary(results: Sequence[Measures], unit: str) -> Table:
-    """A row for each policy."""
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("POLICY")
-    gangs = any(result.gangs for result in results)
-    timed = all(result.timed for result in results)
-    headings = [
-        "STARTED",
-        "WAITING",
-        *(("WAIT p50", "p95", "p99") if timed else ()),
-        "USED mean",
-        "end",
-        f"UNUSED {unit}",
-        "FRAGMENTED",
-        "LARGEST VM",
-        "EVICTED",
-    ]
-    for heading in (*headings, *(("GANGS WAITING",) if gangs else ())):
-        table.add_column(heading, justify="right")
-    for result in results:
-        row = [
-            result.policy + ("" if result.complete else " (interrupted)"),
-            str(result.started),
-            str(result.waiting),
-            *(
-                shown(seconds) if seconds else "0s"
-                for seconds in (result.pending_p50, result.pending_p95, result.pending_p99)
-                if timed
-            ),
-            f"{result.used_mean:.1%}",
-            f"{result.last.used:.1%}",
-            f"{result.unallocated:.1f}",
-            f"{result.last.fragmentation:.1%}",
-            str(result.last.largest_vm),
-            str(result.evictions),
-        ]
-        table.add_row(*row, *((f"{result.gangs_waiting}/{result.gangs}",) if gangs else ()))
+def summary(comparison: Comparison) -> Table:
+    """A row for each policy, and size."""
+    shown_columns = columns(comparison)
+    table = _table([*([comparison.part] if comparison.sized else []), "POLICY"], [of.heading for of in shown_columns])
+    for of in comparison.policies:
+        size = [str(of.size)] if comparison.sized else []
+        table.add_row(*size, of.label, *(column.cell(of.measures) for column in shown_columns))
     return table
+
+
+def by_kind(comparison: Comparison) -> Table:
+    """Waits and use of each kind of VM, a row for each policy."""
+    table = _table(["KIND OF VM", "POLICY"], ["VMS", "STARTED", "WAITING", "WAIT p50", "p95", "p99", "USED mean"])
+    for kind in _names(of.kind for measures in comparison.measures for of in measures.kinds)[:_MOST_KINDS]:
+        for of in comparison.policies:
+            measured = [of_kind for measures in of.measures for of_kind in measures.kinds if of_kind.kind == kind]
+            if measured:
+                table.add_row(
+                    kind,
+                    _labelled(of, comparison),
+                    *(
+                        _range([getattr(of_run, name) for of_run in measured], str)
+                        for name in ("vms", "started", "waiting")
+                    ),
+                    *(_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
+                    _range([of_run.used for of_run in measured], lambda part: f"{part:.1%}"),
+                )
+    return table
+
+
+def by_model(comparison: Comparison) -> Table:
+    """Waits and use of each model of device, a row for each policy."""
+    headings = [comparison.unit.upper(), "WAIT p50", "p95", "p99", "USED mean", "end"]
+    table = _table(["MODEL", "POLICY"], headings)
+    for model in _names(of.model for measures in comparison.measures for of in measures.models):
+        for of in comparison.policies:
+            measured = [of_model for measures in of.measures for of_model in measures.models if of_model.model == model]
+            if measured:
+                table.add_row(
+                    model,
+                    _labelled(of, comparison),
+                    _range([of_run.cards for of_run in measured], str),
+                    *(_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
+                    *(
+                        _range([getattr(of_run, name) for of_run in measured], lambda part: f"{part:.1%}")
+                        for name in ("used_mean", "used_end")
+                    ),
+                )
+    return table
+
+
+_MOST_KINDS = 40
+"""Kinds of VMs in a table; -o json has all."""
+
+
+def _table(left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in left:
+        table.add_column(heading)
+    for heading in right:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _labelled(of: ComparedPolicy, comparison: Comparison) -> str:
+    return f"{of.policy} with {of.size} {comparison.part}" if of.size is not None else of.policy
+
+
+def _range(values: Sequence[N], text: Callable[[N], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def broken_claims(results: Sequence[Measures]) -> list[str]:
@@ -67,50 +110,92 @@ def broken_claims(results: Sequence[Measures]) -> list[str]:
     ]
 
 
-def over_load(results: Sequence[Measures]) -> Table:
+def over_load(comparison: Comparison) -> Table:
     """Unused cards, and the fragmented part of all, a row for each tenth of the cluster that was asked for."""
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("ASKED", justify="right")
-    for result in results:
-        table.add_column(result.policy, justify="right")
-    for load, samples in _at_loads(results):
-        cells = [
-            "" if sample is None else f"{(1 - sample.used) * result.cards:.1f} / {sample.fragmentation:.1%}"
-            for sample, result in samples
-        ]
-        table.add_row(f"{load:.0%}", *cells)
-    return table
-
-
-def _at_loads(results: Sequence[Measures]) -> Iterator[tuple[float, list[tuple[ClusterSample | None, Measures]]]]:
-    highest = max((result.last.asked for result in results), default=0.0)
+    for of in comparison.policies:
+        table.add_column(of.policy, justify="right")
+    highest = max((measures.last.asked for measures in comparison.measures), default=0.0)
     step = 1
     while step / _LOAD_STEPS <= highest + 0.005:
         load = step / _LOAD_STEPS
-        yield (
-            load,
-            [
-                (next((sample for sample in result.samples if sample.asked >= load - 0.005), None), result)
-                for result in results
-            ],
-        )
+        table.add_row(f"{load:.0%}", *(_at_load(of.measures, load) for of in comparison.policies))
         step += 1
+    return table
 
 
-def document(results: Sequence[Measures], experiment: Experiment, seed: int) -> Json:
-    notes = list(dict.fromkeys(note for result in results for note in result.notes))
+def _at_load(measures: Sequence[Measures], load: float) -> str:
+    reached = [(of, next((sample for sample in of.samples if sample.asked >= load - 0.005), None)) for of in measures]
+    samples = [(of, sample) for of, sample in reached if sample is not None]
+    if not samples:
+        return ""
+    unused = _range([(1 - sample.used) * of.cards for of, sample in samples], lambda cards: f"{cards:.1f}")
+    return f"{unused} / {_range([sample.fragmentation for _, sample in samples], lambda part: f'{part:.1%}')}"
+
+
+def document(comparison: Comparison) -> Json:
+    seeds = comparison.seeds
+    swept = len(seeds) > 1 or comparison.sized
+    sentence = conclusion(comparison)
     return {
-        "seed": seed,
-        "unit": experiment.unit,
-        **({"notes": notes} if notes else {}),
-        "unknown": [fact.to_json() for fact in experiment.unknown],
-        "policies": [result.to_json() for result in results],
+        "input": comparison.source,
+        **({"seed": seeds[0]} if len(seeds) == 1 else {"seeds": list(seeds)}),
+        "nodes": comparison.nodes,
+        "unit": comparison.unit,
+        **({"notes": comparison.notes} if comparison.notes else {}),
+        **({"conclusion": sentence} if sentence else {}),
+        "unknown": [fact.to_json() for fact in comparison.unknown],
+        "policies": [
+            {**({"seed": result.run.seed, "size": result.run.size} if swept else {}), **result.measures.to_json()}
+            for of in comparison.policies
+            for result in of.results
+        ],
     }
 
 
-def samples_csv(results: Sequence[Measures]) -> str:
-    """A row for each policy and moment."""
-    columns: dict[str, Callable[[Measures, ClusterSample], object]] = {
+def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: Target) -> Json:
+    """Of the smallest sizes that reach a target."""
+    return {
+        "part": sizes.part,
+        "target": str(target),
+        "answers": [
+            {
+                "policy": answer.policy,
+                "fewest": answer.size,
+                "runs": [_attempt(result, target) for result in (*answer.below, *answer.results)],
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _attempt(result: RunResult, target: Target) -> Json:
+    value = round(target.value(result.measures), 6)
+    return {"size": result.run.size, "seed": result.run.seed, target.measure: value, "met": target.met([result])}
+
+
+def placements_text(results: Sequence[RunResult], format: str) -> str:
+    """Where each VM ran, a row or line for each run and VM. ``format``: csv or jsonl."""
+    rows = [
+        {"policy": result.run.policy, "seed": result.run.seed, "size": result.run.size, **stay.to_json()}
+        for result in results
+        for stay in result.stays
+    ]
+    if format == "jsonl":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    text = io.StringIO()
+    names = ["policy", "seed", "size", *(field.name for field in fields(Stay))]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, "devices": " ".join(row["devices"]), "evicted": int(row["evicted"])} for row in rows)
+    return text.getvalue()
+
+
+def samples_csv(results: Sequence[RunResult]) -> str:
+    """A row for each run and moment."""
+    swept = len({(result.run.seed, result.run.size) for result in results}) > 1
+    values: dict[str, Callable[[Measures, ClusterSample], object]] = {
         "policy": lambda of, sample: of.policy,
         "at": lambda of, sample: f"{sample.at:.3f}" if of.timed else "",
         "arrived": lambda of, sample: sample.arrived,
@@ -124,7 +209,11 @@ def samples_csv(results: Sequence[Measures]) -> str:
     }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([*(("seed", "size") if swept else ()), *values])
     for result in results:
-        writer.writerows([column(result, sample) for column in columns.values()] for sample in result.samples)
+        run, measures = result.run, result.measures
+        of_run = [run.seed, "" if run.size is None else run.size] if swept else []
+        writer.writerows(
+            [*of_run, *(value(measures, sample) for value in values.values())] for sample in measures.samples
+        )
     return text.getvalue()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import TypedObject
@@ -14,8 +16,6 @@ from virt_dra.simulator.experiment.dump import cluster_of, replayed
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.trace import read_trace
-
-Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class NodeFile:
 
 @dataclass(frozen=True)
 class DescribedWorkload:
-    """``objects``: of the cluster's files; ``arrivals``: name and lines of the CSV file; ``varied``: whose number a
+    """``objects``: of the cluster's files; ``arrivals``: name and content of the CSV file; ``varied``: whose number a
     sweep varies, nodes of the description or copies of a node."""
 
     description: Description
     source: str
     objects: tuple[TypedObject, ...] = ()
-    arrivals: tuple[str, Lines] | None = None
+    arrivals: tuple[str, bytes] | None = None
     varied: str | NodeFile | None = None
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
@@ -49,7 +49,8 @@ class DescribedWorkload:
             objects = self.varied.extended(objects, size, frozenset(described | node_names(objects)))
         elif self.varied is not None and size is not None:
             description = _sized(description, self.varied, size, self.source)
-        return build_experiment(description, self.source, objects, self.arrivals, seed=seed)
+        arrivals = None if self.arrivals is None else (self.arrivals[0], _lines(self.arrivals[1]))
+        return build_experiment(description, self.source, objects, arrivals, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,22 @@ class DumpedWorkload:
 
 @dataclass(frozen=True)
 class TracedWorkload:
-    """``nodes`` and ``tasks``: lines of the two CSV files."""
+    """``nodes`` and ``tasks``: the content of the two CSV files."""
 
-    nodes: Lines
-    tasks: Lines
+    nodes: bytes
+    tasks: bytes
     nodes_name: str
     tasks_name: str
     inflate: float | None
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
-        return read_trace(self.nodes, self.tasks, self.nodes_name, self.tasks_name, inflate=self.inflate, seed=seed)
+        return read_trace(
+            _lines(self.nodes), _lines(self.tasks), self.nodes_name, self.tasks_name, inflate=self.inflate, seed=seed
+        )
+
+
+def _lines(content: bytes) -> Iterable[str]:
+    return TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
 
 
 def node_names(objects: tuple[TypedObject, ...]) -> frozenset[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from distributed import Client, as_completed
+
 from virt_dra.simulator.experiment.sweep import Run, RunResult, Sweep
 from virt_dra.simulator.sweeping.running import simulate
 
@@ -18,16 +20,14 @@ def run_on_dask(
     """The results in the order of the runs, whatever the order in which they end; interrupted, those that are known.
     ``progress`` gets the runs that are done, and all of them.
 
-    Raises ModuleNotFoundError without ``distributed``, OSError for a scheduler that doesn't answer, BadExperiment."""
-    from distributed import Client, as_completed
-
+    Raises OSError for a scheduler that doesn't answer, BadExperiment."""
     with Client(address, timeout=_CONNECTING, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # distributed has types in part
         shared = client.scatter(sweep, broadcast=True, hash=False)
         futures = [client.submit(simulate, shared, run, pure=False) for run in runs]
         numbers = {future.key: number for number, future in enumerate(futures)}
         by_number: dict[int, RunResult] = {}
         try:
-            for done, future in enumerate(as_completed(futures), 1):  # type: ignore[no-untyped-call]  # the same
+            for done, future in enumerate(as_completed(futures, loop=client.loop), 1):  # type: ignore[no-untyped-call]  # the same
                 by_number[numbers[future.key]] = future.result()
                 progress(done, len(runs))
         except KeyboardInterrupt:

@@ -1,20 +1,24 @@
-"""One simulation of a sweep."""
+"""Simulates a run of a sweep, or one after the other."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 
 from virt_dra.allocator import FatalError
 from virt_dra.simulator import collector
 from virt_dra.simulator.experiment.engine import ArrivalProgress, Simulation
 from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.sweep import Run, RunResult, Sweep
 
 
-def simulate(sweep: Sweep, run: Run, progress: ArrivalProgress | None = None) -> RunResult:
+def simulate(
+    sweep: Sweep, run: Run, progress: ArrivalProgress | None = None, experiment: Experiment | None = None
+) -> RunResult:
     """Ended by a KeyboardInterrupt, which ``progress`` may raise, it gives what is known so far; the measures then
-    aren't complete. Raises BadExperiment."""
-    experiment = sweep.experiment(run.seed, run.size)
+    aren't complete. ``experiment``: the run's, if it is made already. Raises BadExperiment."""
+    experiment = experiment or sweep.experiment(run.seed, run.size)
     try:
         simulation = Simulation(experiment, run.policy, seed=run.seed, progress=progress)
         with collector.rare_collections(), suppress(KeyboardInterrupt):  # what is measured up to then is the result
@@ -22,3 +26,19 @@ def simulate(sweep: Sweep, run: Run, progress: ArrivalProgress | None = None) ->
     except FatalError as error:
         raise BadExperiment(f"the cluster can't be simulated: {error}") from None
     return RunResult(run, simulation.measures(), simulation.stays)
+
+
+def run_here(
+    sweep: Sweep, runs: Sequence[Run], progress: Callable[[Run], AbstractContextManager[ArrivalProgress]]
+) -> list[RunResult]:
+    """One after the other; interrupted, those that are known so far. ``progress``: of each. Raises BadExperiment."""
+    results: list[RunResult] = []
+    made: tuple[int, int | None, Experiment] | None = None
+    for run in runs:
+        if made is None or made[:2] != (run.seed, run.size):
+            made = run.seed, run.size, sweep.experiment(run.seed, run.size)
+        with progress(run) as report:
+            results.append(simulate(sweep, run, report, made[2]))
+        if not results[-1].measures.complete:
+            break
+    return results
