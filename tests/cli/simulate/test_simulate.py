@@ -291,9 +291,9 @@ def test_added_vms_fill_what_is_free() -> None:
         ((CLUSTER, "--what-if", "drain node-9"), "error: there is no node node-9; did you mean node-3?"),
         ((CLUSTER, "--what-if", "driver gpu.example.con gone"),
          "error: 'driver gpu.example.con gone': no such devices; did you mean gpu.example.com?"),
-        ((CLUSTER, "--what-if", f"add {VM} x 0"), f"error: 'add {VM} x 0': adds 1 to 100000 VMs"),
+        ((CLUSTER, "--what-if", f"add {VM} x 0"), f"error: 'add {VM} x 0': adds 1 to 100000 VMs or nodes"),
         ((CLUSTER, "--what-if", f"add {CLUSTER}"),
-         f"error: {CLUSTER}: has 5 VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"),
+         f"error: {CLUSTER}: has 3 Nodes; one is copied, with the ResourceSlices of its devices"),
         ((CLUSTER, "--what-if", "drain node-1", "-o", "html"), "Error: --what-if does not go with -o html"),
         ((CLUSTER, "--what-if", "drain node-1", "--until", "3h"), "Error: --what-if goes with --policy, "
 "--seed and -o only"),
@@ -401,14 +401,9 @@ def test_the_fewest_nodes_that_reach_a_target() -> None:
         assert all(each["waiting"] < 1 for each in of_policy) is bool(fewest)
 
 
-def test_every_size_has_a_row(tmp_path: Path) -> None:
-    result = _run(FLEET, "--policy", "pack", "--until", "3h", "--size", "gpu=40,42")
-    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
-        ["gpu", "POLICY"],
-        ["40", "pack"],
-        ["42", "pack"],
-    ]
-    node = tmp_path / "node.yaml"
+def _node_file(folder: Path) -> Path:
+    """Of a node with one GPU."""
+    node = folder / "node.yaml"
     node.write_text(
         "{apiVersion: v1, kind: Node, metadata: {name: new}, status: {allocatable: {cpu: '32', memory: 128Gi, "
         "pods: '110'}}}\n---\n"
@@ -417,6 +412,31 @@ def test_every_size_has_a_row(tmp_path: Path) -> None:
         "devices: [{name: gpu-0, attributes: {type: {string: gpu}}}]}}\n",
         encoding="utf-8",
     )
+    return node
+
+
+def test_added_nodes_take_what_waits(tmp_path: Path) -> None:
+    node = _node_file(tmp_path)
+    found = _document(
+        CLUSTER, "--what-if", "drain node-3", "--what-if", f"add {VM} x 2", "--what-if", f"add {node} x 3"
+    )
+    drained, added, grown = found["changes"]
+    assert (len(drained["evicted"]), added["refused"], added["waiting"]) == (2, ["cad/desktop-1", "cad/desktop-2"], 3)
+    assert (grown["started"], grown["waiting"]) == (
+        [{"pod": "cad/desktop-1", "node": "new-1"}, {"pod": "cad/desktop-2", "node": "new-2"}],
+        1,
+    )
+    assert grown["used"] == pytest.approx(6 / 9)
+
+
+def test_every_size_has_a_row(tmp_path: Path) -> None:
+    result = _run(FLEET, "--policy", "pack", "--until", "3h", "--size", "gpu=40,42")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["gpu", "POLICY"],
+        ["40", "pack"],
+        ["42", "pack"],
+    ]
+    node = _node_file(tmp_path)
     found = _document(CLUSTER, "--policy", "pack", "--size", f"{node}=0..2")
     assert [(of["size"], of["cards"]) for of in found["policies"]] == [(0, 6), (1, 7), (2, 8)]
 

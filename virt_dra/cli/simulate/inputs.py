@@ -11,12 +11,13 @@ from typing import NoReturn
 from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import refuse
+from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
 from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.sweep import SizeRange
 from virt_dra.simulator.experiment.trace import FULL_LOAD
-from virt_dra.simulator.experiment.workloads import DescribedWorkload, DumpedWorkload, NodeFile, TracedWorkload
+from virt_dra.simulator.experiment.workloads import DescribedWorkload, DumpedWorkload, TracedWorkload
 
 
 def description_in(paths: Sequence[str], output: str) -> tuple[Description, str] | None:

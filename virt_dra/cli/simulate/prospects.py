@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say, say_unknown
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.simulate.inputs import description_in, refused
+from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.added_nodes import NodeFile, describes_nodes
 from virt_dra.simulator.experiment.added_vms import added_vm
 from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -25,7 +28,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     with refused(output):
         parsed = [parse_change(text) for text in changes]
         added = [
-            added_vm(objects_of_files(change.subjects, output), objects, change.subjects[0])
+            _added(objects_of_files(change.subjects, output), objects, change.subjects[0])
             if change.verb == "add"
             else None
             for change in parsed
@@ -63,6 +66,11 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
         for line in sentences(outcome):
             say(f"  {line}")
         say(f"  then {outcome.waiting} waiting, {outcome.used:.1%} of the devices in use")
+
+
+def _added(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape | NodeFile:
+    """What a file adds: a node if there is one in it, else a VM."""
+    return NodeFile(source, tuple(objects)) if describes_nodes(objects) else added_vm(objects, cluster, source)
 
 
 def _json(outcome: ChangeOutcome) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Final
 
@@ -58,3 +59,16 @@ def _copy(node: Node, slices: Sequence[ResourceSlice], name: str) -> list[Node |
         metadata = slice_.metadata.with_(name=f"{name}-{slice_.name}", uid="")
         copied.append(slice_.with_(metadata=metadata, spec=spec))
     return copied
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """A file of the node of which copies are added."""
+
+    name: str
+    objects: tuple[TypedObject, ...]
+
+    def extended(
+        self, objects: tuple[TypedObject, ...], size: int | None, taken: frozenset[str]
+    ) -> tuple[TypedObject, ...]:
+        return objects if not size else (*objects, *copies_of_node(self.objects, size, taken, self.name))

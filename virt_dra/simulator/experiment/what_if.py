@@ -21,9 +21,11 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean, nearest
 from virt_dra.api.resource_v1 import AllocationResult, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.stand_ins import labelled
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
+from virt_dra.simulator.experiment.added_nodes import NodeFile, copies_of_node
 from virt_dra.simulator.experiment.dump import DumpedCluster, Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
@@ -89,7 +91,7 @@ def parse_change(text: str) -> ClusterChange:
 def _added(text: str, file: str, count: str) -> ClusterChange:
     number = int(count)
     if not 1 <= number <= MOST_ADDED:
-        raise BadExperiment(f"{text!r}: adds 1 to {MOST_ADDED} VMs")
+        raise BadExperiment(f"{text!r}: adds 1 to {MOST_ADDED} VMs or nodes")
     return ClusterChange(text, "add", (file,), number)
 
 
@@ -180,9 +182,9 @@ class Prospect:
         self._cluster.meter.update(range(len(self._nodes)))
         return self._cluster.meter.used
 
-    def apply(self, change: ClusterChange, added: VmShape | None = None) -> ChangeOutcome:
-        """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken
-        claims."""
+    def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
+        """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there, FatalError for
+        broken claims."""
         outcome = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
@@ -195,7 +197,11 @@ class Prospect:
                 self._remove_devices(change, outcome)
             case "delete":
                 self._delete(change.subjects[0])
-            case "add" if added is not None:
+            case "add" if isinstance(added, NodeFile):
+                taken = {node.name for node in self._nodes}
+                copies = copies_of_node(added.objects, change.number, taken, added.name)
+                self._go_on_with(self._model.changed(labelled(of) if isinstance(of, Node) else of for of in copies))
+            case "add" if isinstance(added, VmShape):
                 new = {id(vm) for vm in self._add(added, change.number)}
         for vm in sorted((vm for vm in self._vms if vm.placed is None), key=lambda vm: -vm.priority):
             self._tried.add(vm.shape)

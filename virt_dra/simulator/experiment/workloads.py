@@ -9,26 +9,13 @@ from io import BytesIO, TextIOWrapper
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean
-from virt_dra.simulator.experiment.added_nodes import copies_of_node
+from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import MOST_NODES, Description
 from virt_dra.simulator.experiment.dump import cluster_of, replayed
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.trace import read_trace
-
-
-@dataclass(frozen=True)
-class NodeFile:
-    """A file of the node of which a sweep adds so and so many copies."""
-
-    name: str
-    objects: tuple[TypedObject, ...]
-
-    def extended(
-        self, objects: tuple[TypedObject, ...], size: int | None, taken: frozenset[str]
-    ) -> tuple[TypedObject, ...]:
-        return objects if not size else (*objects, *copies_of_node(self.objects, size, taken, self.name))
 
 
 @dataclass(frozen=True)
