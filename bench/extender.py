@@ -4,6 +4,7 @@ with and without it."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import statistics
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import aiohttp
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +24,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import ClientLimits
+from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.extender.advising_process import AdvisingProcess, AdvisorSettings
 from virt_dra.extender.configuration import scheduler_configuration
 from virt_dra.extender.following import FollowedCluster
@@ -36,8 +39,9 @@ NAMESPACE = "vms"
 
 
 def main(*, quick: bool = False) -> None:
-    """Print both tables."""
+    """Print all tables."""
     _answers(500 if quick else 5000, 100 if quick else 1000)
+    asyncio.run(_under_flood(50 if quick else 1000, 20 if quick else 60, 50 if quick else 300))
     asyncio.run(_beside(20 if quick else 100, 40 if quick else 400))
 
 
@@ -85,6 +89,85 @@ async def _asked(policy: str, nodes: int, pods: int) -> tuple[list[float], float
     memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
     keeping.cancel()
     return seconds, memory
+
+
+async def _under_flood(nodes: int, clients: int, pods: int) -> None:
+    """Answers for pods of others, while clients ask for pods of one namespace, and of many, whose selectors each cost a
+    second."""
+    table = Table(title=f"Under a flood: {nodes} nodes; {clients} clients ask for pods of 4 requests with 190 patterns")
+    for column in ("namespaces of the clients", "others' p50, ms", "p99", "p99 of calm"):
+        table.add_column(column, justify="right")
+    names = [f"n{number:05d}" for number in range(nodes)]
+    objects: list[TypedObject] = [_class(), *map(_node, names), *map(_slice, names)]
+    objects += [_claim_object(f"other-{kind}", NAMESPACE, _claim(kind)) for kind in (1, 2, 4)]
+    costly = []
+    for number in range(4 * clients):
+        pod, claims = _costly_pod(number, clients)
+        costly.append(pod)
+        objects += claims
+    followed = FollowedCluster(embedded_cluster(), AdvisorSettings("pack", DEFAULT))
+    followed.process = AdvisingProcess(AdvisorSettings("pack", DEFAULT), lambda: objects)
+    server = ExtenderServer(followed, ExtenderMetrics())
+    async with server.serving(ExtenderPorts(port=0, plain_port=0)) as ports:
+        keeping = asyncio.create_task(followed.process.keep())
+        while not followed.process.ready:
+            await asyncio.sleep(0.05)
+        calm = 0.0
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def ask(pod: Pod) -> None:
+                body = {"Pod": pod.to_wire(), "NodeNames": names}
+                async with session.post(f"http://127.0.0.1:{ports[0]}/prioritize", json=body) as answer:
+                    await answer.read()
+
+            async def attack(number: int, spaces: int) -> None:
+                for turn in itertools.count():
+                    pod = costly[(number + turn * clients) % len(costly)]
+                    await ask(pod if spaces > 1 else costly[clients * (turn % 4)])
+
+            for spaces in (0, 1, clients):
+                attacks = [asyncio.create_task(attack(number, spaces)) for number in range(clients if spaces else 0)]
+                await asyncio.sleep(1.0)
+                seconds = []
+                for number in range(-3, pods):  # the first three find the scores that are kept
+                    pod = _pod(f"o{number}", {"resourceClaimName": f"other-{(1, 2, 4)[number % 3]}"}, "2")
+                    began = time.perf_counter()
+                    await ask(pod)
+                    seconds.append(time.perf_counter() - began)
+                    await asyncio.sleep(0.01)
+                for task in attacks:
+                    task.cancel()
+                del seconds[:3]
+                p99 = sorted(seconds)[int(0.99 * len(seconds))]
+                calm = calm or p99
+                cells = f"{1000 * statistics.median(seconds):.0f}", f"{1000 * p99:.0f}", f"{p99 / calm:.1f} times"
+                table.add_row(str(spaces), *cells)
+        keeping.cancel()
+    Console().print(table)
+
+
+def _costly_pod(number: int, namespaces: int) -> tuple[Pod, list[ResourceClaim]]:
+    """A pod of four claims that nobody else has, and these."""
+    namespace, names = f"flood-{number % namespaces}", [f"c{number}-{index}" for index in range(4)]
+    claims = []
+    for name in names:
+        patterns = " || ".join(f"device.driver.matches('(a|b{index}+)*{name}')" for index in range(190))
+        spec = _claim(1)
+        spec["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": patterns}}]
+        claims.append(_claim_object(name, namespace, spec))
+    pod = _pod(f"p{number}", {"resourceClaimName": names[0]}, "1")
+    entries = [{"name": name, "resourceClaimName": name} for name in names]
+    whole = Pod.from_wire(
+        {
+            "metadata": {**pod.metadata.to_wire(), "namespace": namespace},
+            "spec": {**pod.spec.to_wire(), "resourceClaims": entries},
+        }
+    )
+    return whole, claims
+
+
+def _claim_object(name: str, namespace: str, spec: Json) -> ResourceClaim:
+    return ResourceClaim.from_wire({"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": spec})
 
 
 async def _beside(nodes: int, pods: int) -> None:

@@ -68,14 +68,18 @@ def test_what_was_too_slow_is_not_tried_again_and_others_are_not_refused_for_it(
 
 
 def test_a_namespace_that_has_used_its_share_gets_no_preference_for_what_costs_much() -> None:
-    world = SlowWorld()
-    verdicts = []
+    world, verdicts = SlowWorld(), []
+    assert world.asked(*of_namespace("attacker", 1, 99)) == "scored"
     for number in range(8):
         world.step = 0.05
         verdicts.append(world.asked(*of_namespace("attacker", 1, number)))
     assert verdicts[-1] == "over its share"
     world.step = 0.0
-    assert world.asked(*of_namespace("attacker", 1, 9)) == "scored", "what costs little is scored all the same"
+    assert world.asked(*of_namespace("attacker", 1, 98)) == "over its share"
+    assert world.asked(*of_namespace("attacker", 1, 99)) == "scored", "of this kind, scores are kept"
+    assert world.asked(*of_namespace("other", 1, 97)) == "scored"
+    world._now += 60
+    assert world.asked(*of_namespace("attacker", 1, 98)) == "scored"
 
 
 def test_a_request_takes_a_bounded_time_however_many_namespaces_cost_much() -> None:

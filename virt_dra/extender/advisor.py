@@ -46,8 +46,10 @@ _HALF_LIFE: Final = 10.0
 _NAMESPACE_SECONDS: Final = 1.0
 _ALL_SECONDS: Final = 3.0
 """What the pods of a namespace, and all together, may have used: in the long run 7 and 21 per cent of the time."""
+_SHARE_OF_MANY: Final = 0.1
+"""What those of a namespace may have used once all together have used theirs."""
 _LEAST_SECONDS: Final = 0.03
-"""What each answer may use all the same: several times of what one takes whose scores are kept."""
+"""What an answer may take that it may not be refused: several times of what one takes whose scores are kept."""
 _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
@@ -297,18 +299,17 @@ class Advisor:
         finally:
             self._use.add(_tenant(pod), self._clock() - began)
 
-    def _seconds_for(self, pod: Pod) -> float:
-        """What an answer may take, by what its namespace and all have used. kube-scheduler asks for one pod after the
-        other, so that whoever asks next waits for it."""
+    def _seconds_for(self, pod: Pod, *, kept: bool) -> float:
+        """What an answer may take, by what its namespace and all have used; 0: nothing. kube-scheduler asks for one pod
+        after the other, so that whoever is next waits for it. ``kept``: whether such a pod has been scored."""
         tenant = _tenant(pod)
-        left = min(_NAMESPACE_SECONDS - self._use.of(tenant), _ALL_SECONDS - self._use.of(tenant[:1]))
-        return min(self._seconds, max(left, _LEAST_SECONDS))
+        share = _NAMESPACE_SECONDS if self._use.of(tenant[:1]) < _ALL_SECONDS else _SHARE_OF_MANY
+        left = share - self._use.of(tenant)
+        return min(self._seconds, max(left, _LEAST_SECONDS)) if left > 0 or kept else 0.0
 
     def _advice(self, asked: ExtenderArguments) -> Advice:
-        seconds = self._seconds_for(asked.pod)
-        self._deadline = self._clock() + seconds
-        self._forget(asked.pod.metadata.uid)
         pod = asked.pod
+        self._forget(pod.metadata.uid)
         claims = self._claims_of(pod)
         if not isinstance(claims, tuple):
             return Advice(claims)
@@ -321,11 +322,13 @@ class Advisor:
         tenant, work = _tenant(pod), hash((policy, key))
         if self._too_slow.has(tenant, work):
             return Advice("too slow", policy)
+        seconds = self._seconds_for(pod, kept=key in self._shapes)
+        if not seconds:
+            return Advice("over its share", policy)
+        self._deadline = self._clock() + seconds
         try:
             return Advice("scored", policy, self._scores(policy, self._shape(key, pod, claims), asked.nodes))
         except DeadlineExceeded:
-            if seconds < min(self._seconds, _NAMESPACE_SECONDS) / 2:
-                return Advice("over its share", policy)
             self._too_slow.add(tenant, work)
             return Advice("too slow", policy)
         except FatalError:
