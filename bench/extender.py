@@ -124,6 +124,7 @@ async def _under_flood(nodes: int, clients: int, pods: int) -> None:
                 for turn in itertools.count():
                     pod = costly[(number + turn * clients) % len(costly)]
                     await ask(pod if spaces > 1 else costly[clients * (turn % 4)])
+                    await asyncio.sleep(0.2)  # kube-scheduler lets a pod rest for longer
 
             for spaces in (0, 1, clients):
                 attacks = [asyncio.create_task(attack(number, spaces)) for number in range(clients if spaces else 0)]

@@ -129,6 +129,8 @@ class _Candidate:
             qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1
         )
         self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
+        self._clock = used.clock
+        """The API server's time, for who reads the Lease: nobody here decides by it."""
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
         self._lease: Json | None = None
         """The Lease as last read or written."""
@@ -178,7 +180,7 @@ class _Candidate:
             **self._lease["spec"],
             "holderIdentity": None,
             "leaseDurationSeconds": 1,
-            "renewTime": _micro_time(datetime.now(UTC)),
+            "renewTime": _micro_time(self._clock()),
         }
         try:
             async with asyncio.timeout(self._timing.retry):
@@ -233,12 +235,12 @@ class _Candidate:
         spec = self._lease.get("spec") or {}
         if not may_take(spec, self._identity, now - self._seen_at, self._timing.duration):
             return False
-        new = taken(spec, self._identity, self._timing.duration, datetime.now(UTC))
+        new = taken(spec, self._identity, self._timing.duration, self._clock())
         self._lease = await self._objects.update_raw({**self._lease, "spec": new})
         return True
 
     async def _created(self) -> bool:
-        spec = {**taken({}, self._identity, self._timing.duration, datetime.now(UTC)), "leaseTransitions": 0}
+        spec = {**taken({}, self._identity, self._timing.duration, self._clock()), "leaseTransitions": 0}
         meta = {"name": self._name, "namespace": self._namespace}
         try:
             self._lease = await self._objects.create_raw(
