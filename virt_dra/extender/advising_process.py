@@ -192,7 +192,9 @@ class Advising:
     """The state of the process: the advisor."""
 
     def __init__(self, settings: AdvisorSettings) -> None:
-        self._advisor = Advisor(settings.policy, settings.features, time.monotonic, random.random, settings.seconds)
+        self._advisor = Advisor(
+            settings.policy, settings.features, time.monotonic, random.random, settings.seconds, time.process_time
+        )
 
     def handle(self, request: AdvisorRequest) -> AdvisorPrepared | Answer | None:
         match request:

@@ -46,10 +46,8 @@ _HALF_LIFE: Final = 10.0
 _NAMESPACE_SECONDS: Final = 1.0
 _ALL_SECONDS: Final = 3.0
 """What the pods of a namespace, and all together, may have used: in the long run 7 and 21 per cent of the time."""
-_SHARE_OF_MANY: Final = 0.1
-"""What those of a namespace may have used once all together have used theirs."""
-_LEAST_SECONDS: Final = 0.03
-"""What an answer may take that it may not be refused: several times of what one takes whose scores are kept."""
+_LEAST_SECONDS: Final = 0.1
+"""What every answer may take that is given: several times of what one takes whose scores are kept."""
 _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
@@ -129,8 +127,10 @@ class Advisor:
         clock: Callable[[], float],
         draw: Callable[[], float],
         seconds: float = 1.0,
+        processor: Callable[[], float] | None = None,
     ) -> None:
-        """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer.
+        """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer; ``processor``:
+        seconds of the processor, by which namespaces are charged (a busy machine isn't their fault); ``clock`` if None.
 
         Raises KeyError for a policy that isn't among POLICIES."""
         if policy not in POLICIES:
@@ -151,7 +151,10 @@ class Advisor:
         self._remake_at = 0.0
         self._shapes: dict[object, VmShape] = {}
         self._deadline = float("inf")
+        self._processor = processor or clock
         self._use = TenantUse(clock, _HALF_LIFE)
+        self._kept = True
+        """Whether pods like that of this answer have been scored before."""
         self._too_slow = TooSlow(clock)
 
     # --- what is known --------------------------------------------------------------------------------------------
@@ -292,20 +295,21 @@ class Advisor:
 
     @contextmanager
     def _charged(self, pod: Pod) -> Iterator[None]:
-        """An answer, whose seconds are charged to the pod's namespace."""
-        began = self._clock()
+        """An answer, whose seconds are charged to the pod's namespace, unless they are few by scores that were kept."""
+        began, self._kept = self._processor(), True
         try:
             yield
         finally:
-            self._use.add(_tenant(pod), self._clock() - began)
+            seconds = self._processor() - began
+            if seconds > _LEAST_SECONDS or not self._kept:
+                self._use.add(_tenant(pod), seconds)
 
-    def _seconds_for(self, pod: Pod, *, kept: bool) -> float:
+    def _seconds_for(self, pod: Pod) -> float:
         """What an answer may take, by what its namespace and all have used; 0: nothing. kube-scheduler asks for one pod
-        after the other, so that whoever is next waits for it. ``kept``: whether such a pod has been scored."""
+        after the other, so that whoever is next waits for it."""
         tenant = _tenant(pod)
-        share = _NAMESPACE_SECONDS if self._use.of(tenant[:1]) < _ALL_SECONDS else _SHARE_OF_MANY
-        left = share - self._use.of(tenant)
-        return min(self._seconds, max(left, _LEAST_SECONDS)) if left > 0 or kept else 0.0
+        left = min(_NAMESPACE_SECONDS - self._use.of(tenant), _ALL_SECONDS - self._use.of(tenant[:1]))
+        return min(self._seconds, max(left, _LEAST_SECONDS)) if left > 0 or self._kept else 0.0
 
     def _advice(self, asked: ExtenderArguments) -> Advice:
         pod = asked.pod
@@ -322,7 +326,8 @@ class Advisor:
         tenant, work = _tenant(pod), hash((policy, key))
         if self._too_slow.has(tenant, work):
             return Advice("too slow", policy)
-        seconds = self._seconds_for(pod, kept=key in self._shapes)
+        self._kept = key in self._shapes
+        seconds = self._seconds_for(pod)
         if not seconds:
             return Advice("over its share", policy)
         self._deadline = self._clock() + seconds
