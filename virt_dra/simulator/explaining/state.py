@@ -138,9 +138,14 @@ class ClusterState:
             return False
 
     def codes(self, wish: Wish, node: str) -> frozenset[str]:
-        """The reasons of the filters that refuse the node. Raises FatalError, FilterError, DeadlineExceeded."""
-        asked = self.fit(wish)
-        return frozenset(refusal.code for refusal in asked.refusals(asked.state(node)))
+        """The reasons of the filters that refuse the node; a filter that fails is the last. Raises FatalError,
+        DeadlineExceeded."""
+        asked, codes = self.fit(wish), set[str]()
+        try:
+            codes.update(refusal.code for refusal in asked.refusals(asked.state(node)))
+        except FilterError as error:
+            codes.add(error.code)
+        return frozenset(codes)
 
     def shortage(self, wish: Wish, node: str) -> Mapping[str, int]:
         """By resource, how much too little the node has left for the pod. Raises FatalError."""
