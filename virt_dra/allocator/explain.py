@@ -4,7 +4,7 @@ text."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.features import REASONS, SELECTION_REASONS
@@ -111,13 +111,6 @@ def lines(explanation: Explanation) -> list[str]:
         )
         text += [f"    {rejection.device}: {rejection.reason}: {rejection.detail}" for rejection in request.rejections]
     return text
-
-
-def histogram(total: int, summaries: Iterable[str]) -> str:
-    """The one line of the scheduler (FitError): ``0/3 nodes can allocate: 2 device in use, 1 selector does not
-    match``."""
-    counts = sorted(Counter(summaries).items(), key=lambda item: (-item[1], item[0]))
-    return f"0/{total} nodes can allocate: " + ", ".join(f"{count} {words}" for words, count in counts)
 
 
 @dataclass

@@ -16,9 +16,10 @@ from virt_dra.allocator import (
     NodeError,
     Snapshot,
 )
-from virt_dra.allocator.explain import histogram
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.scheduling.framework.messages import Diagnosis
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.simulator.deadline import AllocationDeadline, progress_of
 
 Progress = Callable[[int, int], None]
@@ -63,10 +64,11 @@ class AllocationAnswer:
 
     @property
     def message(self) -> str | None:
-        """Why the allocation failed, in one line; None if it succeeded."""
+        """Why the allocation failed, in kube-scheduler's line; None if it succeeded."""
         if self.allocated:
             return None
-        return self.error or histogram(self.total, (answer.summary for answer in self.nodes))
+        refusals = {answer.node: FilterRefusal("", (answer.summary,)) for answer in self.nodes}
+        return self.error or Diagnosis(self.total, refusals).message
 
 
 def allocate_each(

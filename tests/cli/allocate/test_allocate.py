@@ -141,7 +141,7 @@ def test_a_claim_that_fits_nowhere_is_told_in_one_line_and_makes_exit_code_one()
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "CLAIM         NODE   REQUEST   DEVICE   DETAILS",
-        "default/big   -      -         -        0/2 nodes can allocate: 1 device in use, 1 too few devices",
+        "default/big   -      -         -        0/2 nodes are available: 1 device in use, 1 too few devices.",
     ]
     assert result.stderr == "-v shows what refused each device\n"
 
@@ -167,7 +167,7 @@ def test_explain_as_data_has_every_refusal() -> None:
     result = _run("-f", "-", "-v", "--node", "node-a", "-o", "yaml", stdin=CLUSTER + used + _claim("one"))
     assert result.exit_code == 1
     (answer,) = yaml.safe_load(result.stdout)["answers"]
-    assert answer["message"] == "0/1 nodes can allocate: 1 device in use"
+    assert answer["message"] == "0/1 nodes are available: 1 device in use."
     assert answer["nodes"][0]["explanation"] == {
         "node": "node-a",
         "reason": "DeviceInUse",
@@ -198,7 +198,7 @@ def test_nodes_that_refuse_alike_are_one_tree() -> None:
     nodes = "".join(f"---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{i}}}\n" for i in range(23))
     result = _run("-f", "-", "-v", stdin=CLUSTER + nodes + _claim("one"))
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[1].endswith("0/23 nodes can allocate: 23 no device on the node")
+    assert result.stdout.splitlines()[1].endswith("0/23 nodes are available: 23 no device on the node.")
     assert result.stdout.splitlines()[3:] == [
         "default/one on 23 nodes (n0, n1, n2, n3, n4 and 18 more): no device on the node",
         "├── no device is accessible from these nodes",
@@ -223,7 +223,7 @@ def test_nodes_that_refuse_differently_are_shown_up_to_a_limit() -> None:
     ]
     result = _run("-f", "-", "-v", stdin=DEVICE_CLASS + "---\n" + yaml.safe_dump_all(slices) + _claim("big", 30))
     lines = result.stdout.splitlines()
-    assert lines[1] == "default/big   -      -         -        0/23 nodes can allocate: 23 too few devices"
+    assert lines[1] == "default/big   -      -         -        0/23 nodes are available: 23 too few devices."
     assert [line for line in lines if line.startswith("└")] == [
         f"└── claim default/big, request gpu: {placed} of 30 devices at best" for placed in range(1, 21)
     ]
@@ -238,7 +238,7 @@ def test_quiet_shows_only_what_does_not_fit() -> None:
         1,
         [
             "CLAIM         NODE   REQUEST   DEVICE   DETAILS",
-            "default/big   -      -         -        0/2 nodes can allocate: 1 device in use, 1 too few devices",
+            "default/big   -      -         -        0/2 nodes are available: 1 device in use, 1 too few devices.",
         ],
     )
 

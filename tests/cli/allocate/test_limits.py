@@ -65,7 +65,7 @@ def test_a_node_that_is_not_decided_in_time_is_passed_and_told() -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "CLAIM          NODE     REQUEST   DEVICE                         DETAILS",
-        f"default/slow   -        -         -                              0/2 nodes can allocate: 2 {PROGRESS}",
+        f"default/slow   -        -         -                              0/2 nodes are available: 2 {PROGRESS}.",
         "default/easy   node-a   easy      gpu.example.com/node-a/gpu-0",
     ]
 
