@@ -516,3 +516,29 @@ def test_a_dask_scheduler_that_is_not_there(mocker: MockerFixture) -> None:
     result = _run(FLEET, "--dask", "tcp://127.0.0.1:9")
     assert result.exit_code == 2
     assert "error: tcp://127.0.0.1:9: no Dask scheduler answers: " in result.stderr
+
+
+def test_the_pods_of_a_dump_are_the_beginning_of_a_workload(tmp_path: Path) -> None:
+    """Four pods have four of six GPUs for an hour; a fifth waits for more GPUs than a node has; VMs of one GPU come."""
+    (tmp_path / "cluster.yaml").write_text(Path(CLUSTER).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "x.yaml").write_text(
+        "kind: Simulation\nuntil: 2h\ncluster: {files: [cluster.yaml], pods: {lifetime: 1h}}\n"
+        "vms: [{name: one, arrivals: {count: 5}, "
+        "devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}]\n"
+        "events: [{at: 30m, drain: [node-3], for: 2h}]\n",
+        encoding="utf-8",
+    )
+    file = tmp_path / "stays.jsonl"
+    found = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit", "--placements", str(file))["policies"][0]
+    stays = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    before = [(stay["vm"], stay["node"]) for stay in stays if stay["vm"].startswith("cad/") and stay["started"] == 0]
+    assert sorted(before) == [
+        ("cad/virt-launcher-anna", "node-1"),
+        ("cad/virt-launcher-ben", "node-2"),
+        ("cad/virt-launcher-cleo", "node-3"),
+        ("cad/virt-launcher-dora", "node-3"),
+    ]
+    assert [stay["started"] for stay in stays if stay["kind"] == "one"][:2] == [0.0, 0.0]
+    assert {stay["ended"] for stay in stays if stay["node"] == "node-3"} == {1800.0}
+    assert [stay["ended"] for stay in stays if stay["vm"] == "cad/virt-launcher-anna"] == [3600.0]
+    assert found["evictions"] == 2

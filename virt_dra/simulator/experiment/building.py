@@ -27,10 +27,18 @@ from virt_dra.simulator.experiment.description import (
     claims_of,
     nodes_of,
 )
-from virt_dra.simulator.experiment.dump import cluster_of
+from virt_dra.simulator.experiment.dump import beginning, cluster_of
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, by_time
+from virt_dra.simulator.experiment.model import (
+    Arrival,
+    DevicesTainted,
+    Disturbance,
+    Experiment,
+    NodesDown,
+    RunningPod,
+    by_time,
+)
 
 _PER_SLICE: Final = 128
 
@@ -57,12 +65,21 @@ def build_experiment(
     arriving = _arrivals(description, source, shapes, seed)
     if arrivals is not None:
         arriving += _listed(*arrivals, description, shapes)
+    running: list[RunningPod] = []
+    followed: list[TypedObject] = []
+    if description.cluster.pods is not None:
+        lifetime, random = description.cluster.pods.lifetime, Random(f"{seed}/pods")
+        numbers = {node.name: number for number, node in enumerate(nodes)}
+        running, waiting, followed = beginning(there, numbers, lambda: _lifetime(lifetime, random))
+        arriving += waiting
     if not arriving:
         raise BadExperiment(f"{source}: vms: no VM arrives; give a kind of VM its arrivals, or an arrivals file")
     classes = _classes(description, there.model.of(DeviceClass), slices, source)
     described = [*nodes, *slices, *classes]
+    unread = there.model.unread - {Node} if objects else ()
     return Experiment(
-        cluster=ClusterModel((*there.model.objects, *described), unread=there.model.unread - {Node} if objects else ()),
+        cluster=ClusterModel((*there.model.objects, *described), unread=unread).changed(removed=followed),
+        running=running,
         nodes=tuple(nodes),
         arrivals=by_time(arriving),
         disturbances=_disturbances(description.events, nodes, source),
@@ -179,7 +196,7 @@ def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShap
             if len(arriving) >= MOST_ARRIVALS:
                 raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
             arriving.append(
-                Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm, random), vm.priority, vm.gang)
+                Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm.lifetime, random), vm.priority, vm.gang)
             )
     return arriving
 
@@ -199,8 +216,8 @@ def _times(part: ArrivalsPart, random: Random) -> Iterator[float]:
         yield at
 
 
-def _lifetime(vm: VmPart, random: Random) -> float | None:
-    return random.expovariate(1 / max(vm.lifetime.mean, 1e-9)) if isinstance(vm.lifetime, LifetimePart) else vm.lifetime
+def _lifetime(part: float | LifetimePart | None, random: Random) -> float | None:
+    return random.expovariate(1 / max(part.mean, 1e-9)) if isinstance(part, LifetimePart) else part
 
 
 def _listed(name: str, lines: Iterable[str], description: Description, shapes: Mapping[str, VmShape]) -> list[Arrival]:

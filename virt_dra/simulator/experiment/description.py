@@ -89,13 +89,6 @@ class NodesPart(_Part):
     devices: list[DevicesPart] = []
 
 
-class ClusterPart(_Part):
-    """The cluster: nodes described here, objects of files, or both."""
-
-    files: list[str] = []
-    nodes: list[NodesPart] = []
-
-
 class LifetimePart(_Part):
     """Lifetimes by an exponential distribution."""
 
@@ -106,6 +99,23 @@ Lifetime = Annotated[
     Annotated[Seconds, Tag("fixed")] | Annotated[LifetimePart, Tag("drawn")],
     Discriminator(lambda given: "drawn" if isinstance(given, dict | LifetimePart) else "fixed"),
 ]
+
+
+class PodsPart(_Part):
+    """What becomes of the pods of the files: they run where they are, or wait, and end as VMs do."""
+
+    lifetime: Lifetime | None = None
+    """How long those that run at the beginning still run, and those that wait will run; None: for ever."""
+
+
+class ClusterPart(_Part):
+    """The cluster: nodes described here, objects of files, or both."""
+
+    pods: PodsPart | None = None
+    """None: running pods stay for ever, and waiting ones are left out."""
+
+    files: list[str] = []
+    nodes: list[NodesPart] = []
 
 
 class ArrivalsPart(_Part):
@@ -331,7 +341,7 @@ def _fields_at(path: Sequence[object]) -> list[str]:
     model: type[BaseModel] = Description
     parts: dict[str, type[BaseModel]] = {
         "cluster": ClusterPart, "nodes": NodesPart, "devices": DevicesPart, "vms": VmPart, "arrivals": ArrivalsPart,
-        "lifetime": LifetimePart, "events": EventPart, "taint": TaintPart,
+        "lifetime": LifetimePart, "pods": PodsPart, "events": EventPart, "taint": TaintPart,
     }  # fmt: skip
     for step in path:
         model = parts.get(str(step), model)

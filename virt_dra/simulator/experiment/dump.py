@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from virt_dra.scheduling.filters.host_ports import host_ports
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.model import Arrival, Experiment
+from virt_dra.simulator.experiment.model import Arrival, Experiment, RunningPod
 
 _USED: Final = READ["simulate"].all
 
@@ -126,6 +126,30 @@ class Shapes:
             )
             shape = self._known[key] = VmShape(pod.name, pod, unallocated, shared=shared)
         return shape
+
+
+def beginning(
+    cluster: DumpedCluster, numbers: Mapping[str, int], lifetime: Callable[[], float | None]
+) -> tuple[list[RunningPod], list[Arrival], list[TypedObject]]:
+    """The pods that run when an experiment begins, those that wait, and the objects that both are made of. Pods that
+    are left out keep their room and devices. ``numbers``: of the nodes; ``lifetime``: of the next pod."""
+    shapes = Shapes()
+    running: list[RunningPod] = []
+    waiting: list[Arrival] = []
+    followed: list[TypedObject] = []
+    for dumped in cluster.pods:
+        if dumped.claims is None or (dumped.node is not None and dumped.node not in numbers):
+            continue
+        shape = shapes.of(dumped.pod, dumped.claims, dumped.shared)
+        arrival = Arrival(0.0, shape, dumped.pod.key, lifetime(), dumped.pod.spec.priority or 0)
+        followed += [dumped.pod, *dumped.claims]
+        if dumped.node is None:
+            waiting.append(arrival)
+            continue
+        allocations = [claim.status.allocation for claim in dumped.claims]
+        results = tuple(allocation for allocation in allocations if allocation is not None)
+        running.append(RunningPod(arrival, numbers[dumped.node], results))
+    return running, waiting, followed
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:

@@ -21,7 +21,7 @@ from virt_dra.scheduling.policies.cards import WHOLE
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.journal import Journal, Stay
 from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, Measures
-from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, RunningPod
 from virt_dra.simulator.experiment.model_use import ModelUse, models_of_devices
 from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
 from virt_dra.simulator.experiment.waiting import WaitingVms
@@ -48,6 +48,8 @@ class Simulation:
         weights: Counter[VmShape] = Counter()
         for arrival in experiment.arrivals:
             weights[arrival.shape] += arrival.members
+        for pod in experiment.running:
+            weights[pod.arrival.shape] += 1
         self._cluster = PlacedCluster(
             experiment.cluster,
             experiment.nodes,
@@ -76,6 +78,17 @@ class Simulation:
         self._vms = self._gangs = self._errors = self._asked = 0
         self._first_error: str | None = None
         self._complete = False
+
+        for pod in experiment.running:
+            self._begin_with(pod)
+
+    def _begin_with(self, pod: RunningPod) -> None:
+        number, placed = next(self._numbers), PlacedVm(pod.arrival.shape, pod.node, pod.results)
+        self._placer.take(placed)
+        self._journal.runs(number, pod.arrival, placed)
+        self._update_meters([placed])
+        if pod.arrival.lifetime is not None:
+            heappush(self._departures, (pod.arrival.lifetime, number))
 
     def run(self) -> None:
         """To the end of the experiment."""

@@ -94,6 +94,12 @@ class Journal:
         if arrival.at >= self._warm_up:
             self._kind(arrival).vms += arrival.members
 
+    def runs(self, number: int, arrival: Arrival, placed: PlacedVm) -> None:
+        """A VM that runs from the beginning: it has waited for nothing that is measured."""
+        running = self.running[number] = RunningVms(arrival, 0.0, (placed,), len(self.stays))
+        if self._keeps_stays:
+            self.stays += [self._stay(arrival, name, 0.0, vm) for name, vm in running.named]
+
     def starts(self, number: int, arrival: Arrival, since: float, now: float, placed: tuple[PlacedVm, ...]) -> None:
         """``since``: when it began to wait."""
         running = self.running[number] = RunningVms(arrival, now, placed, len(self.stays))

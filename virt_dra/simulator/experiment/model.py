@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from virt_dra.allocator import DEFAULT, Features
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.resource_v1 import AllocationResult, DeviceTaint
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
@@ -35,6 +35,15 @@ class Arrival:
 def by_time(arrivals: Iterable[Arrival]) -> list[Arrival]:
     """In the order in which they are tried."""
     return sorted(arrivals, key=lambda arrival: (arrival.at, -arrival.priority))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod of the cluster that runs when the experiment begins; it ends, or is evicted and waits, as others."""
+
+    arrival: Arrival
+    node: int
+    results: tuple[AllocationResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,8 @@ class Experiment:
     """The cluster's, in the order in which equal ones are preferred."""
     arrivals: Sequence[Arrival]
     """Sorted by time; of those at one time, the one of highest priority first (:func:`by_time`)."""
+    running: Sequence[RunningPod] = ()
+    """What runs at the beginning; neither these pods nor their claims are in ``cluster``."""
     disturbances: Sequence[Disturbance] = ()
     until: float | None = None
     """When it ends, in seconds; None: when the last VM has arrived, and the last disturbance begun."""
