@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from virt_dra.api.kubevirt_v1 import Interface, Network
+from virt_dra.api.kubevirt_versions import V1_9_0
 from webhooks.rules.reviewed_spec import ReviewedSpec
 from webhooks.verdict import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, AdmissionCause
 
@@ -30,13 +31,18 @@ _DISCONTINUED: Final[Mapping[str, str]] = {
 
 
 def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Two binding methods at once, masquerade without the pod network, discontinued bindings (K-2.42)."""
+    """No binding or several, masquerade without the pod network, discontinued bindings (K-2.42)."""
+    exactly_one = subject.gates.version >= V1_9_0
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
         more = interface.model_extra or {}
         methods = (interface.bridge, interface.masquerade, interface.sriov, more.get("passtBinding"))
-        if interface.binding is not None and any(method is not None for method in methods):
+        bound = sum(binding is not None for binding in (*methods, interface.binding))
+        if exactly_one and bound != 1:
+            text = f"logical {interface.name} interface must have exactly one binding method or binding plugin"
+            yield AdmissionCause(INVALID, text, field)
+        elif interface.binding is not None and bound > 1:
             text = f"logical {interface.name} interface cannot have both binding plugin and interface binding method"
             yield AdmissionCause(INVALID, text, f"{field}.binding")
         network = networks.get(interface.name)
