@@ -33,6 +33,9 @@ VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
     │   └──     gpu.example.com/node-2/gpu-0: SelectorMismatch: memory is 16Gi: \
 device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))
     └── what to do: correct the selectors of the claim or its DeviceClass, or add a node with devices that match them
+Not known: Pods aren't given: the room that they use and who runs beside whom isn't known
+Not known: no node lists devices.kubevirt.io/kvm, devices.kubevirt.io/tun, devices.kubevirt.io/vhost-net: whether \
+there is any isn't checked
 """
 DIFFERS: Final = """\
 AssertionError: the XML differs from golden.xml; if the new XML is right: pytest --virt-dra-update

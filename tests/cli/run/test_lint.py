@@ -44,7 +44,7 @@ def _without_configuration(objects: list[Any]) -> list[Any]:
     return copied
 
 
-_OF_FILES = ("line", "column", "fix")
+_OF_FILES = ("line", "column", "fault", "fix")
 """Where a finding is in its file and how it is mended there, which only the lint says."""
 
 

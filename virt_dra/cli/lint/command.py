@@ -206,7 +206,9 @@ def command(
         for file in written.broken
         if file.named or file.text is None or is_like_a_manifest(file.text)  # else it is a file of another tool
     ]
-    if written.unopened or (broken and not written.documents and not live):
+    # A file that was named is meant to be read; one of a folder is a finding beside others.
+    cannot_fix = fix and any(file.named for file in written.broken)
+    if written.unopened or cannot_fix or (broken and not written.documents and not live):
         _refuse((*written.unopened, *broken), output)
     existing, unread = _read_live(cluster, output) if live else ([], frozenset())
     with collector_paused():
