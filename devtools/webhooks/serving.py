@@ -48,7 +48,7 @@ def vm(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
         "metadata": {"name": "v", **metadata},
-        "spec": {"template": {"spec": spec}},
+        "spec": {"runStrategy": "Halted", "template": {"spec": spec}},
     }
 
 
