@@ -22,6 +22,7 @@ from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, KeyPair,
 
 ADMINS = "system:masters"
 API_SERVER_NAME = "kube-apiserver"
+INSTALLED_WEBHOOK = "virt-dra-webhook.virt-dra.svc"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
 
 
@@ -60,7 +61,7 @@ class Credentials:
     def admission(self, folder: Path) -> Path:
         """An AdmissionConfiguration by which the API server presents a client certificate to our webhook and no other.
 
-        Ours is called as ``localhost``, at a port that a test takes later; KubeVirt's as ``127.0.0.1``.
+        Ours is called by its Service, or as ``localhost`` at a port that a test takes later; KubeVirt's by its address.
         :attr:`webhook_client_ca` signed it; :attr:`webhook_client` holds it with its key.
         """
         signer = client_authority(self._keys, "authority of API servers")
@@ -71,7 +72,8 @@ class Credentials:
         self.webhook_client.write_bytes(_certificate_pem(pair) + _pem(pair.key))
         path = str(self.webhook_client.resolve())
         shown = {"client-certificate": path, "client-key": path}
-        users = [{"name": f"localhost:{port}", "user": shown} for port in PORTS]
+        hosts = (INSTALLED_WEBHOOK, *(f"localhost:{port}" for port in PORTS))
+        users = [{"name": host, "user": shown} for host in hosts]
         kubeconfig = folder / "webhooks.kubeconfig"
         kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": users}))
         configuration = {
