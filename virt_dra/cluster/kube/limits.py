@@ -45,7 +45,7 @@ class ClientLimits:
     list_bytes: int = 2048 * MIB
     """Bytes of all pages of one list."""
     memory: int = 0
-    """Bytes that the process may take while answers are read; 0: any number."""
+    """Bytes of memory by which the process may grow while answers are read; 0: any number."""
 
 
 def reading_limits(environ: Mapping[str, str]) -> ClientLimits:

@@ -123,6 +123,7 @@ class Transport:
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
         self._warned: set[str] = set()
+        self._resident_before = self.resident() if self.limits.memory else 0
 
     @property
     def server(self) -> str:
@@ -214,7 +215,7 @@ class Transport:
             if size > most:
                 raise self.too_much(request.path, f"answers more than {most // MIB} MiB")
             parts.append(part)
-        if limits.memory and self.resident() > limits.memory:
+        if limits.memory and self.resident() - self._resident_before > limits.memory:
             raise TooMuch(
                 f"the objects of {self.server} take more than {limits.memory // MIB} MiB of memory: "
                 f"if that is your cluster, and as large, set {READING_VARIABLE} to more MiB"
