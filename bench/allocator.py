@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from bench.explosions import EXPLOSIONS, Explosion
 from bench.reference import NotAvailable, built
 from bench.workloads import WORKLOADS, Json, Workload, full_cluster, unsuitable_cluster
 from virt_dra.allocator import Allocated, AllocationError, Allocator, BatchAllocator, NodeError, Placed, Unsatisfiable
-from virt_dra.allocator.explain import histogram
 from virt_dra.cli.allocate.workload import read_workload
 from virt_dra.simulator import collector
 from virt_dra.simulator.workload import digest_of
@@ -331,7 +331,7 @@ def _full_row(name: str, raw: Json, reference: Path | None) -> Json:
         "nodes": len(workload.nodes),
         "no_s": round(no, 3),
         "explained_s": round(explained, 3),
-        "message": histogram(len(workload.nodes), summaries),
+        "message": ", ".join(f"{count} {reason}" for reason, count in Counter(summaries).most_common(3)),
     }
     met = [placed is None, no < FULL_GOALS_S["no"], explained < FULL_GOALS_S["explained"]]
     if theirs is not None:
