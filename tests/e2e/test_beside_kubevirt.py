@@ -49,7 +49,7 @@ def test_a_vmi_gets_its_devices(in_world: InWorld, golden: Golden, place: str, c
 
 @pytest.mark.control_plane
 def test_of_two_vmis_with_one_claim_one_waits(in_world: InWorld) -> None:
-    """K-5.36."""
+    """The pod that reserved the claim first has its devices, also as vmid says it (K-5.36)."""
     world = in_world(VERSIONS[-1])
 
     def told_of_both() -> list[tuple[str, str]]:

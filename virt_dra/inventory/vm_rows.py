@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
@@ -18,13 +18,13 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDe
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object
 from virt_dra.controllers.beside_kubevirt.devices_object import (
-    ERROR,
     FINISHED_VMI,
     RESOLVED,
     listed_devices,
     reported_for,
 )
-from virt_dra.controllers.devices.inputs import DeviceInputs, allocated_addresses
+from virt_dra.controllers.devices.delivery import METADATA_CLASH, NOT_FILLED_IN
+from virt_dra.controllers.devices.inputs import DeviceInputs, allocated_addresses, still_holds
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED
@@ -40,6 +40,8 @@ from virt_dra.model.usage import users_of
 NOT_READ: Final = "NotRead"
 """Reason: what would say where the device is couldn't be read."""
 _HOLDERS: Final = ModelIndex(VirtualMachineInstanceDevices, addresses_of)
+_OPERATORS_OWN: Final = frozenset({METADATA_CLASH, *NOT_FILLED_IN})
+"""Reasons that depend on the operator's settings, or on what it tried to write; they last as long as the pod."""
 STOPPED: Final = "Stopped"
 UNKNOWN: Final = "Unknown"
 
@@ -148,7 +150,7 @@ def vm_rows(model: ClusterModel, now: datetime, keys: tuple[DriverKeys, ...] = (
     """All VMs, in order of namespace and name. ``keys``: attributes that are addresses, besides the well-known ones."""
     options = ResolutionOptions(keys=keys, now=now)
     vms, vmis = model.by_key(VirtualMachine), model.by_key(VirtualMachineInstance)
-    rows = [_of_instance(vmi, model, options) for vmi in vmis.values()]
+    rows = [_of_instance(vmi, model, options, now) for vmi in vmis.values()]
     rows += (_stopped(vm) for key, vm in vms.items() if key not in vmis)
     there = {*vms, *vmis}
     orphans = {key: pods for key, pods in launchers(model).items() if key not in there}
@@ -158,7 +160,7 @@ def vm_rows(model: ClusterModel, now: datetime, keys: tuple[DriverKeys, ...] = (
     return sorted(rows, key=lambda row: (row.namespace, row.name))
 
 
-def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: ResolutionOptions) -> VmRow:
+def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: ResolutionOptions, now: datetime) -> VmRow:
     vm = model.by_key(VirtualMachine).get(vmi.key)
     pod = current_pod(vmi, launchers_of(model, vmi.key))
     subjects = dra_devices(vmi)
@@ -176,7 +178,7 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
             if (subject.kind, subject.name) not in listed
         )
     elif phase not in FINISHED or stored is None:
-        devices = _current(vmi, pod, stored, model, options)
+        devices = _current(vmi, pod, stored, model, options, now)
     devices += _only_stored(devices, stored)
     if phase in FINISHED:
         devices = tuple(_released(device, phase) for device in devices)
@@ -216,18 +218,17 @@ def _current(
     stored: VirtualMachineInstanceDevices | None,
     model: ClusterModel,
     options: ResolutionOptions,
+    now: datetime,
 ) -> tuple[VmDevice, ...]:
     pods = tuple(candidate for candidate in launchers_of(model, vmi.key) if not candidate.finished)
     claims = {key: claim for key in claim_keys(vmi, pod) if (claim := model.claims.get(key)) is not None}
     published = publications(model)
+    vmis = model.by_key(VirtualMachineInstance)
     holders = {
-        address: tuple(
-            holder.key for holder in _HOLDERS(model, address) if holder.key in model.by_key(VirtualMachineInstance)
-        )
+        address: tuple(holder.key for holder in _HOLDERS(model, address) if still_holds(holder, vmis.get(holder.key)))
         for address in allocated_addresses(pod, claims, published, options)
     }
     rules = tuple(model.of(DeviceTaintRule))
-    now = options.now or datetime.max.replace(tzinfo=UTC)
     inputs = DeviceInputs(vmi, pods, pod, claims, published, rules, stored, holders, now, options)
     current = current_devices(inputs)
     if current is None:
@@ -237,13 +238,13 @@ def _current(
     if vmi.status.phase != "Running":
         # The operator knows the drivers that write metadata files, and what it couldn't fill in.
         listed = tuple(
-            kept if kept is not None and kept.state == ERROR and device.state == RESOLVED else device
+            kept if kept is not None and kept.reason in _OPERATORS_OWN and device.state == RESOLVED else device
             for device, kept in ((device, before.get((device.kind, device.name))) for device in listed)
         )
-    return tuple(_with_what_is_read(_of_stored(device), model) for device in listed)
+    return tuple(_unless_unread(_of_stored(device), model) for device in listed)
 
 
-def _with_what_is_read(device: VmDevice, model: ClusterModel) -> VmDevice:
+def _unless_unread(device: VmDevice, model: ClusterModel) -> VmDevice:
     for missing, kind in ((DEVICE_NOT_PUBLISHED, ResourceSlice), (CLAIM_MISSING, ResourceClaim)):
         if device.reason == missing and not model.knows(kind):
             return replace(device, reason=NOT_READ, message=f"{kind.PLURAL} can't be read")

@@ -73,13 +73,12 @@ def gather(
 
 
 def _publishing(sources: Sources, address: str) -> Iterable[str]:
-    return (holder.key for holder in sources.holders(address) if _holds(sources, holder))
+    return (holder.key for holder in sources.holders(address) if still_holds(holder, sources.vmi(holder.key)))
 
 
-def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
-    """True if the devices are still its VMI's: those of a terminating VMI may be allocated again before its object is
-    gone."""
-    vmi = sources.vmi(devices.key)
+def still_holds(devices: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance | None) -> bool:
+    """True if the devices are still those of the VMI, the one of their object's name: those of a terminating VMI may be
+    allocated again before its object is gone."""
     return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
