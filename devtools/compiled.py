@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("virt_dra", "webhooks", "launcher")
+PACKAGES = ("virt_dra", "webhooks", "launcher", "node_driver")
 # Not the search and the table of features: tests, and who has features of his own, inherit from them; compiling them
 # gains nothing.
 MODULES = (

@@ -101,4 +101,4 @@ def test_every_package_is_a_layer_and_has_a_list() -> None:
         for package in contracts[section]["packages"].split()
     }
     assert sorted(packages | modules) == sorted(layered)
-    assert sorted({*packages, *modules, "webhooks", "launcher"} - listed) == []
+    assert sorted({*packages, *modules, "webhooks", "launcher", "node_driver"} - listed) == []

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("virt_dra", "webhooks", "launcher", "devtools", "bench", "tests", "tools")
+ROOMS = ("virt_dra", "webhooks", "launcher", "node_driver", "devtools", "bench", "tests", "tools")
 DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
 ROLE = re.compile(r":(mod|class|func|meth|attr|data|exc|obj):`(?:[^`<]*<)?~?([\w.]+)>?`")
 CODE = re.compile(r"``([A-Za-z_][\w.]*?)(?:\(\))?``")

@@ -29,7 +29,7 @@ def test_what_is_installed_behind_a_link_names_the_environment_itself(tmp_path: 
         f"{pip} --require-hashes --requirement requirements/setup.txt",
         f"{pip} --require-hashes --requirement requirements/dev.txt",
         f"{pip} --no-index --no-deps --no-build-isolation --editable .",
-        ".venv/bin/python -m compileall -q virt_dra webhooks launcher",
+        ".venv/bin/python -m compileall -q virt_dra webhooks launcher node_driver",
     ]
     assert (real / ".ready-dev").exists()
 

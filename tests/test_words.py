@@ -13,11 +13,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("virt_dra", "webhooks", "launcher")
+PRODUCT = ("virt_dra", "webhooks", "launcher", "node_driver")
 
 SHARED_NAMES: dict[str, str] = {}
 """Name -> why two modules may have it."""
-LONGEST_NAME = {"virt_dra": 40, "webhooks": 40, "launcher": 40, "devtools": 40, "bench": 40, "tests": 80}
+LONGEST_NAME = {
+    "virt_dra": 40,
+    "webhooks": 40,
+    "launcher": 40,
+    "node_driver": 40,
+    "devtools": 40,
+    "bench": 40,
+    "tests": 80,
+}
 FIELD_NAMES = {"preferred_termination_grace_period_seconds": "a field of KubeVirt's API"}
 MOST_MODULES = 20
 

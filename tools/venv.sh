@@ -39,6 +39,6 @@ pip --require-hashes $(echo "$names" | sed 's/[^,]*/--requirement requirements\/
 if [ "$names" != tools ]; then
   pip --no-index --no-deps --no-build-isolation --editable .
   # As pip does for packages: where PYTHONDONTWRITEBYTECODE is set, each command would compile all again, which takes it 0.3 s.
-  "$venv/bin/python" -m compileall -q virt_dra webhooks launcher
+  "$venv/bin/python" -m compileall -q virt_dra webhooks launcher node_driver
 fi
 touch "$stamp"

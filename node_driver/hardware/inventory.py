@@ -1,0 +1,121 @@
+"""The devices of a node, as its sysfs describes them at one moment. Immutable values without I/O.
+
+Addresses are ``dddd:bb:dd.f`` in lower-case hexadecimal; PCI ids are four lower-case hexadecimal digits without ``0x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+_V = TypeVar("_V")
+
+BRIDGE_CLASS: Final = "0604"
+"""PCI-to-PCI bridges: they share groups with what is behind them and keep their driver (D-43)."""
+
+
+def no_entries() -> Mapping[str, _V]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PciFunction:
+    """One function of a PCI device.
+
+    ``class_code``: six digits, as in ``030200``. ``driver``: "" if none is bound. ``numa_node``: None where the kernel
+    says -1. ``pcie_root``: as in ``pci0000:40`` (D-40). ``reset_methods``: in the kernel's order, empty if it can't be
+    reset. ``vfio_device``: the name of its character device under ``/dev/vfio/devices``, if it has a folder
+    ``vfio-dev``; whether that node exists is another question (D-30).
+    """
+
+    address: str
+    vendor: str
+    device: str
+    class_code: str
+    subsystem_vendor: str = ""
+    subsystem_device: str = ""
+    driver: str = ""
+    driver_override: str = ""
+    iommu_group: int | None = None
+    numa_node: int | None = None
+    pcie_root: str = ""
+    modalias: str = ""
+    reset_methods: tuple[str, ...] = ()
+    vfio_device: str = ""
+    physical_function: str = ""
+    """Address of the PF, if this is a VF."""
+    vf_index: int | None = None
+    virtual_functions: tuple[str, ...] = ()
+    """Addresses of the enabled VFs, by index, if this is a PF."""
+    total_vfs: int = 0
+
+    @property
+    def is_bridge(self) -> bool:
+        return self.class_code.startswith(BRIDGE_CLASS)
+
+    @property
+    def slot(self) -> str:
+        """The address without the function: functions of one slot are one card."""
+        return self.address.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MdevType:
+    """A type that a parent can make. ``available``: instances that it could make now."""
+
+    parent: str
+    type_id: str
+    name: str = ""
+    description: str = ""
+    device_api: str = ""
+    available: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MediatedDevice:
+    uuid: str
+    parent: str
+    type_id: str
+    iommu_group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuFunction:
+    """A VF of a card whose driver provides vGPUs without mdev (D-61). ``current_type``: "0" if it has no profile.
+    ``creatable``: type id -> profile name, what the card could still give."""
+
+    address: str
+    current_type: str = "0"
+    creatable: Mapping[str, str] = field(default_factory=no_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableDevice:
+    """A device whose sysfs entry isn't as the kernel writes it. ``message`` names the file and what it has."""
+
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """All devices of a node. ``mdev_types`` by parent's address; the other mappings by address or UUID.
+
+    ``distances``: NUMA node -> its ACPI SLIT row, where the kernel shows it (D-59). ``protected``: address -> why the
+    node itself needs that function (root disk, console, route: D-39).
+    """
+
+    functions: Mapping[str, PciFunction] = field(default_factory=no_entries)
+    mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=no_entries)
+    mdevs: Mapping[str, MediatedDevice] = field(default_factory=no_entries)
+    vgpus: Mapping[str, VgpuFunction] = field(default_factory=no_entries)
+    distances: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    protected: Mapping[str, str] = field(default_factory=no_entries)
+    unreadable: tuple[UnreadableDevice, ...] = ()
+
+    def group_members(self, group: int) -> tuple[PciFunction, ...]:
+        """The functions of an IOMMU group, by address, bridges included."""
+        members = (function for function in self.functions.values() if function.iommu_group == group)
+        return tuple(sorted(members, key=lambda function: function.address))
