@@ -34,9 +34,10 @@ class PassthroughDevice:
 
     ``name``: a DNS label, stable over restarts and reboots (D-41). ``address``: the PCI function that the VM gets, or
     the parent of an mdev. ``members``: the functions that are bound together, the whole IOMMU group or card without
-    bridges; empty for mdevs and vGPUs. ``target_driver``: what members are bound to (D-44, D-64). ``type_id``: mdev type or vGPU profile.
-    ``exclusive``: names of what two pods must not share (IOMMU group, card): a device is refused while another pod
-    holds a device with one of the same names. ``counter_set``, ``counters``: what it consumes of its card (D-49).
+    bridges; empty for mdevs and vGPUs. ``target_driver``: what members are bound to (D-44, D-64). ``type_id``: mdev
+    type or vGPU profile. ``exclusive``: names of what two pods must not share (IOMMU group, card): a device is refused
+    while another pod holds a device with one of the same names. ``counter_set``, ``counters``: what it consumes of its
+    card (D-49).
     """
 
     name: str
