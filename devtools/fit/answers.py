@@ -14,6 +14,8 @@ FITS: Final = "fits"
 DOES_NOT_FIT: Final = "does not fit"
 """No node takes it, or what it asks for can't be decided or answered, whatever the node."""
 
+_DEALLOCATED: Final = " deallocation of ResourceClaim completed,"
+"""What the scheduler did after the attempt."""
 DEVICES: Final = "DevicesDoNotFit"
 """The reason of every node that the filter for devices refuses."""
 
@@ -74,7 +76,7 @@ def texts_of(facts: Iterable[UnknownFact]) -> frozenset[str]:
 
 def said_of_nodes(reason: str, message: str) -> FitAnswer:
     """The answer in a condition PodScheduled that is False."""
-    line, _, remedy = message.partition(" preemption: ")
+    line, _, remedy = message.replace(_DEALLOCATED, "").partition(" preemption: ")
     return FitAnswer(DOES_NOT_FIT, frozenset(), line=line, preemption=remedy, undecided=reason == "SchedulerError")
 
 

@@ -262,10 +262,13 @@ def _vmi_of(pod: Json) -> Json:
     meta["ownerReferences"] = [{**owner, "controller": True}]
     meta["labels"]["kubevirt.io"] = "virt-launcher"
     node = pod["spec"]["nodeName"]
+    status = {"phase": "Running", "nodeName": node, "activePods": {meta["uid"]: node}}
+    if pod["status"]["phase"] == "Succeeded":
+        status = {"phase": "Succeeded", "nodeName": node}
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": uid},
         "spec": {"domain": {"devices": {}, "resources": {"requests": {"memory": "64Mi"}}}},
-        "status": {"phase": "Running", "nodeName": node, "activePods": {meta["uid"]: node}},
+        "status": status,
     }

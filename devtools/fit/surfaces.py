@@ -25,7 +25,9 @@ from virt_dra.controllers.operator.explanation_worker import ExplanationRequest,
 from virt_dra.controllers.operator.pending import LIMITS, Sample, sampling, view_of
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
+from virt_dra.model.unknown import unknown_facts
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.embedded import RunSettings, run_on
 from virt_dra.simulator.experiment.added_vms import added_vm
@@ -44,8 +46,10 @@ AskSurface = Callable[[FitCase], FitAnswer | None]
 """None: the surface isn't made for such a case, or refuses the asker for another reason than its place."""
 
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
-_LOOKS: Final = 20
-"""How often the asker's pod is looked at, 0.1 s of virtual time apart."""
+_WAITED: Final = 2.0
+"""Seconds of virtual time in which the scheduler tries the asker's pod."""
+_BINDING: Final = 'running PreBind plugin "DynamicResources": '
+"""Of a pod for which a node was chosen. No API server lets it reserve a claim that was allocated without a time."""
 _NO_PLACE: Final = frozenset(
     {
         "claims-do-not-fit", "no-node-fits", "no-usable-node", "no-matching-device", "not-enough-devices",
@@ -92,17 +96,28 @@ async def _scheduled(case: FitCase, wish: Wish) -> FitAnswer:
     sources = AmbientSources(virtual_now, random_suffixes(chance), chance.random)
     scheduler = tuple(loop for loop in LOOPS if loop.name == "scheduler")
     async with control_plane(cluster, sources, loops=scheduler):
-        for _ in range(_LOOKS):
-            pod = await cluster.get(Pod, wish.pod.name, NAMESPACE)
-            if pod.spec.node_name:
-                return FitAnswer(FITS, chosen=pod.spec.node_name)
-            for condition in pod.status.conditions:
-                if condition.type == "PodScheduled" and condition.status == "False":
-                    return said_of_nodes(condition.reason or "", condition.message or "")
-            if await _reserved(cluster, wish):
-                return FitAnswer(FITS)  # bound once its devices are ready, of which no driver tells here
-            await asyncio.sleep(0.1)
-        return FitAnswer(DOES_NOT_FIT)  # it isn't tried: a claim is missing or unusable
+        try:
+            async with asyncio.timeout(_WAITED):
+                return await _first_attempt(cluster, wish)
+        except TimeoutError:
+            pass
+        # Bound once its devices are ready, of which no driver tells here; or not tried: a claim is missing or unusable.
+        return FitAnswer(FITS if await _reserved(cluster, wish) else DOES_NOT_FIT)
+
+
+async def _first_attempt(cluster: MemoryCluster, wish: Wish) -> FitAnswer:
+    """Of the asker's pod. Later attempts may have another answer: after a refusal the scheduler takes the devices of
+    the pod's claims that nobody uses away, to choose others."""
+    async for event in cluster.watch(Pod, NAMESPACE, resource_version="0", fields=f"metadata.name={wish.pod.name}"):
+        pod = event.object
+        if pod.spec.node_name:
+            return FitAnswer(FITS, chosen=pod.spec.node_name)
+        for condition in pod.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False":
+                if (condition.message or "").startswith(_BINDING):
+                    return FitAnswer(FITS)  # a node was chosen
+                return said_of_nodes(condition.reason or "", condition.message or "")
+    raise AssertionError("a watch has no end")
 
 
 async def _reserved(cluster: MemoryCluster, wish: Wish) -> bool:
@@ -203,9 +218,12 @@ def by_diff(case: FitCase) -> FitAnswer | None:
     before, after = (
         FitState(ClusterState.from_objects(objects), lambda: None) for objects in (case.cluster, case.objects)
     )
+    wish = wish_of(case)
+    own = texts_of(unknown_facts(after.state.model, pod_requests(wish.pod))) if wish is not None else frozenset()
+    unknown = texts_of(after.unknown) - (texts_of(before.unknown) - own)  # of others is said what they ask for, too
     for change in differences(before, after, lambda done, total: None):
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
-            return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT, unknown=texts_of(after.unknown))
+            return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT, unknown=unknown)
     return None
 
 

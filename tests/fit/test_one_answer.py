@@ -53,6 +53,24 @@ def test_ways_out_are_tried_past_a_filter_that_fails(seed: int) -> None:
     assert contradictions(seed) == ""
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(70364, id="the scheduler takes an unused claim's devices away, and chooses others later"),
+        pytest.param(70399, id="a node's pools are invalid"),
+        pytest.param(80153, id="what isn't known matters to another VM alone"),
+        pytest.param(80193, id="another claim of the pod has devices elsewhere"),
+        pytest.param(80260, id="an alternative's selector fails, and another alternative has devices"),
+        pytest.param(80563, id="a node is chosen, and a claim can't be reserved"),
+        pytest.param(81038, id="a VM whose pod has ended is over"),
+        pytest.param(90433, id="a node ends the attempt after another fitted"),
+        pytest.param(90437, id="a node's devices would end the attempt, but pods keep the asker from it"),
+    ],
+)
+def test_everyone_gives_one_answer_where(seed: int) -> None:
+    assert contradictions(seed) == ""
+
+
 def test_whoever_may_say_what_is_not_known_does() -> None:
     said = Counter[str]()
     for seed in range(0, 80, 10):

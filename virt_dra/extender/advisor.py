@@ -74,6 +74,15 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class _PodClaims:
+    """``wanted``: claims that kube-scheduler will allocate; ``held``: what the pod's others have, which binds it to
+    nodes."""
+
+    wanted: tuple[ResourceClaim, ...]
+    held: tuple[AllocationResult, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Placed:
     """Where a pod runs; "" for one whose place is counted otherwise."""
 
@@ -282,7 +291,7 @@ class Advisor:
     def _refused(self, asked: ExtenderArguments, advice: Advice) -> dict[str, str]:
         """The nodes that the pod doesn't fit on, each with the refusal in kube-scheduler's words."""
         claims = self._claims_of(asked.pod)
-        if not isinstance(claims, tuple) or advice.scores is None:
+        if not isinstance(claims, _PodClaims) or advice.scores is None:
             return {}
         shape = self._shape(_shape_key(asked.pod, claims), asked.pod, claims)
         placer, numbers = self._placer(advice.policy), self._current().numbers
@@ -315,7 +324,7 @@ class Advisor:
         pod = asked.pod
         self._forget(pod.metadata.uid)
         claims = self._claims_of(pod)
-        if not isinstance(claims, tuple):
+        if not isinstance(claims, _PodClaims):
             return Advice(claims)
         namespace = self._model.by_key(Namespace).get(pod.namespace)
         own = namespace.metadata.annotations.get(POLICY_ANNOTATION) if namespace is not None else None
@@ -339,14 +348,17 @@ class Advisor:
         except FatalError:
             return Advice("invalid claims", policy)
 
-    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | AdviceVerdict:
-        """The claims that kube-scheduler will allocate for a pod."""
+    def _claims_of(self, pod: Pod) -> _PodClaims | AdviceVerdict:
+        """A pod's claims, of which kube-scheduler will allocate some."""
         if not pod.spec.resource_claims:
             return "no claims"
         claims = self._named_claims(pod)
         if claims is None:
             return "claims missing"
-        return tuple([claim for claim in claims if claim.metadata.uid not in self._allocated]) or "claims allocated"
+        allocations = tuple([self._allocated.get(claim.metadata.uid) for claim in claims])
+        wanted = tuple([claim for claim, has in zip(claims, allocations, strict=True) if has is None])
+        held = tuple([allocation for allocation in allocations if allocation is not None])
+        return _PodClaims(wanted, held) if wanted else "claims allocated"
 
     def _named_claims(self, pod: Pod) -> list[ResourceClaim] | None:
         by_name: dict[str, ResourceClaim] = {}
@@ -366,7 +378,7 @@ class Advisor:
                 return None
         return list(by_name.values())
 
-    def _shape(self, key: object, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
+    def _shape(self, key: object, pod: Pod, claims: _PodClaims) -> VmShape:
         """The same object for pods that ask for the same, whose key is equal."""
         shape = self._shapes.get(key)
         if shape is None:
@@ -374,7 +386,7 @@ class Advisor:
                 self._shapes.clear()
                 for placer in self._placers.all() if self._placers is not None else ():
                     placer.forget_shapes()
-            shape = self._shapes[key] = VmShape(pod.name, pod, tuple(claims))
+            shape = self._shapes[key] = VmShape(pod.name, pod, claims.wanted, shared=claims.held)
         return shape
 
     def _scores(self, policy: str, shape: VmShape, nodes: Sequence[str]) -> tuple[Score | None, ...]:
@@ -387,13 +399,13 @@ class Advisor:
 
     def _assume(self, pod: Pod, node: str) -> None:
         claims = self._claims_of(pod)
-        if not isinstance(claims, tuple):
+        if not isinstance(claims, _PodClaims):
             return
         current = self._current()
         if node not in current.numbers:
             return
         try:
-            results = current.base.allocate(claims, current.numbers[node])
+            results = current.base.allocate(claims.wanted, current.numbers[node])
         except (DeadlineExceeded, FatalError, NodeError):
             return
         if results is None:
@@ -403,10 +415,10 @@ class Advisor:
         uid = pod.metadata.uid
         self._assumed[uid] = _Assumed(
             _Placed(node, pod),
-            {claim.metadata.uid: result for claim, result in zip(claims, results, strict=True)},
+            {claim.metadata.uid: result for claim, result in zip(claims.wanted, results, strict=True)},
             self._clock() + _ASSUMED_SECONDS,
         )
-        for claim in claims:
+        for claim in claims.wanted:
             self._count(claim.metadata.uid)
         self._use_room(self._assumed[uid].placed, 1)
 
@@ -460,9 +472,10 @@ class Advisor:
             shapes: dict[object, VmShape] = {}
             weights: Counter[VmShape] = Counter()
             for pod in self._model.of(Pod):
-                claims = self._named_claims(pod) if pod.spec.resource_claims else None
-                if claims:
-                    weights[shapes.setdefault(_shape_key(pod, claims), VmShape(pod.name, pod, tuple(claims)))] += 1
+                named = self._named_claims(pod) if pod.spec.resource_claims else None
+                if named:
+                    claims = _PodClaims(tuple(named))
+                    weights[shapes.setdefault(_shape_key(pod, claims), VmShape(pod.name, pod, claims.wanted))] += 1
             most = dict(weights.most_common(_MOST_TYPICAL))
             return TypicalVms(most, nodes, snapshot, catalog, self._features, interrupt).workload
 
@@ -485,11 +498,19 @@ def _tenant(pod: Pod) -> Tenant:
     return "pods", pod.namespace
 
 
-def _shape_key(pod: Pod, claims: Sequence[ResourceClaim]) -> object:
+def _shape_key(pod: Pod, claims: _PodClaims) -> object:
     """Equal for pods that ask for the same."""
-    specs = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in claims])
+    specs = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in claims.wanted])
+    where = tuple([held.node_selector.model_dump_json() for held in claims.held if held.node_selector is not None])
     whom = (pod.namespace, frozenset(pod.metadata.labels.items())) if relates_to_pods(pod) else None
-    return specs, frozenset(pod_requests(pod).items()), pod.spec.model_dump_json(include=_WISHES), host_ports(pod), whom
+    return (
+        specs,
+        where,
+        frozenset(pod_requests(pod).items()),
+        pod.spec.model_dump_json(include=_WISHES),
+        host_ports(pod),
+        whom,
+    )
 
 
 def _is_over(assumed: _Assumed) -> bool:

@@ -26,8 +26,6 @@ from virt_dra.scheduling.dynamic_resources.node_allocatable import (
 )
 from virt_dra.scheduling.dynamic_resources.pod_devices import (
     DEVICES,
-    INVALID_POOLS,
-    NODE_ERROR,
     DeviceLimits,
     DeviceRefusal,
     PodDevices,
@@ -353,8 +351,7 @@ class DeviceAttempt(PluginAttempt):
             raise AttemptError(str(error), code=error.code) from error
         if refusal is None:
             return None if self._resources is None else self._resources.shortage(state, self._taken(state.name))
-        undecided = refusal.reason == NODE_ERROR and refusal.message != INVALID_POOLS
-        return FilterRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided, code=refusal.reason)
+        return refusal.of_filter
 
     def _shared(self, state: NodeState) -> FilterRefusal | None:
         """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be

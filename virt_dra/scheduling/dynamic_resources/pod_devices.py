@@ -24,7 +24,9 @@ from virt_dra.allocator.model import PoolDevice
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 CLAIM_ELSEWHERE = ELSEWHERE
 DEVICES = "DevicesDoNotFit"
@@ -45,6 +47,12 @@ class DeviceRefusal:
 
     reason: str
     message: str
+
+    @property
+    def of_filter(self) -> FilterRefusal:
+        """As the plugin refuses the node."""
+        undecided = self.reason == NODE_ERROR and self.message != INVALID_POOLS
+        return FilterRefusal(DYNAMIC_RESOURCES, (self.message,), error=undecided, code=self.reason)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,16 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Features, Interrupt, NodeError, Snapshot
+from virt_dra.allocator import (
+    DEFAULT,
+    DEFAULT_STEP_LIMIT,
+    Allocator,
+    FatalError,
+    Features,
+    Interrupt,
+    NodeError,
+    Snapshot,
+)
 from virt_dra.allocator.attempt import DeviceOrder
 from virt_dra.allocator.explain import ELSEWHERE_TEXT
 from virt_dra.allocator.features.capacity import Resolver, is_shared
@@ -32,6 +41,7 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import (
     DEVICES,
     NO_DEVICES_FIT,
     NODE_ERROR,
+    DeviceRefusal,
     usable_on,
 )
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
@@ -116,6 +126,8 @@ class _ClaimOffers:
         """With the version of the node's devices."""
         self.by_state: dict[Hashable, Sequence[_ScoredOffer]] = {}
         """Nodes that are alike, whose cards are in equal states, have equal offers."""
+        self.errors: dict[int, str] = {}
+        """By the number of a node without offers: why the allocator couldn't decide."""
 
 
 _ScoredOffer = tuple[Offer, Score]
@@ -125,7 +137,7 @@ _ScoredOffer = tuple[Offer, Score]
 class _ShapeRanking:
     """The nodes that fit a shape, as far as the changes of nodes are known to it."""
 
-    __slots__ = ("applied", "fitting", "nodes", "offers")
+    __slots__ = ("applied", "fitting", "nodes", "offers", "unjudged")
 
     def __init__(self, fitting: Sequence[bool], offers: _ClaimOffers, nodes: Ranking) -> None:
         self.fitting = fitting
@@ -134,6 +146,8 @@ class _ShapeRanking:
         self.nodes = nodes
         self.applied: int | None = None
         """How much of `PolicyPlacer._changes` the ranking knows; None: nothing was scored yet."""
+        self.unjudged = set[int]()
+        """Nodes whose devices end the attempt, as long as other pods keep the shape from them."""
 
 
 class PolicyPlacer:
@@ -212,12 +226,12 @@ class PolicyPlacer:
     def best(self, shape: VmShape) -> tuple[int, DeviceOrder | None] | None:
         """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
         FatalError."""
-        ranking, related = self._up_to_date(shape).nodes, self._related(shape)
+        ranking = self._up_to_date(shape).nodes
         seen: list[tuple[Score, RankedNode]] = []
         best: RankedNode | None = None
         while best is None and (ranked := ranking.pop()) is not None:
             seen.append(ranked)
-            if related is None or related.refusal(related.state(self.nodes[ranked[1].number].name)) is None:
+            if not self._refused_by_others(shape, ranked[1].number):
                 best = ranked[1]
         for score, node in seen:
             ranking.put(score, node)
@@ -231,14 +245,15 @@ class PolicyPlacer:
         admitted, related, draw = self._admitting(shape), self._related(shape), self.policy.draw
         scores: list[Score | None] = []
         for number in numbers:
+            if related is not None and related.refusal(related.state(self.nodes[number].name)) is not None:
+                scores.append(None)
+                continue
             version, of_node = self._versions[number], by_number.get(number)
             if of_node is None or of_node[0] != version:
                 fits = admitted[number] is None and self.open[number] and not self._lacking(shape, number)
                 score = self._score(shape, offers, allocator, number) if fits else None
                 of_node = by_number[number] = version, score
             score = of_node[1]
-            if score is not None and related is not None:
-                score = score if related.refusal(related.state(self.nodes[number].name)) is None else None
             scores.append(score if score is None or draw is None else (*score, draw()))
         return scores
 
@@ -258,11 +273,11 @@ class PolicyPlacer:
         if not shape.claims:
             return None
         allocator = self._allocator(shape.claims)
-        try:
-            fits = bool(self._offers_on(self._offers_of(allocator), allocator, number))
-        except NodeError as error:
-            return FilterRefusal(DYNAMIC_RESOURCES, (str(error),), error=True, code=NODE_ERROR)
-        return None if fits else FilterRefusal(DYNAMIC_RESOURCES, (NO_DEVICES_FIT,), code=DEVICES)
+        offers = self._offers_of(allocator)
+        if self._offers_on(offers, allocator, number):
+            return None
+        error = offers.errors.get(number)
+        return (DeviceRefusal(DEVICES, NO_DEVICES_FIT) if error is None else DeviceRefusal(NODE_ERROR, error)).of_filter
 
     def forget_shapes(self) -> None:
         """Free the memory of everything that is known about shapes."""
@@ -437,7 +452,7 @@ class PolicyPlacer:
         if ranking.applied is None:
             stale: Sequence[int] = range(len(self.nodes))
         else:
-            stale = sorted(set(self._changes[ranking.applied :]))
+            stale = sorted(ranking.unjudged.union(self._changes[ranking.applied :]))
         if stale:
             self._rank(shape, ranking, stale)
         ranking.applied = len(self._changes)
@@ -491,6 +506,11 @@ class PolicyPlacer:
             beyond = [plugin for plugin in filters if plugin.scope in _BEYOND_A_NODE]
             versioned = self._relating[shape] = self._pod_changes, prepare(shape.pod, beyond, table)
         return versioned[1] if versioned[1].parts or versioned[1].everywhere else None
+
+    def _refused_by_others(self, shape: VmShape, number: int) -> bool:
+        """Whether the pods that run keep the shape from a node, whose devices kube-scheduler doesn't look at then."""
+        related = self._related(shape)
+        return related is not None and related.refusal(related.state(self.nodes[number].name)) is not None
 
     def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
         """Counts a pod on a node (``by`` 1), or takes it out (-1)."""
@@ -547,10 +567,15 @@ class PolicyPlacer:
             versioned = by_node[number]
             if versioned is None or versioned[0] != device_versions[number]:
                 allocator = allocator or self._allocator(shape.claims)
-                versioned = by_node[number] = (
-                    device_versions[number],
-                    self._find_offers(ranking.offers, allocator, number),
-                )
+                try:
+                    found_offers = self._find_offers(ranking.offers, allocator, number)
+                except FatalError:
+                    if not self._refused_by_others(shape, number):
+                        raise
+                    ranking.unjudged.add(number)
+                    continue
+                ranking.unjudged.discard(number)
+                versioned = by_node[number] = device_versions[number], found_offers
             offers = versioned[1]
             if offers:
                 after = room.less(cpu, memory)
@@ -564,6 +589,7 @@ class PolicyPlacer:
         if not allocator.claims:
             offer = Offer.from_picks(cards, self.card_state(number), (), (), None)
             return ((offer, self.policy.device_score(offer)),)
+        offers.errors.pop(number, None)
         try:
             key = allocator.outcome_key(self.nodes[number])
             if key is None:
@@ -574,7 +600,8 @@ class PolicyPlacer:
                 if len(offers.by_state) >= _REMEMBERED_STATES:
                     offers.by_state.clear()
                 tried = offers.by_state[of_state] = self._try_orders(allocator, number)
-        except NodeError:
+        except NodeError as error:
+            offers.errors[number] = str(error)
             return ()
         return tried
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
 
 from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, Interrupt, Snapshot
 from virt_dra.allocator.model import DeviceId
@@ -25,6 +27,9 @@ from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, Fits, fit, fit
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.why.judging import judged
 from virt_dra.scheduling.why.tree import NodeRefusal
+
+_FEASIBLE: Final = 100
+"""Nodes on which a pod fits, of which kube-scheduler looks for so many at least (minFeasibleNodesToFind)."""
 
 
 @dataclass(frozen=True)
@@ -122,20 +127,23 @@ class ClusterState:
     def fits(self, wish: Wish, node: str) -> bool:
         """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit. Raises
         DeadlineExceeded."""
-        return self._takes(wish, lambda asked: [asked.state(node)])
+        return self._takes(wish, lambda asked: [asked.state(node)]) > 0
 
     def fits_somewhere(self, wish: Wish) -> bool:
         """Whether some node can take the pod. Raises DeadlineExceeded."""
-        return self._takes(wish, lambda asked: asked.table.states)
+        return self._takes(wish, lambda asked: asked.table.states) > 0
 
-    def _takes(self, wish: Wish, states: Callable[[Fit], Iterable[NodeState]]) -> bool:
+    def _takes(self, wish: Wish, states: Callable[[Fit], Iterable[NodeState]]) -> int:
+        """How many of the nodes can take the pod, of so many as kube-scheduler looks for: 0 if one that it looks at
+        ends the attempt."""
         try:
             asked = self.fit(wish)
-            return any(asked.refusal(state) is None for state in states(asked))
+            takers = (state for state in states(asked) if asked.refusal(state) is None)
+            return sum(1 for _ in islice(takers, _FEASIBLE if wish.claims else 1))
         except DeadlineExceeded:
             raise
         except (FilterError, FatalError):
-            return False
+            return 0
 
     def codes(self, wish: Wish, node: str) -> frozenset[str]:
         """The reasons of the filters that refuse the node; a filter that fails is the last. Raises FatalError,

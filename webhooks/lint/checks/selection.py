@@ -36,11 +36,17 @@ def _matches(linted: Linted) -> Iterator[tuple[NamedClaim, RequestOption, Match]
                 yield claim, option, match
 
 
+def _has_devices(linted: Linted, claim: NamedClaim, option: RequestOption) -> bool:
+    """Whether some device matches the option, or another alternative, which may be taken in its place."""
+    matches = map(linted.matching, claim.options_of(option.request))
+    return any(match is not None and match.devices for match in matches)
+
+
 def selector_error(linted: Linted) -> Iterator[FieldIssue]:
-    """Selectors that don't compile, or that fail and match no device (A-8)."""
+    """Selectors that don't compile, or that fail where the request matches no device (A-8)."""
     for claim, option, match in _matches(linted):
         fault = match.fault
-        if fault is None or (fault.device is not None and match.devices):
+        if fault is None or (fault.device is not None and _has_devices(linted, claim, option)):
             continue
         fault_text = "is not a valid selector" if fault.device is None else f"fails on the device {fault.device}"
         yield LintIssue(
@@ -86,7 +92,7 @@ def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
     (A-8)."""
     for claim, option, match in _matches(linted):
         fault = match.fault
-        if fault is not None and fault.device is not None and match.devices:
+        if fault is not None and fault.device is not None and _has_devices(linted, claim, option):
             yield LintIssue(
                 claim.field,
                 f"{_selector(linted, claim, option, fault)} fails on the device "
