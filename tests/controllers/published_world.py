@@ -12,7 +12,7 @@ from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -32,7 +32,7 @@ CLAIM = "fedora-gpus-abcde"
 
 def objects(
     changes: Mapping[str, object] | None = None,
-) -> tuple[VirtualMachineInstance | Pod | ResourceClaim | ResourceSlice | DeviceTaintRule, ...]:
+) -> tuple[VirtualMachineInstance | Pod | ResourceClaim | ResourceSlice | DeviceTaintRule | DeviceClass, ...]:
     """What the base has, changed."""
     raw = changed(BASE, dict(changes or {}))
     return (
@@ -41,6 +41,7 @@ def objects(
         *(ResourceClaim.from_wire(each) for each in raw.get("claims", [])),
         *(ResourceSlice.from_wire(each) for each in raw.get("slices", [])),
         *(DeviceTaintRule.from_wire(each) for each in raw.get("rules", [])),
+        *(DeviceClass.from_wire(each) for each in raw.get("classes", [])),
     )
 
 
@@ -66,7 +67,7 @@ class World:
 
     async def _shown_alike(self, key: str) -> None:
         """``virt-dra get vms`` shows the devices as the operator's object does."""
-        kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule)
+        kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
         shown = [
             each for kind in (*kinds, VirtualMachineInstanceDevices) for each in (await self.memory.list(kind)).items
         ]

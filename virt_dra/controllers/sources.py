@@ -28,6 +28,9 @@ class Sources(Protocol):
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
 
+    def writers(self) -> frozenset[str]:
+        """The drivers that write metadata files."""
+
     def devices(self, key: str) -> VirtualMachineInstanceDevices | None: ...
 
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:

@@ -59,7 +59,7 @@ _ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, Resourc
 _PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS))
 _ROWS: Final[Mapping[str, ReadKinds]] = {
     "get vms": ReadKinds(
-        optional=(*_VMS, *_USE, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
+        optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
     ),
     "get devices": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get claims": ReadKinds(optional=(ResourceClaim, Pod), one_of=(ResourceClaim,)),

@@ -20,7 +20,6 @@ from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.inline_explanations import InlineExplanations
 from tests.controllers.operator.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.integration.paths import POD_WEBHOOK
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, Gates, KubeVirtVersion
@@ -31,7 +30,6 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, WatchEvent
-from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
 from virt_dra.simulator.agents.background import background
@@ -235,8 +233,10 @@ async def site(
         drivers[plan.name].registered = False
     kubelet = Kubelet(cluster, (NODE,), drivers.values(), folder, clock=virtual_now)
     kubevirt = FakeKubeVirt(own, kubelet, gates, clock=virtual_now)
-    writers = metadata_writers(plan.driver for plan in plans if plan.writes)
-    settings = LiveSettings(launcher=LauncherSettings(writers, driver_wait=timedelta(seconds=driver_wait)))
+    writers = ",".join(plan.driver for plan in plans if plan.writes)
+    annotations = {"virt-dra.io/writes-metadata": writers}
+    await memory.create(DeviceClass.from_wire({"metadata": {"name": "writers", "annotations": annotations}}))
+    settings = LiveSettings(launcher=LauncherSettings(driver_wait=timedelta(seconds=driver_wait)))
     async with AsyncExitStack() as stack:
         for live in (
             LiveWorld(memory, settings, clock=virtual_clock()),
@@ -247,7 +247,7 @@ async def site(
         await kubelet.register()
         loop = InstanceLoop(
             cluster,
-            LoopSettings(resolution=ResolutionOptions(writers=writers)),
+            LoopSettings(),
             ambient(virtual_now),
             Recorded(),
             InlineExplanations(),

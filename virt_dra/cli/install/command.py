@@ -84,7 +84,7 @@ missing permission, KubeVirt where none may be or none where one must be.
               help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
               help="A further argument of virt-dra webhook, such as "
-"--writes-metadata=gpu.nvidia.com; may be repeated.")  # fmt: skip
+"--log-level=debug; may be repeated.")  # fmt: skip
 @click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
               help="Standalone: VMs run only in namespaces with this label. "
 " [default: all but the cluster's]")  # fmt: skip

@@ -11,6 +11,7 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, retries
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
+from virt_dra.controllers.devices.delivery import start_overdue_at
 from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
@@ -48,8 +49,12 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevi
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
     published = publication.plan(inputs, pending, unfilled)
-    # A pod that could not be created at the first attempt becomes an error after a while (K-5.34).
-    due = error_at(inputs.vmi, inputs.options.count_from) if inputs.pod is None else None
+    # A pod that could not be created, or a guest that could not be started, becomes an error after a while (K-5.34).
+    due = (
+        error_at(inputs.vmi, inputs.options.count_from)
+        if inputs.pod is None
+        else start_overdue_at(inputs.vmi, inputs.options)
+    )
     requeue = earliest(requeue_at(inputs), due if due is not None and due > inputs.now else None)
     return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, requeue)
 
