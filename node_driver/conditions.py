@@ -120,13 +120,13 @@ def taints(
     evaluation: Evaluation, driver: str, effects: Mapping[ConditionReason, TaintEffect] = DEFAULT_EFFECTS
 ) -> dict[str, tuple[DeviceTaint, ...]]:
     """The taints of each device that has any. ``effects``: of reasons that an administrator has changed, at least."""
-    found: dict[str, tuple[DeviceTaint, ...]] = {}
+    by_device: dict[str, tuple[DeviceTaint, ...]] = {}
     for condition in evaluation.conditions:
         effect = effects.get(condition.reason, DEFAULT_EFFECTS[condition.reason])
         if effect is not TaintEffect.NONE:
             taint = DeviceTaint(key=f"{driver}/{condition.reason}", effect=effect.value)
-            found[condition.device] = (*found.get(condition.device, ()), taint)
-    return found
+            by_device[condition.device] = (*by_device.get(condition.device, ()), taint)
+    return by_device
 
 
 def health_reports(evaluation: Evaluation, pool: str, now: int) -> tuple[HealthReport, ...]:

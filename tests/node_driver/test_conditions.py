@@ -53,8 +53,8 @@ MDEV_DEVICE = PassthroughDevice("mdev", DeviceKind.MDEV, PF, type_id="t", counte
 def claim(*devices: PassthroughDevice, stage: Stage = Stage.DONE, admin: bool = False) -> ClaimRecord:
     records = tuple(
         DeviceRecord(
-            device.name, device.kind, ("r",), UUID if device.kind is DeviceKind.MDEV else device.address,
-            device.members, device.exclusive, admin_access=admin,
+            device.name, device.kind, "r", UUID if device.kind is DeviceKind.MDEV else device.address,
+            members=device.members, exclusive=device.exclusive, admin_access=admin,
         )
         for device in devices
     )  # fmt: skip
