@@ -1,4 +1,4 @@
-"""Inside the emulated machine: runs commands that come over a virtio port.
+"""Inside the emulated machine: process 1, and its child, which runs commands that come over a virtio port.
 
 A line of JSON in, a line of JSON out, each with the ``id`` of its command: ``{"run": argv, "stdin": text, "timeout":
 s}`` -> ``{"status": n, "out": text, "err": text}`` (status None after the timeout); ``{"start": argv, "log": path}`` ->
@@ -109,5 +109,16 @@ def main() -> None:
     sys.exit("the port is closed")
 
 
+def reap() -> None:
+    """Process 1: frees processes whose parents are gone (libvirt waits until a QEMU that it killed is), and turns the
+    machine off when the child ends."""
+    child = os.fork()
+    if not child:
+        main()
+    while os.wait()[0] != child:
+        pass
+    _power({"power": "off"})
+
+
 if __name__ == "__main__":
-    main()
+    reap()
