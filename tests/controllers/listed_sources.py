@@ -8,7 +8,7 @@ from typing import Self
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.known_drivers import metadata_writers
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
@@ -30,7 +30,9 @@ class ListedSources:
         rules: Iterable[DeviceTaintRule] = (),
         devices: Iterable[VirtualMachineInstanceDevices] = (),
         classes: Iterable[DeviceClass] = (),
+        vms: Iterable[VirtualMachine] = (),
     ) -> None:
+        self._vms = {vm.key: vm for vm in vms}
         self._vmis = {vmi.key: vmi for vmi in vmis}
         self._claims = {claim.key: claim for claim in claims}
         self._pools = PublishedDevices.from_slices(slices)
@@ -54,12 +56,16 @@ class ListedSources:
             (await reader.list(DeviceTaintRule)).items,
             (await reader.list(VirtualMachineInstanceDevices, namespace)).items,
             (await reader.list(DeviceClass)).items,
+            (await reader.list(VirtualMachine, namespace)).items,
         )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Of all VMIs, sorted."""
         return tuple(sorted(self._vmis))
+
+    def vm(self, key: str) -> VirtualMachine | None:
+        return self._vms.get(key)
 
     def vmi(self, key: str) -> VirtualMachineInstance | None:
         return self._vmis.get(key)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
@@ -18,6 +18,8 @@ class Sources(Protocol):
     """The objects that a reconcile of a VMI reads. Keys are ``namespace/name``; nothing blocks."""
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
+
+    def vm(self, key: str) -> VirtualMachine | None: ...
 
     def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
         """The pods that name the VMI's UID as their owner or creator, finished ones too."""

@@ -17,7 +17,7 @@ from virt_dra.api.integration.paths import (
     RETRY_ANNOTATION,
     own_pod_annotations,
 )
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.transforms import leaving_out
@@ -33,6 +33,7 @@ take half of it."""
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
+    VirtualMachine: leaving_out(*_UNREAD, "spec.template", "status"),
     VirtualMachineInstance: leaving_out(
         *_COMMON,
         *(f"spec.{field}" for field in ("volumes", "affinity")),

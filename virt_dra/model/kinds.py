@@ -77,7 +77,7 @@ _WEBHOOK: Final = (
     *_VMS,
     KubeVirt,
 )
-_OPERATOR: Final = (*_ALLOCATION, Pod, VirtualMachineInstance, VirtualMachineInstanceDevices)
+_OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices)
 
 READ: Final[Mapping[str, ReadKinds]] = {
     **_ROWS,
@@ -93,7 +93,7 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),
     "webhook": ReadKinds(required=_WEBHOOK),
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
-    "operator standalone": ReadKinds(required=(*_OPERATOR, VirtualMachine, KubeVirt)),
+    "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
     "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass)),
 }

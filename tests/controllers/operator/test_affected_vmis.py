@@ -41,7 +41,7 @@ class Stores:
     def __post_init__(self) -> None:
         self.sources = WatchedSources(
             *(self.by_kind[kind] for kind in (
-                VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, DeviceClass,
+                VirtualMachine, VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, DeviceClass,
                 VirtualMachineInstanceDevices,
             ))
         )  # fmt: skip

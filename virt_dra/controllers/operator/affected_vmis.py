@@ -17,6 +17,7 @@ from virt_dra.api.meta import ObjectT_co, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
+from virt_dra.controllers.loops.virtual_machines import strategy_of
 from virt_dra.controllers.sources import (
     addresses_of,
     devices_of,
@@ -56,6 +57,7 @@ def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 
 
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
+    VirtualMachine: {},
     VirtualMachineInstance: {
         UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (),
         ADDRESS: status_addresses,
@@ -90,6 +92,7 @@ class WatchedSources:
 
     def __init__(
         self,
+        vms: ReadStore[VirtualMachine],
         vmis: ReadStore[VirtualMachineInstance],
         pods: ReadStore[Pod],
         claims: ReadStore[ResourceClaim],
@@ -98,6 +101,7 @@ class WatchedSources:
         classes: ReadStore[DeviceClass],
         devices: ReadStore[VirtualMachineInstanceDevices],
     ) -> None:
+        self._vms = vms
         self._vmis = vmis
         self._pods = pods
         self._claims = claims
@@ -111,6 +115,10 @@ class WatchedSources:
         self._writers = metadata_writers()
 
     # --- Sources ---
+
+    def vm(self, key: str) -> VirtualMachine | None:
+        namespace, _, name = key.rpartition("/")
+        return self._vms.get(name, namespace)
 
     def vmi(self, key: str) -> VirtualMachineInstance | None:
         namespace, _, name = key.rpartition("/")
@@ -183,6 +191,8 @@ class WatchedSources:
             keys |= self._of_slice(old, new)
         elif isinstance(old or new, DeviceClass):
             keys |= self._of_writers()
+        elif isinstance(old or new, VirtualMachine):
+            keys |= _of_vm(old, new)
         return frozenset(keys)
 
     def _of_pod(self, pod: Pod) -> set[str]:
@@ -293,6 +303,12 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
         elif isinstance(obj, Pod):
             keys |= set(instance_keys(obj))
     return frozenset(keys)
+
+
+def _of_vm(old: TypedObject | None, new: TypedObject | None) -> set[str]:
+    """The VMI of a VM, where the change decides whether another VMI follows it."""
+    strategies = [strategy_of(obj) if isinstance(obj, VirtualMachine) else None for obj in (old, new)]
+    return {obj.key for obj in (old, new) if obj is not None and strategies[0] != strategies[1]}
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:

@@ -117,13 +117,13 @@ class InstanceLoop:
         self._slices = self._informer(ResourceSlice, everywhere=True)
         self._rules = self._informer(DeviceTaintRule, everywhere=True, optional=True)
         self._devices = self._informer(VirtualMachineInstanceDevices, optional=settings.standalone is not None)
-        self._vms = self._informer(VirtualMachine)
+        self._vms = self._informer(VirtualMachine, optional=settings.standalone is None)
         self._classes = self._informer(DeviceClass, everywhere=True)
         self._informers: tuple[Informer[Any], ...] = (
-            self._vmis, self._pods, self._claims, self._slices, self._rules, self._classes, self._devices,
-            *((self._vms,) if settings.standalone is not None else ()),
+            self._vms, self._vmis, self._pods, self._claims, self._slices, self._rules, self._classes, self._devices,
         )  # fmt: skip
         self._sources = WatchedSources(
+            self._vms.store,
             self._vmis.store,
             self._pods.store,
             self._claims.store,
