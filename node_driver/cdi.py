@@ -42,7 +42,7 @@ def cdi_document(driver: str, device_class: str, devices: Sequence[CdiDevice]) -
         "kind": f"{driver}/{device_class}",
         "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in devices],
     }
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(document) + "\n"
 
 
 def _edits(device: CdiDevice) -> dict[str, Any]:

@@ -10,52 +10,49 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from devtools.node.faults import Crash, Fault, Faults, no_faults
+from devtools.node.faults import Fault, Process
 
 
 @dataclass(slots=True)
 class Disk:
-    """:class:`node_driver.state.files.DriverFiles`."""
+    """What is on the disk, by absolute path."""
 
     contents: dict[str, str] = field(default_factory=dict)
-    modes: dict[str, int] = field(default_factory=dict)
-    faults: Faults = no_faults
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDisk:
+    """:class:`node_driver.state.files.DriverFiles`: the disk as one process sees it."""
+
+    disk: Disk
+    process: Process
 
     async def read(self, path: str) -> str | None:
-        return self.contents.get(path)
+        self.process.alive()
+        return self.disk.contents.get(path)
 
     async def replace(self, path: str, content: str, *, mode: int = 0o600) -> None:
-        with _Step(self.faults, f"replace {path}"):
-            self.contents[path] = content
-            self.modes[path] = mode
+        fault = self._before(f"replace {path}")
+        self.disk.contents[path] = content
+        self.process.after(fault)
         await asyncio.sleep(0)
 
     async def rename(self, path: str, new_path: str) -> None:
-        with _Step(self.faults, f"rename {path}"):
-            self.contents[new_path] = self.contents.pop(path)
+        fault = self._before(f"rename {path}")
+        self.disk.contents[new_path] = self.disk.contents.pop(path)
+        self.process.after(fault)
 
     async def remove(self, path: str, *, up_to: str = "") -> None:
-        with _Step(self.faults, f"remove {path}"):
-            self.contents.pop(path, None)
+        fault = self._before(f"remove {path}")
+        self.disk.contents.pop(path, None)
+        self.process.after(fault)
         await asyncio.sleep(0)
 
-
-class _Step:
-    """One write, with what goes wrong before or after it."""
-
-    def __init__(self, faults: Faults, step: str) -> None:
-        self._step = step
-        self._fault = faults(step)
-
-    def __enter__(self) -> None:
-        if self._fault is Fault.CRASH_BEFORE:
-            raise Crash
-        if self._fault in (Fault.REFUSED, Fault.STUCK):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._step.partition(" ")[2])
-
-    def __exit__(self, *exception: object) -> None:
-        if self._fault is Fault.CRASH_AFTER:
-            raise Crash
+    def _before(self, step: str) -> Fault:
+        fault = self.process.before(step)
+        if fault in (Fault.REFUSED, Fault.STUCK):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), step.partition(" ")[2])
+        return fault
 
 
 class MemoryLocks:

@@ -1,8 +1,9 @@
-"""What may go wrong at each step of the driver: decided by whoever plays a history."""
+"""What may go wrong at each step of the driver, and the process to which it happens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -26,3 +27,29 @@ Faults = Callable[[str], Fault]
 
 def no_faults(step: str) -> Fault:
     return Fault.NONE
+
+
+@dataclass(slots=True)
+class Process:
+    """One instance of the driver. Once it has crashed, none of its tasks gets anything done any more."""
+
+    faults: Faults = no_faults
+    crashed: bool = False
+
+    def alive(self) -> None:
+        if self.crashed:
+            raise Crash
+
+    def before(self, step: str) -> Fault:
+        """What happens to a write, unless the process ends here."""
+        self.alive()
+        fault = self.faults(step)
+        if fault is Fault.CRASH_BEFORE:
+            self.crashed = True
+            raise Crash
+        return fault
+
+    def after(self, fault: Fault) -> None:
+        if fault is Fault.CRASH_AFTER:
+            self.crashed = True
+            raise Crash

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from devtools.node.disk import Disk, MemoryLocks
-from devtools.node.faults import Faults
-from devtools.node.kernel import Kernel
+from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
+from devtools.node.faults import Faults, Process, no_faults
+from devtools.node.kernel import Kernel, ProcessKernel, ProcessPrograms
 from node_driver.claims.carrying_out import ClaimSteps
 from node_driver.claims.placement import FilePlacement
 from node_driver.claims.repairing import ClaimRepair
@@ -52,6 +52,7 @@ class ClaimReader:
 
 @dataclass(frozen=True, slots=True)
 class DriverInstance:
+    process: Process
     claims: NodeClaims
     repair: ClaimRepair
 
@@ -66,16 +67,25 @@ class Node:
     reader: ClaimReader = field(default_factory=ClaimReader)
     devices: tuple[PassthroughDevice, ...] = ()
     boot_id: str = "boot-1"
+    faults: Faults = no_faults
+    """What befalls the instances that are started from now on."""
 
     def published(self) -> PublishedSet:
         return PublishedSet(self.devices)
 
     def start(self) -> DriverInstance:
         """Another instance of the driver."""
-        checkpoint = Checkpoint(PLUGIN_FOLDER, self.disk, self.locks, self.boot_id)
-        work = ClaimSteps(NodeHost(self.kernel), self.disk, FilePlacement(DRIVER, NODE, PLUGIN_FOLDER, CDI_FOLDER))
+        process = Process(self.faults)
+        disk = ProcessDisk(self.disk, process)
+        checkpoint = Checkpoint(PLUGIN_FOLDER, disk, self.locks, self.boot_id)
+        host = NodeHost(ProcessKernel(self.kernel, process), ProcessPrograms(self.kernel, process))
+        work = ClaimSteps(
+            host,
+            disk,
+            FilePlacement(DRIVER, NODE, PLUGIN_FOLDER, CDI_FOLDER),
+        )
         claims = NodeClaims(self.reader, self, work, checkpoint, self.locks)
-        return DriverInstance(claims, ClaimRepair(claims, work, checkpoint, self.locks, self.reader))
+        return DriverInstance(process, claims, ClaimRepair(claims, work, checkpoint, self.locks, self.reader))
 
     def reboot(self) -> None:
         self.kernel.reboot()
@@ -83,9 +93,6 @@ class Node:
             path: text for path, text in self.disk.contents.items() if not path.startswith(CDI_FOLDER)
         }
         self.boot_id = f"{self.boot_id}'"
-
-    def set_faults(self, faults: Faults) -> None:
-        self.kernel.faults = self.disk.faults = faults
 
     @property
     def state(self) -> DriverState:

@@ -3,15 +3,19 @@ files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from node_driver.claims.placement import CDI_MODE, METADATA_MODE, FilePlacement
 from node_driver.claims.planning import Observed, unmet, wanted_values
 from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
+from node_driver.devices import Sanitizing
 from node_driver.host.changes import Host, HostChange, HostError, HostProperty, TargetGone
 from node_driver.state.files import DriverFiles
-from node_driver.state.records import ClaimRecord, StuckChange
+from node_driver.state.records import ClaimRecord, StuckChange, UncleanDevice
+
+_logger = logging.getLogger(__name__)
 
 
 class ClaimSteps:
@@ -51,11 +55,38 @@ class ClaimSteps:
         for change in changes:
             await self._host.set_value(change.property, change.target, change.after)
 
+    async def reset(self, devices: Iterable[UncleanDevice]) -> None:
+        """Raises :class:`HostError`."""
+        for device in devices:
+            await self._host.reset(device.members)
+
+    async def erase(self, device: UncleanDevice) -> None:
+        """Raises :class:`HostError`."""
+        for member in device.members:
+            await self._host.erase(member)
+
+    async def cleaned(self, devices: Mapping[str, UncleanDevice]) -> frozenset[str]:
+        """Resets what can be reset, and returns the addresses of what is clean then. The others stay unclean."""
+        clean = []
+        for address, device in devices.items():
+            if device.sanitizing is Sanitizing.RESET:
+                try:
+                    await self.reset((device,))
+                    clean.append(address)
+                except HostError as error:
+                    _logger.warning("device %s stays unclean: %s", device.device, error)
+        return frozenset(clean)
+
     async def undo(self, record: ClaimRecord) -> list[StuckChange]:
-        """Puts back what the record's changes have changed, in reverse order; what can't be put back is returned."""
+        """Puts back what the record's changes have changed, in reverse order; what can't be put back is returned. A
+        profile or an mdev that somebody else has set since is left alone (D-61)."""
         stuck = []
         for change in reversed(list(record.changes)):
             try:
+                if change.property in (HostProperty.MDEV, HostProperty.VGPU_PROFILE):
+                    now = await self._host.value(change.property, change.target)
+                    if now not in (change.before, change.after):
+                        continue
                 await self._host.set_value(change.property, change.target, change.before)
             except TargetGone:
                 continue

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from node_driver.claims.allocation import AllocatedDevice, NodeAllocation
 from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
-from node_driver.devices import DeviceKind, PassthroughDevice
+from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
 from node_driver.host.binding import Binding
 from node_driver.host.changes import HostChange, HostProperty
-from node_driver.state.records import ClaimRecord, DeviceRecord, DriverState, Stage
+from node_driver.state.records import ClaimRecord, DeviceRecord, DriverState, Stage, UncleanDevice
 from virt_dra.api.integration.device_metadata import MDEV_UUID
 
 MDEV_NAMESPACE: Final = uuid.UUID("a3f8f6a4-6a0b-5d0e-9a52-0d2f3a7c6f51")
@@ -122,9 +122,13 @@ def wanted_values(device: DeviceRecord) -> Iterator[WantedValue]:
             yield WantedValue(HostProperty.DRIVER, member, str(Binding.to(device.target_driver)))
 
 
-def with_changes(record: ClaimRecord, observed: Observed) -> ClaimRecord:
-    """The record with a change for each value that isn't as wanted. A change that it has already is kept: it knows what
-    was before. Raises :class:`ClaimRefusal` where somebody else has set a value, or a target is gone."""
+def with_changes(record: ClaimRecord, observed: Observed, state: DriverState) -> ClaimRecord:
+    """The record with a change for each value that isn't as wanted. A change that it has already is kept, as is what
+    another claim that shares the function knows of before: now it may be half done. Raises :class:`ClaimRefusal` where
+    somebody else has set a value, or a target is gone."""
+    earlier = {
+        (change.property, change.target): change.before for other in state.claims.values() for change in other.changes
+    }
     devices = []
     for device in record.devices:
         changes = {(change.property, change.target): change for change in device.changes}
@@ -144,7 +148,9 @@ def with_changes(record: ClaimRecord, observed: Observed) -> ClaimRecord:
                     f"{wanted.target} has {wanted.property} {now}, which this driver hasn't set; clear it on the node "
                     "first",
                 )
-            changes[key] = HostChange(wanted.property, wanted.target, wanted.before(now), wanted.value)
+            changes[key] = HostChange(
+                wanted.property, wanted.target, earlier.get(key, wanted.before(now)), wanted.value
+            )
         devices.append(replace(device, changes=tuple(changes.values())))
     return replace(record, devices=tuple(devices))
 
@@ -232,6 +238,43 @@ def _heir(state: DriverState, record: ClaimRecord, change: HostChange) -> ClaimR
                 devices[index] = replace(device, changes=changes)
                 return replace(other, devices=tuple(devices))
     return None
+
+
+def unclean_devices(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
+    """What a claim leaves behind that its containers could use: address -> how it is cleaned. Functions that another
+    claim still uses are left to that one."""
+    others = [other for other in state.claims.values() if other.uid != record.uid]
+    still_used = {member for other in others for device in other.devices for member in device.members}
+    return {
+        device.address: UncleanDevice(
+            device.device,
+            device.sanitizing,
+            (device.address, *(member for member in device.members if member not in {device.address, *still_used})),
+            "it was in use and hasn't been cleaned since",
+        )
+        for device in record.devices
+        if not device.admin_access and device.members and device.sanitizing is not Sanitizing.NONE
+    }
+
+
+def to_clean(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
+    """The unclean devices that a claim would get, which are reset first. Raises :class:`ClaimRefusal` for one that has
+    to be erased."""
+    members = {member for device in record.devices if not device.admin_access for member in device.members}
+    entries = {address: unclean for address, unclean in state.unclean.items() if members & set(unclean.members)}
+    for unclean in entries.values():
+        if unclean.sanitizing is Sanitizing.ERASE:
+            raise ClaimRefusal(
+                ClaimRefusalReason.UNCLEAN,
+                f"device {unclean.device} is erased before anybody gets it again: {unclean.message}; it is tried again",
+            )
+    return entries
+
+
+def cleaned(state: DriverState, addresses: Container[str]) -> DriverState:
+    """The state in which the devices at these addresses may be given out again."""
+    dirty = {address: unclean for address, unclean in state.unclean.items() if address not in addresses}
+    return replace(state, unclean=dirty)
 
 
 def after_reboot(state: DriverState, boot_id: str, observed: Observed) -> DriverState:

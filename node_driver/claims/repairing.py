@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from node_driver.claims.carrying_out import ClaimSteps
-from node_driver.claims.planning import after_reboot
+from node_driver.claims.planning import after_reboot, cleaned
 from node_driver.claims.refusals import ClaimRefusal
 from node_driver.claims.service import NodeClaims, claim_lock
+from node_driver.devices import Sanitizing
 from node_driver.host.changes import HostError
 from node_driver.host.locks import LockBusy, Locks
 from node_driver.state.checkpoint import Checkpoint
-from node_driver.state.records import ClaimRecord, Stage
+from node_driver.state.records import ClaimRecord, DriverState, Stage
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.port import ApiError, NotFound, Reader
 
@@ -76,6 +78,25 @@ class ClaimRepair:
             if now - since >= ORPHAN_SECONDS:
                 await self._worked_on(uid, self._claims.release)
 
+    async def erase_unclean(self) -> None:
+        """Erases the devices that wait for it and that no claim holds, one after the other; each may take an hour.
+        Raises :class:`CheckpointError`; what can't be erased is logged and stays unclean."""
+        for address, unclean in (await self._checkpoint.read()).unclean.items():
+            if unclean.sanitizing is not Sanitizing.ERASE:
+                continue
+            try:
+                async with self._locks.hold((address, *unclean.members), limit=LOCK_LIMIT):
+                    state = await self._checkpoint.read()
+                    held = {name for record in state.claims.values() for name in record.held_names}
+                    if state.unclean.get(address) != unclean or held & set(unclean.members):
+                        continue
+                    await self._work.erase(unclean)
+                    await self._checkpoint.update(partial(_cleaned, address))
+            except LockBusy:
+                continue
+            except HostError as error:
+                _logger.warning("device %s stays unclean: %s", unclean.device, error)
+
     async def _exists(self, record: ClaimRecord) -> bool | None:
         """None if the API server doesn't say."""
         try:
@@ -97,3 +118,7 @@ class ClaimRepair:
             return
         except (ClaimRefusal, HostError) as error:
             _logger.warning("claim %s isn't mended yet: %s", uid, error)
+
+
+def _cleaned(address: str, state: DriverState) -> tuple[DriverState, None]:
+    return cleaned(state, {address}), None

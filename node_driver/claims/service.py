@@ -9,18 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from node_driver.claims.allocation import NodeAllocation, allocated_claim, check_name
 from node_driver.claims.carrying_out import ClaimSteps
-from node_driver.claims.planning import check_free, handed_over, new_record, refreshed, unmet, with_changes
+from node_driver.claims.planning import (
+    check_free,
+    cleaned,
+    handed_over,
+    new_record,
+    refreshed,
+    to_clean,
+    unclean_devices,
+    unmet,
+    with_changes,
+)
 from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
 from node_driver.devices import PublishedSet
 from node_driver.host.changes import HostBusy, HostError
 from node_driver.host.locks import Locks
 from node_driver.state.checkpoint import Checkpoint, CheckpointError
-from node_driver.state.records import ClaimRecord, DriverState, Stage, StuckChange
+from node_driver.state.records import ClaimRecord, DriverState, Stage, StuckChange, UncleanDevice
 from node_driver.wire.service import ClaimName, FailedClaim, ReadyClaim, ReleasedClaim
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.port import ApiError, NotFound, Reader
@@ -60,7 +70,8 @@ class NodeClaims:
         check_name(name)
         claim = await self._allocated(name)
         async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
-            record = (await self._checkpoint.read()).claims.get(name.uid)
+            state = await self._checkpoint.read()
+            record = state.claims.get(name.uid)
             wanted = refreshed(record, claim) if record is not None and record.stage is not Stage.REMOVING else None
             if record is not None and wanted is None:
                 await self.release(record)
@@ -68,6 +79,7 @@ class NodeClaims:
                 devices = self._devices.published().devices
                 wanted = new_record(claim, {device.name: device for device in devices})
                 wanted = replace(wanted, files=self._work.placement.paths(wanted))
+            to_clean(state, wanted)  # before a lock is waited for that erasing holds for an hour
             return self._work.placement.answer(await self._prepared(wanted))
 
     async def _allocated(self, name: ClaimName) -> NodeAllocation:
@@ -98,18 +110,21 @@ class NodeClaims:
             return await self._make_ready(record)
 
     async def _make_ready(self, record: ClaimRecord) -> ClaimRecord:
+        state = await self._checkpoint.read()
+        record = replace(state.claims.get(record.uid, record), pods=record.pods)
         observed = await self._work.observed(record)
-        record = with_changes(record, observed)
+        record = with_changes(record, observed, state)
         await self._work.check_obstacles(record, observed)
-        await self._checkpoint.update(lambda state: (_claimed(state, record), None))
+        unclean = await self._checkpoint.update(lambda state: _claimed(state, record))
         try:
             await self._work.apply(unmet(record, observed))
+            await self._work.reset(unclean.values())
             written = await self._work.write_files(record, again=record.stage is Stage.DONE)
         except (HostError, ClaimRefusal) as error:
             await self._failed(record, error)
             raise
         done = replace(written, stage=Stage.DONE)
-        await self._checkpoint.update(lambda state: (state.with_claim(done), None))
+        await self._checkpoint.update(lambda state: (cleaned(state, unclean).with_claim(done), None))
         return done
 
     async def _failed(self, record: ClaimRecord, error: Exception) -> None:
@@ -134,6 +149,7 @@ class NodeClaims:
         """Removes all that was done for a claim. Whoever calls it holds the claim's lock. Raises :class:`ClaimRefusal`,
         :class:`HostError`, :class:`CheckpointError`; the record stays then."""
         async with self._locks.hold(record.held_names, limit=LOCK_LIMIT):
+            record = await self._current(record)
             if record.stage is Stage.STARTED:
                 await self._put_back(record)
                 return
@@ -146,26 +162,45 @@ class NodeClaims:
             removing = replace(record, stage=Stage.REMOVING)
             await self._put_back(removing)
 
+    async def _current(self, record: ClaimRecord) -> ClaimRecord:
+        """The record as it is now, with changes that another claim of the pod may have handed over (D-43). Whoever
+        calls it holds the locks of what both need."""
+        return (await self._checkpoint.read()).claims.get(record.uid, record)
+
     async def _put_back(self, record: ClaimRecord) -> None:
-        """Removes files and undoes changes; then nothing is left of the claim but a log line."""
-        record, kept = await self._checkpoint.update(lambda state: _leaving(state, record))
-        await self._work.remove_files(record, kept)
+        """Removes files, cleans devices and undoes changes. Devices that aren't clean then are remembered, and nothing
+        else of the claim."""
+        leaving = await self._checkpoint.update(lambda state: _leaving(state, record))
+        record = leaving.record
+        await self._work.remove_files(record, leaving.kept_files)
+        clean = await self._work.cleaned(leaving.unclean)
         stuck = await self._work.undo(record)
-        await self._checkpoint.update(lambda state: (_left(state, record, stuck), None))
+        await self._checkpoint.update(lambda state: (_left(cleaned(state, clean), record, stuck), None))
         if stuck:
             raise HostError("; ".join(change.message for change in stuck))
 
 
-def _claimed(state: DriverState, record: ClaimRecord) -> DriverState:
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """A claim that is being removed. ``kept_files``: that other claims need, too; ``unclean``: what it leaves."""
+
+    record: ClaimRecord
+    kept_files: frozenset[str]
+    unclean: Mapping[str, UncleanDevice]
+
+
+def _claimed(state: DriverState, record: ClaimRecord) -> tuple[DriverState, Mapping[str, UncleanDevice]]:
+    """The state in which a claim has its devices, and what of them must be cleaned before it is answered."""
     check_free(state, record)
-    return state.with_claim(record)
+    return state.with_claim(record), to_clean(state, record)
 
 
-def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, tuple[ClaimRecord, frozenset[str]]]:
-    """The state in which a claim is being removed; its record, and the files that other claims need."""
+def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, _Leaving]:
+    """The state in which a claim is being removed. What no container could use is as clean as before."""
     state, record = handed_over(state, record)
+    unclean = unclean_devices(state, record) if record.stage is Stage.REMOVING else {}
     others = (path for other in state.claims.values() if other.uid != record.uid for path in other.files)
-    return state, (record, frozenset(others))
+    return replace(state, unclean={**state.unclean, **unclean}), _Leaving(record, frozenset(others), unclean)
 
 
 def _left(state: DriverState, record: ClaimRecord, stuck: Iterable[StuckChange]) -> DriverState:

@@ -49,7 +49,7 @@ class DriverBinding:
         except FileNotFoundError:
             raise TargetGone(f"PCI function {address} is gone") from None
         except OSError as error:
-            raise HostError(f"the driver of {address} can't be read: {_said(error)}") from error
+            raise HostError(f"the driver of {address} can't be read: {kernel_answer(error)}") from error
         return str(Binding(self._files.link(f"{folder}/driver"), "" if override == NO_OVERRIDE else override))
 
     async def set_value(self, address: str, value: str) -> None:
@@ -71,7 +71,9 @@ class DriverBinding:
         except OSError as error:
             if not self._files.exists(folder):
                 raise TargetGone(f"PCI function {address} is gone") from None
-            raise HostError(f"{address} can't be bound to {wanted.driver or 'no driver'}: {_said(error)}") from error
+            raise HostError(
+                f"{address} can't be bound to {wanted.driver or 'no driver'}: {kernel_answer(error)}"
+            ) from error
         bound = self._files.link(f"{folder}/driver")
         if bound != wanted.driver:
             raise HostError(
@@ -84,6 +86,6 @@ class DriverBinding:
         return f"{PCI}/devices/{address}"
 
 
-def _said(error: OSError) -> str:
+def kernel_answer(error: OSError) -> str:
     """What the kernel answered, and to what."""
     return f"{error.filename}: {error.strerror} ({errno.errorcode.get(error.errno or 0, error.errno)})"

@@ -63,3 +63,10 @@ class Host(Protocol):
 
     async def holders(self, address: str) -> tuple[str, ...]:
         """The processes that have those nodes open, as ``name (pid)``; none for a device that is gone."""
+
+    async def reset(self, members: Sequence[str]) -> None:
+        """Resets functions, so that the next owner finds nothing in them (D-63). Raises :class:`TargetGone`,
+        :class:`HostError`, :class:`HostBusy`."""
+
+    async def erase(self, address: str) -> None:
+        """Erases all that a function stores, verified. May take an hour. Raises as :meth:`reset`."""

@@ -31,7 +31,7 @@ class FileLocks:
         deadline = asyncio.get_running_loop().time() + limit
         async with AsyncExitStack() as held:
             for name in sorted(set(names)):
-                await held.enter_async_context(self._hold(name, deadline))
+                await held.enter_async_context(self._hold(name, deadline, removed=True))
             yield
 
     @asynccontextmanager
@@ -41,7 +41,9 @@ class FileLocks:
             yield descriptor
 
     @asynccontextmanager
-    async def _hold(self, name: str, deadline: float) -> AsyncIterator[int]:
+    async def _hold(self, name: str, deadline: float, *, removed: bool = False) -> AsyncIterator[int]:
+        """``removed``: the file goes with the lock, since names of claims come and go. A file that a child may have
+        inherited stays: another one of that name would be another lock."""
         queue = self._queues.setdefault(name, asyncio.Lock())
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
@@ -55,6 +57,8 @@ class FileLocks:
                 try:
                     yield descriptor
                 finally:
+                    if removed:
+                        self._path(name).unlink(missing_ok=True)
                     os.close(descriptor)
             finally:
                 queue.release()
@@ -65,22 +69,31 @@ class FileLocks:
 
     async def _file(self, name: str, deadline: float) -> int:
         """The descriptor that holds the lock."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._folder / lock_file(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._path(name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         pause = FIRST_PAUSE
-        try:
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return descriptor
-                except BlockingIOError:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise _busy(name) from None
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        while (descriptor := _locked(path)) is None:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise _busy(name)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return descriptor
+
+    def _path(self, name: str) -> Path:
+        return self._folder / lock_file(name)
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor that holds the lock; None if another process has it, or is removing the file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
 
 
 def lock_file(name: str) -> str:

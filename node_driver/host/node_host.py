@@ -8,9 +8,11 @@ from typing import Final, Protocol
 from node_driver.host.binding import PCI, DriverBinding
 from node_driver.host.changes import HostError, HostProperty
 from node_driver.host.kernel_files import KernelFiles
+from node_driver.host.mediated import MDEVS, MediatedDevices
 from node_driver.host.obstacles import Obstacles
+from node_driver.host.sanitizing import Programs, Sanitizer
+from node_driver.host.vgpu import VgpuProfiles
 
-MDEV: Final = "/sys/bus/mdev/devices"
 CONTAINER_NODE: Final = "/dev/vfio/vfio"
 NODE_LIMIT: Final = 5.0
 """Seconds in which udev or devtmpfs makes a node (D-44)."""
@@ -28,10 +30,15 @@ class PropertyOfHost(Protocol):
 class NodeHost:
     """:class:`node_driver.host.changes.Host`."""
 
-    def __init__(self, files: KernelFiles) -> None:
+    def __init__(self, files: KernelFiles, programs: Programs) -> None:
         self._files = files
+        self._sanitizer = Sanitizer(files, programs)
         self._obstacles = Obstacles(files)
-        self._properties: Mapping[HostProperty, PropertyOfHost] = {HostProperty.DRIVER: DriverBinding(files)}
+        self._properties: Mapping[HostProperty, PropertyOfHost] = {
+            HostProperty.DRIVER: DriverBinding(files),
+            HostProperty.MDEV: MediatedDevices(files),
+            HostProperty.VGPU_PROFILE: VgpuProfiles(files),
+        }
 
     async def value(self, host_property: HostProperty, target: str) -> str:
         return await self._properties[host_property].value(target)
@@ -54,6 +61,14 @@ class NodeHost:
     async def holders(self, address: str) -> tuple[str, ...]:
         return await self._files.holders(frozenset(self._nodes(address)) - {CONTAINER_NODE})
 
+    async def reset(self, members: Sequence[str]) -> None:
+        await self._sanitizer.reset(members)
+
+    async def erase(self, address: str) -> None:
+        if obstacle := await self._obstacles.in_use(address):
+            raise HostError(obstacle)
+        await self._sanitizer.erase(address)
+
     def _missing_node(self, address: str) -> str:
         """The first node that has to be there and isn't, "" if none."""
         group = self._files.link(f"{_folder(address)}/iommu_group")
@@ -75,4 +90,4 @@ class NodeHost:
 
 def _folder(address: str) -> str:
     """Of a PCI function, or of an mdev, whose names have no colon."""
-    return f"{PCI}/devices/{address}" if ":" in address else f"{MDEV}/{address}"
+    return f"{PCI}/devices/{address}" if ":" in address else f"{MDEVS}/{address}"

@@ -50,6 +50,11 @@ def obstacle(use: FunctionUse) -> str:
             f"IOMMU group {use.group} of {use.address} isn't viable: {', '.join(use.neighbours)} is in it, too; "
             "publish the group as one device, or unbind that function"
         )
+    return in_use(use)
+
+
+def in_use(use: FunctionUse) -> str:
+    """What the node does with the function; "" if nothing."""
     if use.enabled_vfs:
         return f"{use.address} has {use.enabled_vfs} VFs; set sriov_numvfs to 0 first, or claim a VF instead"
     if use.disks:
@@ -77,6 +82,11 @@ class Obstacles:
             if use is not None and (refusal := obstacle(use)):
                 return refusal
         return ""
+
+    async def in_use(self, address: str) -> str:
+        """What the node does with a function, whatever its driver and group."""
+        use = await self._use(address, (address,), "")
+        return "" if use is None else in_use(use)
 
     async def _use(self, address: str, members: Sequence[str], target_driver: str) -> FunctionUse | None:
         """None if there is no such function."""

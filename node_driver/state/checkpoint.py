@@ -1,8 +1,9 @@
 """The checkpoint file: what the driver has done on this node for which claim (D-50).
 
-``{"version": 1, "checksum": "sha256 of data, compact, with sorted keys", "data": {...}}``. It is read anew for each
-step and written under ``serialize.lock``, since another instance of the driver may work at the same time (D-8). A file
-that can't be read is kept as ``checkpoint.json.bad``; as long as that exists nothing is prepared or released.
+Two JSON objects, a line each: ``{"version": 1, "checksum": "SHA-256 of the second line"}`` and the state. It is read
+anew for each step and written under ``serialize.lock``, since another instance of the driver may work at the same time
+(D-8). A file that can't be read is kept as ``checkpoint.json.bad``; as long as that exists nothing is prepared or
+released.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from functools import cache
-from typing import Any, Final, TypeVar
+from functools import cache, lru_cache
+from typing import Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from node_driver.host.locks import Locks
 from node_driver.state.files import DriverFiles
@@ -57,7 +58,7 @@ class Checkpoint:
                 return DriverState(self.boot_id)
             try:
                 return decoded(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 await self._files.rename(self.path, bad)
                 raise CheckpointError(_damaged(bad)) from None
         except OSError as error:
@@ -87,29 +88,28 @@ class Checkpoint:
 
 
 def encoded(state: DriverState) -> str:
-    data = _adapter().dump_python(state, mode="json")
-    return json.dumps({"version": VERSION, "checksum": _checksum(data), "data": data}) + "\n"
+    data = _adapter().dump_json(state).decode()
+    return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data}\n"
 
 
+@lru_cache(maxsize=2)
 def decoded(text: str) -> DriverState:
     """Raises :class:`ValueError` if the text isn't a whole checkpoint, :class:`CheckpointError` if a newer driver wrote
     it."""
-    document = json.loads(text)
-    if not isinstance(document, dict):
+    first, _, data = text.removesuffix("\n").partition("\n")
+    header = json.loads(first)
+    if not isinstance(header, dict):
         raise ValueError("no object")
-    version = document.get("version")
+    version = header.get("version")
     if isinstance(version, int) and version > VERSION:
         raise CheckpointError(f"a newer driver wrote the checkpoint (version {version}); run that one on this node")
-    if version != VERSION or document.get("checksum") != _checksum(document.get("data")):
+    if version != VERSION or header.get("checksum") != _checksum(data):
         raise ValueError("the version or the checksum is wrong")
-    try:
-        return _adapter().validate_python(document["data"])
-    except ValidationError as error:
-        raise ValueError(str(error)) from error
+    return _adapter().validate_json(data)
 
 
-def _checksum(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _checksum(data: str) -> str:
+    return hashlib.sha256(data.encode()).hexdigest()
 
 
 @cache

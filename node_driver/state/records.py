@@ -83,8 +83,10 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class UncleanDevice:
-    """Why a device must not be given out yet, and how it is cleaned (D-63)."""
+    """A device that must not be given out yet, and how it is cleaned (D-63). ``device``: its name; ``members``: the
+    functions to clean; ``message``: why it isn't clean."""
 
+    device: str
     sanitizing: Sanitizing
     members: tuple[str, ...]
     message: str

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from devtools.node.faults import Crash, Fault
+from devtools.node.faults import Crash, Fault, no_faults
 from devtools.node.kernel import Function
 from devtools.node.world import CDI_FOLDER, DRIVER, NODE, PLUGIN_FOLDER, Node, claim, claim_name
-from node_driver.devices import DeviceKind, PassthroughDevice
+from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
 from node_driver.state.records import Stage
 from node_driver.wire.service import FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
 from virt_dra.api.resource_v1 import DeviceAttribute, ResourceClaim
@@ -181,6 +181,7 @@ async def test_all_endpoints_of_a_group_are_bound_and_its_bridge_is_left_alone()
 
 async def test_what_is_on_vfio_pci_already_is_left_as_it_is_and_stays_so() -> None:
     node = a_node()
+    node.devices = (replace(device(NIC), sanitizing=Sanitizing.NONE),)
     node.kernel.functions[NIC].driver = "vfio-pci"
 
     assert isinstance((await prepare(node, NIC_CLAIM))[0], ReadyClaim)
@@ -430,7 +431,7 @@ async def test_a_full_disk_is_said_and_leaves_the_checkpoint_as_it_was() -> None
     node = a_node()
     await prepare(node, NIC_CLAIM)
     contents = dict(node.disk.contents)
-    node.disk.faults = lambda step: Fault.REFUSED
+    node.faults = lambda step: Fault.REFUSED
 
     (answer,) = await prepare(node, claim("second", "pci-0000-02-00-0"))
 
@@ -444,7 +445,7 @@ async def test_a_full_disk_is_said_and_leaves_the_checkpoint_as_it_was() -> None
 
 async def test_a_stuck_unbind_fails_its_claim_alone_and_a_later_call_goes_on_with_it() -> None:
     node = a_node()
-    node.kernel.faults = lambda step: Fault.STUCK if step.endswith("e1000e/unbind") else Fault.NONE
+    node.faults = lambda step: Fault.STUCK if step.endswith("e1000e/unbind") else Fault.NONE
     nvme = claim("nvme", "pci-0000-02-00-0")
 
     answers = await prepare(node, NIC_CLAIM, nvme)
@@ -453,6 +454,7 @@ async def test_a_stuck_unbind_fails_its_claim_alone_and_a_later_call_goes_on_wit
     assert node.state.claims["uid-nic"].stage is Stage.STARTED
 
     node.kernel.settle()
+    node.faults = no_faults
     (answer,) = await prepare(node, NIC_CLAIM)
     assert isinstance(answer, ReadyClaim)
 
@@ -467,7 +469,7 @@ async def test_what_fails_in_the_middle_is_put_back_in_reverse() -> None:
         probes += step.endswith("drivers_probe")
         return Fault.REFUSED if step.endswith("drivers_probe") and probes == 2 else Fault.NONE
 
-    node.kernel.faults = second_probe_fails
+    node.faults = second_probe_fails
 
     (answer,) = await prepare(node, claim("card", "pci-0000-03-00-0"))
 
@@ -488,7 +490,7 @@ async def test_a_crash_at_any_step_is_repaired_at_start(step: int, fault: Fault)
         steps += 1
         return fault if steps == step + 1 else Fault.NONE
 
-    node.set_faults(crash)
+    node.faults = crash
     card = claim("card", "pci-0000-03-00-0")
     crashed = False
     try:
@@ -497,6 +499,7 @@ async def test_a_crash_at_any_step_is_repaired_at_start(step: int, fault: Fault)
     except Crash:
         crashed = True
     assert crashed
+    node.faults = no_faults
 
     await node.start().repair.at_start()
     if record := node.state.claims.get("uid-card"):
