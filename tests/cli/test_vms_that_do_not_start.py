@@ -120,6 +120,63 @@ def test_all_say_what_keeps_a_device_from_its_vm(tmp_path: Path, case: str) -> N
     assert [(vm["ready"], vm["reason"]) for vm in contents["vms"]] == [("0/1", reason)]
 
 
+PATHS: Final = {
+    # path, driver -> verdict, reason, exit code, what isn't known
+    ("native", "gpu.example.com"): ("fits", None, 0, ["PathMayNotWork"]),
+    ("native", "gpu.intel.com"): ("fits", None, 0, []),
+    ("metadata-shim", "gpu.example.com"): ("fits", None, 0, []),
+    ("metadata-shim", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
+    ("device-plugin", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
+}
+CLUSTER: Final = """
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: node-1-gpu}
+spec:
+  driver: DRIVER
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {resource.kubernetes.io/pciBusID: {string: "0000:01:00.0"}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: any}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu, namespace: team}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: any}}]}}}
+---
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: vm, namespace: team}
+spec:
+  runStrategy: Always
+  template:
+    metadata: {annotations: {virt-dra.io/integration-path: PATH}}
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+      domain:
+        resources: {requests: {memory: 1Gi}}
+        devices: {gpus: [{name: gpu, claimName: gpu, requestName: gpu}], interfaces: []}
+"""
+
+
+@pytest.mark.parametrize(("path", "driver"), PATHS)
+def test_explain_says_of_a_new_vm_whether_its_path_works(tmp_path: Path, path: str, driver: str) -> None:
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(CLUSTER.replace("DRIVER", driver).replace("PATH", path))
+    code, document = _run("explain", "vm", "team/vm", "-f", str(dump))
+    unknown = [fact["code"] for fact in document["unknown"] if fact["code"] == "PathMayNotWork"]
+    assert (document["verdict"], document["reason"], code, unknown) == PATHS[path, driver]
+
+
 def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) -> None:
     dump = _dump(tmp_path, {RECORD: recorded(NATIVE), "vmi.status": {"phase": "Running", "nodeName": "node-a"}})
     (row,) = _run("get", "vms", "-A", "-f", dump)[1]

@@ -18,6 +18,7 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
@@ -65,6 +66,8 @@ class AskedSubject:
     """The claims that it holds, if it has a place."""
     pod: Pod | None = None
     """The pod that has the place."""
+    unknown: tuple[UnknownFact, ...] = ()
+    """What leaves open whether it starts."""
 
     @property
     def title(self) -> str:
@@ -126,7 +129,9 @@ class SubjectFinder:
             raise AssertionError("only VMs are left")
         problem = self._named_gap(subject) or stuck or self._admission.denial(subject) or self._used_claim(subject)
         wish = problem or self.wish_of(subject)
-        return replace(asked, problem=wish) if isinstance(wish, Reason) else replace(asked, wish=wish)
+        if isinstance(wish, Reason):
+            return replace(asked, problem=wish)
+        return replace(asked, wish=wish, unknown=self._admission.doubts(subject))
 
     def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one."""

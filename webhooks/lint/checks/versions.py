@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.integration.paths import BY_CHOICE, PATH_ANNOTATION
+from virt_dra.api.integration.paths import AUTO, BY_CHOICE, PATH_ANNOTATION
 from virt_dra.api.kubevirt_versions import (
     HOST_DEVICES,
     NETWORK_DEVICES_WITH_DRA,
@@ -103,6 +103,8 @@ def path_may_not_work(linted: Linted) -> Iterator[FieldIssue]:
 
 def _chosen_paths(linted: Linted, *, fails: bool) -> Iterator[FieldIssue]:
     field = f"{linted.reviewed.metadata}.annotations[{PATH_ANNOTATION}]"
+    if linted.reviewed.annotations.get(PATH_ANNOTATION, AUTO) == AUTO:
+        return  # which drivers may serve a request takes evaluating selectors
     for use in linted.uses:
         decision = linted.path_of(use)
         if decision is not None and decision.reason in BY_CHOICE and decision.warning and decision.fails == fails:
