@@ -1,4 +1,4 @@
-"""The order of waiting tenants: what an evaluation of all of them gives, at a cost that doesn't grow with their number."""
+"""The order of waiting tenants: what an evaluation of all finds, at a cost that doesn't grow with their number."""
 
 from __future__ import annotations
 
