@@ -74,7 +74,7 @@ class NodeView:
 
     ``claims``: those in the checkpoint. ``obstacles``: name of a device that no claim has -> what keeps it from being
     prepared. ``links``: address of a function with a network interface that is up -> whether it has a carrier.
-    ``unclean``, ``stuck``: address -> why, as the checkpoint says.
+    ``unclean``: address -> why it has to be erased first; ``stuck``: address -> why; both as the checkpoint says.
     """
 
     hardware: Hardware
