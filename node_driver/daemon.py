@@ -186,7 +186,8 @@ class DeviceSurvey:
             group.create_task(self._obstacles_for_ever(), name="obstacles")
             while True:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), self._settings.rescan)
+                    async with asyncio.timeout(self._settings.rescan):
+                        await self._woken.wait()
                 self._woken.clear()
                 await self.look()
                 await asyncio.sleep(self._settings.pause)
@@ -195,7 +196,8 @@ class DeviceSurvey:
         """Taints all devices, for a while: the API server may be away, too."""
         self._publish(driver_away(self._evaluation))
         try:
-            await asyncio.wait_for(self._publisher.published(), LEAVING)
+            async with asyncio.timeout(LEAVING):
+                await self._publisher.published()
         except TimeoutError:
             log.warning("the devices can't be tainted before the driver goes: %s", self._publisher.refusal)
 
