@@ -333,7 +333,7 @@ class ProcessPrograms:
         await asyncio.sleep(0)
         function = self.kernel.functions[target]
         if arguments[0] == "disk-sample":
-            return 0, "\n".join((function.tenant, "", ""))
+            return 0, "\n".join((function.tenant or "blank", "blank", "blank"))
         fault = self.process.before(" ".join(arguments))
         if fault is not Fault.NONE and fault is not Fault.CRASH_AFTER:
             return 1, "NVMe status: Access Denied"

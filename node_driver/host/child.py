@@ -96,7 +96,7 @@ class AttributeHelper:
 
     def __init__(self) -> None:
         self._requests: socket.socket | None = None
-        self._pid = 0
+        self.pid = 0
 
     async def operate(self, words: Sequence[str], *, limit: float, lock: int) -> list[str]:
         """What the helper answers. Raises :class:`StillRunning`, and :class:`OSError` if it dies."""
@@ -124,13 +124,13 @@ class AttributeHelper:
             self._requests.close()
             self._requests = None
             with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
+                os.waitpid(self.pid, 0)
 
     def _socket(self) -> socket.socket:
         if self._requests is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                self._pid = _spawn(HELPER, {0: theirs.fileno(), 1: None, 2: None}, {})
+                self.pid = _spawn(HELPER, {0: theirs.fileno(), 1: None, 2: None}, {})
             self._requests = ours
         return self._requests
 

@@ -1,5 +1,5 @@
 """A program: ``python -I -S disk_sample.py NODE`` prints digests of a disk's beginning, middle and end, a line each;
-an empty line for a part that is all zeros or all ones."""
+``blank`` for a part that is all zeros or all ones."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ def digests(path: str) -> list[str]:
     for offset in (0, max(size // 2 - SAMPLE, 0), max(size - SAMPLE, 0)):
         part = os.pread(descriptor, SAMPLE, offset)
         blank = part.count(part[:1]) == len(part) and part[:1] in (b"", b"\0", b"\xff")
-        lines.append("" if blank else hashlib.sha256(part).hexdigest())
+        lines.append("blank" if blank else hashlib.sha256(part).hexdigest())
     return lines
 
 

@@ -16,6 +16,7 @@ NAMESPACE: Final = re.compile(r"nvme\d+n\d+")
 NVME_CLASS: Final = "0108"
 ERASE_LIMIT: Final = 3600.0
 """Seconds for one namespace; drives that overwrite everything take long."""
+BLANK: Final = "blank"
 USER_DATA_ERASE: Final = "1"
 """Secure erase setting of Format NVM."""
 
@@ -28,9 +29,10 @@ class Programs(Protocol):
 
 
 class Sanitizer:
-    """Resets and erases. Success means that it was verified."""
+    """Resets and erases. Success means that it was verified. ``dev``: where device nodes are."""
 
-    def __init__(self, files: KernelFiles, programs: Programs) -> None:
+    def __init__(self, files: KernelFiles, programs: Programs, *, dev: str = "/dev") -> None:
+        self._dev = dev
         self._files = files
         self._programs = programs
 
@@ -85,7 +87,7 @@ class Sanitizer:
         if not namespaces:
             raise HostError(f"{address} shows no NVMe namespace to erase; is it bound to the nvme driver?")
         for name in namespaces:
-            await self._erase(address, f"/dev/{name}")
+            await self._erase(address, f"{self._dev}/{name}")
 
     async def _erase(self, address: str, node: str) -> None:
         before = await self._sample(address, node)
@@ -95,12 +97,12 @@ class Sanitizer:
         if exit_code:
             raise HostError(f"{node} can't be erased: nvme format: {output or exit_code}")
         after = await self._sample(address, node)
-        if any(left == right != "" for left, right in zip(before, after, strict=True)):
+        if any(left == right != BLANK for left, right in zip(before, after, strict=True)):
             raise HostError(f"nvme format said that {node} was erased, but it has the same contents")
 
     async def _sample(self, address: str, node: str) -> list[str]:
-        """Digests of the namespace's beginning, middle and end; "" for one that is all zeros or ones."""
+        """Digests of the namespace's beginning, middle and end; ``blank`` for one that is all zeros or ones."""
         exit_code, output = await self._programs.run(address, "disk-sample", node, limit=ERASE_LIMIT)
         if exit_code:
             raise HostError(f"{node} can't be read: {output or exit_code}")
-        return output.split("\n")
+        return output.split()
