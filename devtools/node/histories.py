@@ -9,13 +9,14 @@ is never touched. Once all is calm and every claim is released, nothing of it is
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from devtools.node.faults import Crash, Fault, no_faults
-from devtools.node.kernel import Function
+from devtools.node.kernel import Function, Link
 from devtools.node.world import CDI_FOLDER, DRIVER, PLUGIN_FOLDER, DriverInstance, Node, claim, claim_name
 from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
 from node_driver.state.checkpoint import CheckpointError
@@ -31,8 +32,13 @@ CARD: Final = "0000:04:00.0"
 VGPU: Final = "0000:05:00.4"
 BESIDE_ROUTE: Final = "0000:06:00.0"
 ROUTE: Final = "0000:06:00.1"
+VF: Final = "0000:07:00.1"
+PF: Final = "0000:07:00.0"
+NETWORK: Final = {"network": {"vlan": 100, "mac": "02:00:00:00:00:07"}}
+PARAMETERS: Final = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig"}
+SETTINGS: Final = {"vlan": 0, "vlanQos": 0, "mac": "02:aa:00:00:00:01"}
 ROOT_DISK: Final = "0000:00:02.0"
-PROTECTED: Final = frozenset((ROUTE, ROOT_DISK, BRIDGE))
+PROTECTED: Final = frozenset((ROUTE, ROOT_DISK, BRIDGE, PF))
 
 STEPS: Final = 16
 ATTEMPTS: Final = 4
@@ -51,6 +57,8 @@ def _functions() -> list[Function]:
         Function(VGPU, 16, "nvidia", "0x030200"),
         Function(BESIDE_ROUTE, 17, "e1000e"),
         Function(ROUTE, 17, "e1000e"),
+        Function(PF, 18, "e1000e", files={"net": {"enp7": {}}, "virtfn0": Link(VF)}),
+        Function(VF, 19, "e1000e", files={"physfn": Link(PF)}),
         Function(ROOT_DISK, 2, "nvme", "0x010802"),
     ]
 
@@ -63,6 +71,7 @@ DEVICES: Final = (
     PassthroughDevice("second", _VFIO, PAIR[1], PAIR, exclusive=("group-a",)),
     PassthroughDevice("beside-route", _VFIO, BESIDE_ROUTE, (BESIDE_ROUTE,)),
     PassthroughDevice("card", _VFIO, CARD, (CARD,)),
+    PassthroughDevice("vf", DeviceKind.SRIOV, VF, (VF,)),
     PassthroughDevice("small-0", DeviceKind.MDEV, CARD, type_id="small"),
     PassthroughDevice("small-1", DeviceKind.MDEV, CARD, type_id="small"),
     PassthroughDevice("large-0", DeviceKind.MDEV, CARD, type_id="large"),
@@ -119,6 +128,7 @@ class History:
         kernel.drivers.add("nvidia")
         kernel.mdev_types = {CARD: {"small": 2, "large": 1}}
         kernel.profiles = {VGPU: "0"}
+        kernel.vf_settings = {VF: dict(SETTINGS)}
         for function in _functions():
             kernel.add(function)
         self.node.devices = DEVICES
@@ -127,7 +137,8 @@ class History:
         for index in range(5):
             devices = self.random.sample(sorted(BY_NAME), self.random.choice((1, 1, 2)))
             pod = self.random.choice(("pod-1", "pod-2", "pod-3"))
-            self.claims.append(claim(f"c{index}", *devices, pods=(pod,)))
+            parameters = {**PARAMETERS, **NETWORK} if devices == ["vf"] and self.random.random() < 0.8 else None
+            self.claims.append(claim(f"c{index}", *devices, pods=(pod,), parameters=parameters))
             self._note(f"c{index}: {devices} for {pod}")
         self.node.reader.claims = {("default", claim.metadata.name): claim for claim in self.claims}
         self.instances = [self.node.start(), self.node.start()]
@@ -251,6 +262,7 @@ class History:
         self.given.clear()
         self.open_groups.clear()
         self.node.reboot()
+        self.node.kernel.vf_settings[VF] = dict(SETTINGS)
         for function in self.node.kernel.functions.values():
             function.group += 20
         for index in range(2):
@@ -343,6 +355,8 @@ class History:
                         raise self._broken(f"{member} was taken away from {uid}")
                 if device.kind is DeviceKind.MDEV and device.address not in kernel.mdevs:
                     raise self._broken(f"the mdev of {uid} is gone")
+                if device.network and kernel.vf_settings[VF] != {**SETTINGS, **json.loads(device.network)}:
+                    raise self._broken(f"{uid} lost its network settings")
                 if device.kind is DeviceKind.VGPU and kernel.profiles[VGPU] != device.type_id:
                     raise self._broken(f"the profile of {uid} is gone")
 
@@ -382,6 +396,8 @@ class History:
                 raise self._broken(f"{function.address} keeps the data of {function.tenant}")
         if kernel.mdevs or kernel.profiles[VGPU] != "0":
             raise self._broken("an mdev or a profile is left")
+        if kernel.vf_settings[VF] != SETTINGS:
+            raise self._broken(f"the VF is left with {kernel.vf_settings[VF]}")
         if files := set(self.node.disk.contents) - {f"{PLUGIN_FOLDER}/checkpoint.json"}:
             raise self._broken(f"left: {files}")
 

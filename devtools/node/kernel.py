@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Union
+from typing import Any, Final, Union
 
 from devtools.node.faults import Fault, Process
 from node_driver.host.changes import HostBusy
@@ -64,6 +65,8 @@ class Kernel:
     profiles: dict[str, str] = field(default_factory=dict)
     """VF whose driver offers vGPU profiles -> its profile."""
     creatable_profiles: frozenset[str] = frozenset({"558", "559"})
+    vf_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Network VF -> its settings at the physical function."""
     open_nodes: dict[str, str] = field(default_factory=dict)
     """Node -> the process that has it open, as ``name (pid)``."""
     files: dict[str, str] = field(default_factory=dict)
@@ -332,6 +335,8 @@ class ProcessPrograms:
     async def run(self, target: str, *arguments: str, limit: float) -> tuple[int, str]:
         await asyncio.sleep(0)
         function = self.kernel.functions[target]
+        if arguments[0] == "vf-settings":
+            return self._vf_settings(target, *arguments[1:])
         if arguments[0] == "disk-sample":
             return 0, "\n".join((function.tenant or "blank", "blank", "blank"))
         fault = self.process.before(" ".join(arguments))
@@ -340,6 +345,17 @@ class ProcessPrograms:
         function.tenant = ""
         self.process.after(fault)
         return 0, ""
+
+    def _vf_settings(self, address: str, interface: str, index: str, wanted: str = "{}") -> tuple[int, str]:
+        settings = self.kernel.vf_settings[address]
+        for name, value in json.loads(wanted).items():
+            fault = self.process.before(f"{interface} vf {index} {name}")
+            if fault is Fault.REFUSED or name not in settings:
+                return 1, f"{name}: Operation not supported"
+            if fault is not Fault.STUCK:  # a card that says yes and does nothing
+                settings[name] = value
+            self.process.after(fault)
+        return 0, json.dumps(settings, sort_keys=True)
 
 
 def _below(tree: Tree, names: list[str]) -> str | Link | Tree | None:

@@ -3,6 +3,7 @@ files."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -76,6 +77,16 @@ class ClaimSteps:
                 except HostError as error:
                     _logger.warning("device %s stays unclean: %s", device.device, error)
         return frozenset(clean)
+
+    async def with_hardware_addresses(self, record: ClaimRecord) -> ClaimRecord:
+        """The record with the addresses of the network functions that it sets up, for the metadata."""
+        devices = []
+        for device in record.devices:
+            if device.network and not device.admin_access:
+                settings = json.loads(await self._host.value(HostProperty.NETWORK_FUNCTION, device.address))
+                device = replace(device, hardware_address=settings.get("mac", ""))
+            devices.append(device)
+        return replace(record, devices=tuple(devices))
 
     async def undo(self, record: ClaimRecord) -> list[StuckChange]:
         """Puts back what the record's changes have changed, in reverse order; what can't be put back is returned. A

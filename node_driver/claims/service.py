@@ -119,6 +119,7 @@ class NodeClaims:
         try:
             await self._work.apply(unmet(record, observed))
             await self._work.reset(unclean.values())
+            record = await self._work.with_hardware_addresses(record)
             written = await self._work.write_files(record, again=record.stage is Stage.DONE)
         except (HostError, ClaimRefusal) as error:
             await self._failed(record, error)

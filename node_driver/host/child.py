@@ -54,7 +54,8 @@ class _Output:
 
     async def wait(self, limit: float) -> ProgramResult:
         try:
-            return await asyncio.wait_for(asyncio.shield(self._ended), limit)
+            async with asyncio.timeout(limit):
+                return await asyncio.shield(self._ended)
         except TimeoutError:
             raise StillRunning from None
 

@@ -9,6 +9,7 @@ from node_driver.host.binding import PCI, DriverBinding
 from node_driver.host.changes import HostError, HostProperty
 from node_driver.host.kernel_files import KernelFiles
 from node_driver.host.mediated import MDEVS, MediatedDevices
+from node_driver.host.network_functions import NetworkFunctions
 from node_driver.host.obstacles import Obstacles
 from node_driver.host.sanitizing import Programs, Sanitizer
 from node_driver.host.vgpu import VgpuProfiles
@@ -38,6 +39,7 @@ class NodeHost:
             HostProperty.DRIVER: DriverBinding(files),
             HostProperty.MDEV: MediatedDevices(files),
             HostProperty.VGPU_PROFILE: VgpuProfiles(files),
+            HostProperty.NETWORK_FUNCTION: NetworkFunctions(files, programs),
         }
 
     async def value(self, host_property: HostProperty, target: str) -> str:

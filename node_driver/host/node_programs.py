@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from node_driver.host import disk_sample
+from node_driver.host import disk_sample, vf_settings
 from node_driver.host.changes import HostBusy, HostError
 from node_driver.host.child import StillRunning, run
 from node_driver.host.file_locks import FileLocks
 
 OUTPUT_MAX: Final = 500
 """Characters of the output's end that are of use in a message."""
-OWN: Final = {"disk-sample": (sys.executable, "-I", "-S", str(Path(disk_sample.__file__)))}
+OWN: Final = {
+    "disk-sample": (sys.executable, "-I", "-S", str(Path(disk_sample.__file__))),
+    "vf-settings": (sys.executable, "-I", str(Path(vf_settings.__file__))),
+}
 """Programs of ours, by name."""
 
 

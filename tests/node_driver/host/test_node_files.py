@@ -99,7 +99,7 @@ async def test_a_function_that_the_kernel_doesnt_rebind_is_said_to_be_where_it_i
         await binding.value("0000:09:00.0")
 
 
-async def test_a_stuck_operation_holds_up_its_target_alone_and_is_waited_for_by_the_next_instance(
+async def test_a_stuck_operation_holds_up_its_target_alone_and_the_next_instance_waits(
     root: Path, locks: FileLocks, helper: AttributeHelper
 ) -> None:
     """Opening a FIFO for writing waits for a reader, as a write to sysfs may wait for a driver."""
