@@ -174,6 +174,11 @@ def test_json_is_a_list_of_the_same_objects() -> None:
             ("--webhook-argument", "--log-level", "--webhook-argument", "debug"),
             "'debug': write an option with its value in one, as in --webhook-argument=--log-level=debug",
         ),
+        (
+            ("--webhook-argument=--writes-metadata=gpu.nvidia.com",),
+            "virt-dra webhook: No such option '--writes-metadata'",
+        ),
+        (("--operator-argument=--wait-image=busybox",), "virt-dra operator: No such option '--wait-image'"),
         (("--overlay", "beside"), "'beside' is not one of 'beside-kubevirt', 'standalone'"),
         (("--dry-run", "-o", "text"), "--dry-run prints yaml or json"),
         (("--timeout", "-1"), "-1.0 is not in the range"),
