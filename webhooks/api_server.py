@@ -1,5 +1,7 @@
-"""The API server's part of admission, before KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2,
-K-2.34). Pure.
+"""The API server's part of admission: unknown fields, pruning, types, names (K-2.2, K-2.34). Pure.
+
+Types and required fields are checked after KubeVirt's mutating webhook, which writes empty values where required ones
+are missing (K-2.36).
 
 The design's spelling of a claim reference (K-1.7) is a field of virt-dra's own CRDs only; an API server with KubeVirt's
 drops it (K-1.9).
@@ -14,10 +16,20 @@ from typing import Final, Literal
 
 from virt_dra.api import names
 from virt_dra.api.counting import counted
+from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.schemas.kubevirt_schema import schema_of
-from virt_dra.api.schemas.walk import Schema, SchemaFault, UnknownSchemaField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.schemas.walk import (
+    Schema,
+    SchemaFault,
+    UnknownSchemaField,
+    conforms,
+    faults,
+    pruned,
+    rewritten,
+    unknown_fields,
+)
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.field_errors import invalid
 from virt_dra.api.wire import Json, WireError
@@ -62,7 +74,7 @@ def received(
     unknown = tuple(islice(unknown_fields(raw, schema), MAX_UNKNOWN + 1))
     if unknown and validation == "Strict":
         return Received(raw, tuple(_strict(unknown, raw, schema)), undecoded=True)
-    left: Json = pruned(raw, schema)
+    left = stored(raw, schema, mutated=version is not None and (old is None or kind == VirtualMachine.KIND))
     warnings = (
         (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ()))
         if validation == "Warn"
@@ -70,10 +82,22 @@ def received(
     )
     schema_faults: list[SchemaFault] = list(faults(left, schema))
     if schema_faults and old is not None:
-        before = set(faults(pruned(old, schema), schema))
+        before = set(faults(stored(old, schema, mutated=False), schema))
         schema_faults = [fault for fault in schema_faults if fault not in before]
     causes = tuple(AdmissionCause(fault.type, fault.message, fault.path, "api-server") for fault in schema_faults)
     return Received(left, causes, warnings)
+
+
+def stored(raw: Json, schema: Schema, *, mutated: bool) -> Json:
+    """The object as its schema is checked: pruned, and if ``mutated`` as KubeVirt's mutator writes spec and status
+    again, with empty values of required fields (K-2.36)."""
+    left: Json = pruned(raw, schema)
+    if mutated and isinstance(left, dict):
+        return {
+            key: rewritten(value, schema.properties[key]) if key in ("spec", "status") else value
+            for key, value in left.items()
+        }
+    return left
 
 
 def refused_names(raw: Json) -> Iterator[AdmissionCause]:

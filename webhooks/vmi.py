@@ -66,8 +66,8 @@ RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
             *_AROUND_DRA,
         ),
     ),
-    (V1_6_0, (*_NETWORKS, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
-    (BEFORE_DRA, (device_name_required, *_NETWORKS, *_AROUND_DRA)),  # K-2.31
+    (V1_6_0, (features.architecture, *_NETWORKS, gpus_of_1_6, *_AROUND_DRA)),  # K-2.30
+    (BEFORE_DRA, (device_name_required, features.architecture, *_NETWORKS, *_AROUND_DRA)),  # K-2.31
 )
 """The rules of each release, newest first: a version has those of the first row that is not newer."""
 

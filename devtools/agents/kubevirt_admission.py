@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import V1_9_0, Gates
+from virt_dra.api.schemas.kubevirt_schema import schema_of
+from virt_dra.api.schemas.walk import rewritten
 from virt_dra.api.wire import Json, WireError
 from webhooks.rules.features import RESERVED_LABELS
 from webhooks.stored import as_validated
@@ -60,13 +62,15 @@ class KubeVirtAdmission:
         return changed
 
     def _written_again(self, obj: Json, kind: type[VirtualMachine] | type[VirtualMachineInstance]) -> Json:
-        """K-2.36, K-2.37: the mutators write the spec again as they read it. What they can't read they leave to
-        others."""
+        """K-2.36, K-2.37: the mutators write the spec again as they read it, with empty values of required fields. What
+        they can't read they leave to others."""
         try:
             spec = as_validated(kind.from_wire(obj), self.gates.version).to_wire().get("spec")
         except WireError:
             return obj
-        return obj if spec is None else {**obj, "spec": spec}
+        if spec is None:
+            return obj
+        return {**obj, "spec": rewritten(spec, schema_of(kind.KIND, self.gates.version).properties["spec"])}
 
     def _complete(self, vmi: Json, now: str) -> None:
         """K-9.5: a creator's status survives, but for the phase."""

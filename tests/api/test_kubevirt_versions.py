@@ -9,7 +9,7 @@ from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtV
 
 BOTH = {"GPUsWithDRA", "HostDevicesWithDRA"}
 SINCE = {
-    **dict.fromkeys(("HostDevices", "Sidecar"), "0.36"),
+    **dict.fromkeys(("HostDevices", "Sidecar", "MultiArchitecture"), "0.36"),
     **dict.fromkeys(BOTH, "1.6.0"),
     **dict.fromkeys(("PCINUMAAwareTopology", "ReservedOverheadMemlock"), "1.8.0"),
     **dict.fromkeys(

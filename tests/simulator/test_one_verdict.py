@@ -30,7 +30,6 @@ BEYOND_THE_RUN = {
     "unknown-field": "strict validation is kubectl's; the hand-overs keep what they don't know",
     "unrendered-template": "no rule looks at the text, and the hand-overs carry it through",
     "invalid-object": "the schema of a KubeVirt knows fields and names for which the hand-overs have no rule",
-    "device-name-missing": "the API server's schema requires it; the hand-overs do without",
     "lost-request": "the containers of these releases lack the request; that is "
     "for a kubelet to heed, which no hand-over is",
     "direct-claim-unresolved": "these releases never find the devices of direct claims; ours does",

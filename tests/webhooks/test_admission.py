@@ -6,6 +6,8 @@ Beside a real API server: tests/cli/jsonl/test_admit_on_a_real_api_server.py.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from tests.webhooks.test_vmi import _gates as gates_strategy
 from tests.webhooks.test_vmi import _specs as specs_strategy
 from virt_dra.api import names
-from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, V1_9_0, Gates, KubeVirtVersion
 from virt_dra.api.schemas.kubevirt_schema import schema_of
 from virt_dra.api.schemas.walk import conforms
 from virt_dra.api.wire import Json
@@ -85,11 +87,6 @@ def test_what_is_right_is_admitted_by_every_release_with_claims(obj: Json, versi
                 )
             ],
         ),
-        (
-            vmi(domain=gpus({"claimName": "c", "requestName": "r"})),
-            "1.9",
-            [("api-server", "FieldValueRequired", "spec.domain.devices.gpus[0].name", "Required value")],
-        ),
         (vmi(domain=gpus({**GPU, "name": ""})), "1.9", []),
         (
             vmi(metadata={"name": "a_b", "labels": {"a b": "c"}}, domain={}),
@@ -156,6 +153,55 @@ def test_who_refuses_and_why(obj: Json, version: str, causes: list[tuple[str, st
     verdict = admit(obj, gates(version))
     assert told(verdict) == causes
     assert verdict.allowed is not bool(causes)
+
+
+NAMELESS: Json = {"claimName": "c", "requestName": "r"}
+NO_NAME = [
+    ("kubevirt", "FieldValueRequired", "{}.resourceClaims[0].name", "{}.resourceClaims[0].name is a required field")
+]
+
+
+@pytest.mark.parametrize("version", ["1.7.4", "1.8.0", "1.8.4", "1.9.0", "main"])
+@pytest.mark.parametrize(("make", "root"), [(vmi, "spec"), (vm, "spec.template.spec")])
+def test_names_that_are_missing_are_written_empty_before_the_schema_is_checked(
+    make: Callable[..., Json], root: str, version: str
+) -> None:
+    """KubeVirt's mutator writes them, as its Go types have no way to leave them out (K-2.36)."""
+    named = make(domain={"devices": {"gpus": [NAMELESS], "hostDevices": [{"deviceName": "v/x"}]}})
+    assert told(admit(named, gates(version))) == []
+    unused = make(domain={"devices": {}}, resourceClaims=[{"resourceClaimTemplateName": "t"}])
+    refused = [(by, kind, field.format(root), text.format(root)) for by, kind, field, text in NO_NAME]
+    assert told(admit(unused, gates(version))) == (refused if KubeVirtVersion.parse(version) >= V1_9_0 else [])
+    twice = make(domain={"devices": {}}, resourceClaims=[{"resourceClaimTemplateName": "t"}] * 2)
+    duplicate = ("api-server", "FieldValueDuplicate", f"{root}.resourceClaims[1]", 'Duplicate value: {"name":""}')
+    assert told(admit(twice, gates(version))) == [duplicate]
+
+
+def test_without_kubevirt_no_mutator_writes_names() -> None:
+    refused = ("api-server", "FieldValueRequired", "spec.domain.devices.gpus[0].name", "Required value")
+    assert told(admit(vmi(domain=gpus(NAMELESS)), gates("1.9"), kubevirt=False)) == [refused]
+
+
+def test_a_vm_is_written_again_on_each_update_and_a_vmi_is_not() -> None:
+    old_vm, old_vmi = vm(), vmi()
+    assert told(admit(vm(domain=gpus(NAMELESS)), gates("1.9"), old_vm)) == []
+    refused = ("api-server", "FieldValueRequired", "spec.domain.devices.gpus[0].name", "Required value")
+    assert told(admit(vmi(domain=gpus(NAMELESS)), gates("1.9"), old_vmi)) == [refused]
+
+
+@pytest.mark.parametrize("version", ["1.7.4", "1.8.0", "1.8.4", "1.9.0", "main"])
+@pytest.mark.parametrize(("make", "root"), [(vmi, "spec"), (vm, "spec.template.spec")])
+def test_another_architecture_needs_a_gate_up_to_1_7(make: Callable[..., Json], root: str, version: str) -> None:
+    off = Gates.for_version(
+        KubeVirtVersion.parse(version), {**dict.fromkeys(KNOWN_GATES, True), "MultiArchitecture": False}
+    )
+    text = f"MultiArchitecture feature gate is not enabled in kubevirt-config, invalid entry {root}.architecture"
+    refused = [("kubevirt", "FieldValueRequired", f"{root}.architecture", text)] if version == "1.7.4" else []
+    assert told(admit(make(architecture="s390x"), off)) == refused
+    assert told(admit(make(architecture="amd64"), off)) == []
+    assert told(admit(make(architecture="s390x"), gates(version))) == []
+    assert told(admit(make(architecture="s390x"), replace(off, architecture="s390x"))) == []
+    assert told(admit(make(architecture="s390x"), replace(off, architecture=None))) == []
 
 
 def test_networks_from_claims_are_dropped_before_1_9_and_then_have_no_type() -> None:

@@ -300,7 +300,12 @@ class PermittedHostDevices(Wire):
     usb: List[USBHostDevice] = ()
 
 
+class ArchitectureConfiguration(Wire):
+    default_architecture: Str | None = None
+
+
 class KubeVirtConfiguration(Wire):
+    architecture_configuration: ArchitectureConfiguration | None = None
     developer_configuration: DeveloperConfiguration = DeveloperConfiguration.empty()
     permitted_host_devices: PermittedHostDevices | None = None
 
@@ -311,6 +316,7 @@ class KubeVirtSpec(Wire):
 
 class KubeVirtStatus(Wire):
     observed_kube_virt_version: Str | None = None
+    default_architecture: Str | None = None
 
 
 class KubeVirt(TypedObject):

@@ -22,6 +22,7 @@ RESERVED_OVERHEAD_MEMLOCK = "ReservedOverheadMemlock"
 VGPU_LIVE_MIGRATION = "VGPULiveMigration"
 PLUGINS = "Plugins"
 IOMMUFD = "IOMMUFD"
+MULTI_ARCHITECTURE = "MultiArchitecture"
 GRACE_IO_VIRTUALIZATION = "GraceIOVirtualization"
 
 DESIGN_GATE = "DynamicResourceAllocation"
@@ -141,6 +142,7 @@ _GATES: Mapping[str, _Gate] = {
     NETWORK_DEVICES_WITH_DRA: _Gate(V1_9_0),
     HOST_DEVICES: _Gate(BEFORE_DRA),
     SIDECAR: _Gate(BEFORE_DRA),
+    MULTI_ARCHITECTURE: _Gate(BEFORE_DRA),
     PCI_NUMA_AWARE_TOPOLOGY: _Gate(V1_8_0),
     RESERVED_OVERHEAD_MEMLOCK: _Gate(V1_8_0),
     VGPU_LIVE_MIGRATION: _Gate(V1_9_0),
@@ -148,6 +150,7 @@ _GATES: Mapping[str, _Gate] = {
     IOMMUFD: _Gate(V1_9_0),
     GRACE_IO_VIRTUALIZATION: _Gate(V1_9_0),
 }
+AMD64 = "amd64"
 KNOWN_GATES: tuple[str, ...] = (*_GATES, DESIGN_GATE)
 
 
@@ -155,12 +158,14 @@ KNOWN_GATES: tuple[str, ...] = (*_GATES, DESIGN_GATE)
 class Gates:
     """The gates that are on, for one KubeVirt version.
 
-    ``disabled``: those that the KubeVirt object lists in ``disabledFeatureGates``, for advice only.
+    ``disabled``: those that the KubeVirt object lists in ``disabledFeatureGates``, for advice only. ``architecture``:
+    that of the control plane, without which MultiArchitecture can't be judged; None: not known (K-2.47).
     """
 
     version: KubeVirtVersion
     on: frozenset[str]
     disabled: frozenset[str] = frozenset()
+    architecture: str | None = AMD64
 
     def __contains__(self, gate: str) -> bool:
         return gate in self.on

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
+from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
@@ -25,7 +24,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.tolerations import taints_of_rules
 from virt_dra.matching.published_slice import SliceDevice
-from virt_dra.model.cluster import ClusterModel, DerivedValue, ModelIndex
+from virt_dra.model.cluster import ClusterModel, ModelIndex
 from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
@@ -77,7 +76,18 @@ class KubeVirtAtHand:
         )
         release = version or (observed.version if observed else NEWEST)
         gates = Gates.configured(release, configuration.developer_configuration, choices)
+        if kubevirt is not None:
+            gates = replace(gates, architecture=_control_plane_architecture(kubevirt))
         return cls(gates, configuration.permitted_host_devices, observed)
+
+
+def _control_plane_architecture(kubevirt: KubeVirt) -> str | None:
+    """The architecture of virt-operator's binary, and so of virt-api's, which it writes into the status; None where the
+    configuration names a default, which the status repeats (K-2.47)."""
+    chosen = kubevirt.spec.configuration.architecture_configuration
+    if chosen is not None and chosen.default_architecture:
+        return None
+    return kubevirt.status.default_architecture or AMD64
 
 
 class Trial(Protocol):
@@ -164,11 +174,6 @@ class LintInputs:
         vms, vmis = _vms_of_claim(self.model, (namespace, claim)), _vmis_of_claim(self.model, (namespace, claim))
         return (*map(title, vms), *map(title, vmis))
 
-    @property
-    def writers(self) -> frozenset[str]:
-        """The drivers that write metadata files, as far as the DeviceClasses are known."""
-        return _writers(self.model)
-
     def permits_admin_access(self, namespace: str) -> bool:
         """True if the namespace has the label that permits admin access (A-22.10)."""
         obj = self.model.by_key(Namespace).get(namespace)
@@ -196,7 +201,6 @@ def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:
     return tuple(dict.fromkeys((subject.namespace, name) for name in named if name))
 
 
-_writers = DerivedValue(lambda model: metadata_writers(model.of(DeviceClass)), (DeviceClass,))
 _vms_of_claim = ModelIndex(VirtualMachine, direct_claims)
 _vmis_of_claim = ModelIndex(VirtualMachineInstance, direct_claims)
 

@@ -25,7 +25,7 @@ from webhooks.rules.warnings import WARNERS, Warner
 _WARNING_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
     {
         "unknown-field": (DENIAL, "A field that does not exist."),
-        "device-name-missing": (DENIAL, "A device has no name."),
+        "device-name-missing": (WARNING, "A device has no name."),
         "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 don't check the claims of host devices."),
         "lost-request": (DENIAL, "KubeVirt before 1.8.3 keeps only one request of each claim."),
         "request-name": (DENIAL, "A request name that is invalid in the launcher pod."),
@@ -88,19 +88,6 @@ _CHECKS: Final = (
         WARNING,
         "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.",
         versions.metadata_path,
-    ),
-    LintCheck(
-        "path-does-not-work",
-        DENIAL,
-        "The integration path that the VM asks for can't work.",
-        versions.path_does_not_work,
-        lenient=True,
-    ),
-    LintCheck(
-        "path-may-not-work",
-        WARNING,
-        "The integration path that the VM asks for may not work.",
-        versions.path_may_not_work,
     ),
     LintCheck(
         "direct-claim-unresolved",

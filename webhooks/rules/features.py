@@ -1,4 +1,5 @@
-"""Rules around DRA: gates of other features, ramfb displays and reserved labels (K-2.22 to K-2.24, K-2.26, K-9.4)."""
+"""Rules around DRA: gates of other features, ramfb displays and reserved labels (K-2.22 to K-2.24, K-2.26, K-2.47,
+K-9.4)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from virt_dra.api.kubevirt_v1 import RamFB
-from virt_dra.api.kubevirt_versions import HOST_DEVICES, RESERVED_OVERHEAD_MEMLOCK, SIDECAR
+from virt_dra.api.kubevirt_versions import HOST_DEVICES, MULTI_ARCHITECTURE, RESERVED_OVERHEAD_MEMLOCK, SIDECAR
 from webhooks.rules.reviewed_spec import ReviewedSpec
-from webhooks.verdict import INVALID, NOT_SUPPORTED, AdmissionCause
+from webhooks.verdict import INVALID, NOT_SUPPORTED, REQUIRED, AdmissionCause
 
 HOOK_SIDECARS = "hooks.kubevirt.io/hookSidecars"
 RESERVED_LABELS: Final = (
@@ -20,6 +21,15 @@ RESERVED_LABELS: Final = (
     "kubevirt.io/schedulable",
 )
 """Labels that only KubeVirt's own accounts may set (K-9.4)."""
+
+
+def architecture(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
+    """Another architecture than the control plane's with its feature gate off, up to 1.7 (K-2.47)."""
+    wanted, own = subject.spec.architecture, subject.gates.architecture
+    if wanted and own and wanted != own and MULTI_ARCHITECTURE not in subject.gates:
+        field = subject.path("architecture")
+        text = f"{MULTI_ARCHITECTURE} feature gate is not enabled in kubevirt-config, invalid entry {field}"
+        yield AdmissionCause(REQUIRED, text, field)
 
 
 def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:

@@ -18,7 +18,7 @@ RUN_STRATEGIES: Final = ("Halted", "Manual", "Always", "RerunOnFailure", "Once",
 NOT_JUDGED: Final = (
     "memory, hugepages, CPU (requests, limits, pinning, NUMA, realtime, features) and machine type",
     "firmware, ACPI, launch security, TPM, watchdog, input, sound, video and panic devices",
-    "host name and subdomain, DNS policy and configuration, start strategy, architecture",
+    "host name and subdomain, DNS policy and configuration, start strategy, architectures that KubeVirt doesn't know",
     "boot orders, kinds of disks, I/O threads, empty CD-ROM drives, volumes without a disk and sources of volumes",
     "container disks, file systems, DataVolume templates, access credentials, persistent reservations",
     "probes, affinity and topology spread constraints, live migration and live update",

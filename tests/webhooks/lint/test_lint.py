@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
+from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
@@ -138,11 +138,9 @@ def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(
     vmi = _object("vmi")
     assert [finding.id for finding in lint(vmi, world)] == [id], "without virt-dra on the cluster it won't work"
     native = vmi.with_(metadata=vmi.metadata.with_(annotations={"virt-dra.io/integration-path": "native"}))
-    annotated = _object("class").to_wire()
-    annotated["metadata"]["annotations"] = {"virt-dra.io/writes-metadata": "gpu.example.com"}
-    writing = Preflight(replace(world, model=world.model.changed([read_object(annotated)])))
+    writing = Preflight(world, launcher=LauncherSettings(writers=frozenset({"gpu.example.com"})))
     told = [
-        [id in warning for warning in knowledge.preflight(subject).warnings if "-not-work]" not in warning]
+        [id in warning for warning in knowledge.preflight(subject).warnings]
         for knowledge, subject in ((Preflight(world), vmi), (Preflight(world), native), (writing, vmi))
     ]
     assert told == [[], [True], [] if version == "1.8.1" else [True]]
@@ -158,6 +156,28 @@ def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:
     gates = Preflight(LintInputs.of([read_object(raw)])).gates
     assert gates == Gates(KubeVirtVersion(1, 8, 4), frozenset({"HostDevices"}))
     assert LintInputs.of([]).configuration.version == NEWEST
+
+
+@pytest.mark.parametrize(
+    ("status", "configuration", "architecture"),
+    [
+        ({}, {}, "amd64"),
+        ({"defaultArchitecture": "s390x"}, {}, "s390x"),
+        ({"defaultArchitecture": "s390x"}, {"architectureConfiguration": {"defaultArchitecture": "s390x"}}, None),
+        ({"defaultArchitecture": "arm64"}, {"architectureConfiguration": {"arm64": {}}}, "arm64"),
+    ],
+)
+def test_the_control_plane_has_the_architecture_of_the_kubevirt_objects_status(
+    status: dict[str, str], configuration: dict[str, Any], architecture: str | None
+) -> None:
+    """Unless the configuration names a default, which the status repeats (K-2.47)."""
+    raw = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "spec": {"configuration": configuration},
+        "status": {"observedKubeVirtVersion": "v1.7.4", **status},
+    }
+    assert LintInputs.of([read_object(raw)]).configuration.gates.architecture == architecture
 
 
 # --- inventory ---

@@ -23,7 +23,7 @@ from typing import Final
 
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
 from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
-from virt_dra.api.schemas.walk import LATER, UNPROPOSED, Schema
+from virt_dra.api.schemas.walk import LATER, UNPROPOSED, ZEROS, Schema
 from virt_dra.api.wire import Json
 
 KINDS: Final = ("VirtualMachine", "VirtualMachineInstance")
@@ -55,6 +55,10 @@ _STANDALONE: Final[Mapping[str, Mapping[str, str]]] = {
 """Additional fields of our own kinds (K-1.7)."""
 _OPTIONAL_STANDALONE: Final = (("VirtualMachineInstanceSpec", "domain"), ("DomainSpec", "devices"))
 
+_GO_ZEROS: Final[Mapping[str, str | int | bool]] = {"string": "", "integer": 0, "boolean": False}
+"""KubeVirt's mutators write these values of required fields that are missing. Without a required object, list or
+quantity their OpenAPI document refuses the VM (K-2.36)."""
+
 _SCALARS: Final[Mapping[str, Json]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
@@ -81,7 +85,7 @@ def schema_of(kind: str, version: KubeVirtVersion | None) -> Schema:
 def structural_schema(kind: str, version: KubeVirtVersion) -> Json:
     """The schema as ``openAPIV3Schema`` of a CustomResourceDefinition. Not to be changed: it is shared, and so are
     parts of it."""
-    schema = _Builder(version, later=False).object(kind)
+    schema = _Builder(version, published=True).object(kind)
     return {**schema, "properties": {**schema["properties"], "metadata": {"type": "object"}}}
 
 
@@ -94,10 +98,10 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 class _Builder:
-    """Builds the schemas of one release, each type once."""
+    """Builds the schemas of one release, each type once. ``published``: without what no API server knows."""
 
-    def __init__(self, version: KubeVirtVersion | None, later: bool = True) -> None:
-        self._version, self._later = version, later
+    def __init__(self, version: KubeVirtVersion | None, published: bool = False) -> None:
+        self._version, self._published = version, published
         self._made: dict[str, Json] = {}
 
     def object(self, name: str) -> Json:
@@ -112,6 +116,7 @@ class _Builder:
         properties: Json = {}
         required: list[str] = []
         later: dict[str, str] = {}
+        zeros: dict[str, str | int | bool] = {}
         for written, kind in fields.items():
             field = written.removesuffix("!")
             if field == "*":
@@ -126,11 +131,15 @@ class _Builder:
             properties[field] = self._type(kind)
             if self._is_required(name, field, written.endswith("!")):
                 required.append(field)
+                if written.endswith("!") and kind in _GO_ZEROS:
+                    zeros[field] = _GO_ZEROS[kind]
         schema["properties"] = properties
         if required:
             schema["required"] = required
-        if later and self._later:
+        if later and not self._published:
             schema[LATER] = later
+        if zeros and self._version is not None and not self._published:
+            schema[ZEROS] = zeros
         return schema
 
     def _is_required(self, name: str, field: str, marked: bool) -> bool:

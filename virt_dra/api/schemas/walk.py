@@ -5,6 +5,7 @@ them. Pure.
     conforms(raw, schema)                # True if all of the below find nothing: the usual case, and fast
     unknown_fields(raw, schema)          # what strict field validation refuses, with the name that was probably meant
     pruned(raw, schema)                  # what is stored: without unknown fields, and without members that are null
+    rewritten(raw, schema)               # what a mutating webhook in Go sends back: required scalars are never missing
     faults(raw, schema)                  # what is refused: types, required fields, values, duplicate keys of lists
 
 An API server goes through this list in order (K-2.34): strict validation examines the object as it was sent, everything
@@ -24,9 +25,11 @@ from virt_dra.api.nearest import nearest
 from virt_dra.api.wire import JSON_TYPES, Json
 
 LATER: Final = "x-virt-dra-later"
+"""Key of a schema: fields that only a newer release of its kind has, with that release. Never sent to an API server."""
 UNPROPOSED: Final = "x-virt-dra-unproposed"
 """Fields that are accepted and that no message proposes."""
-"""Key of a schema: fields that only a newer release of its kind has, with that release. Never sent to an API server."""
+ZEROS: Final = "x-virt-dra-zeros"
+"""Required fields that a Go program always writes, with their zero values. Never sent to an API server."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NEAREST_SOUGHT: Final = 100
 """The most unknown fields of one object for which a similar name is searched."""
@@ -88,6 +91,7 @@ class Schema:
     pattern: re.Pattern[str] | None
     later: Mapping[str, str]
     unproposed: frozenset[str]
+    zeros: Mapping[str, str | int | bool]
     plain: type | None
     """The Python type of a value of which only the type is checked."""
 
@@ -124,6 +128,7 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
         pattern=re.compile(source["pattern"]) if int_or_string and "pattern" in source else None,
         later=source.get(LATER, {}),
         unproposed=frozenset(source.get(UNPROPOSED, ())),
+        zeros=source.get(ZEROS, {}),
         plain=_PLAIN.get(kind) if "enum" not in source else None,
     )
     return schema
@@ -243,6 +248,20 @@ def pruned(raw: Any, schema: Schema) -> Any:
     if isinstance(raw, list) and not schema.open:
         return _emptied(raw)
     return raw
+
+
+def rewritten(value: Any, schema: Schema) -> Any:
+    """The value as a Go program writes it after reading it: with the zero value of each required string, number and
+    boolean that is missing (K-2.36). The value itself isn't changed; the result may share parts with it."""
+    if isinstance(value, dict):
+        written = {}
+        for key, item in value.items():
+            inner = schema.properties.get(key, schema.rest)
+            written[key] = item if inner is None else rewritten(item, inner)
+        return {**written, **{key: zero for key, zero in schema.zeros.items() if key not in written}}
+    if isinstance(value, list) and schema.items is not None:
+        return [rewritten(item, schema.items) for item in value]
+    return value
 
 
 def _emptied(items: list[Any]) -> list[Any]:
