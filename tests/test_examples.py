@@ -20,10 +20,8 @@ from virt_dra.cli.main import cli
 from virt_dra.cluster.files import read_written
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.embedded import Ran, RunSettings, run_on
-from virt_dra.simulator.fit import Fitting
-from virt_dra.simulator.preflight import inputs_of, with_findings
+from virt_dra.simulator.preflight import inputs_of, judged_for_run, with_findings
 from webhooks.lint import LintSettings as LintSettings
-from webhooks.lint import lint_documents
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -40,7 +38,7 @@ WAITING = {"contention": ["third"]}
 def _run(example: str) -> Ran:
     written = read_written((str(EXAMPLES / example),))
     assert written.problems == ()
-    judgement = lint_documents(written.documents, LintSettings(), trial=Fitting)
+    judgement = judged_for_run(written.documents, RunSettings(), LintSettings())
     inputs, refused = inputs_of(judgement)
     cluster, now = MemoryCluster.deterministic(), datetime(2026, 1, 1, tzinfo=UTC)
     return with_findings(asyncio.run(run_on(cluster, inputs, RunSettings(), lambda: now, refused)), judgement)

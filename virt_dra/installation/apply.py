@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final, Literal
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import is_namespaced
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, Choices, ObjectKey, stale
+from virt_dra.installation.plan import KINDS, Choices, ObjectKey, stale
 from virt_dra.installation.refusals import keeps_namespace
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 from virt_dra.installation.survey import CRD, OURS, Objects, Survey, get_or_none
@@ -45,15 +44,14 @@ class ChangeReport:
 
 
 async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
-    """All objects with our label: cluster-scoped ones, and those in the namespace and in the driver's."""
+    """All objects with our label: cluster-scoped ones, and those in the namespace."""
 
     async def of(kind: str, api_version: str) -> tuple[Json, ...]:
-        places = (namespace, DRIVER_NAMESPACE) if is_namespaced(api_version, kind) else ("",)
+        within = namespace if is_namespaced(api_version, kind) else ""
         try:
-            listed = [await cluster.list_raw(api_version, kind, place, labels=OURS) for place in places]
+            return await cluster.list_raw(api_version, kind, within, labels=OURS)
         except NotFound:
             return ()  # this cluster doesn't serve the kind
-        return tuple(chain.from_iterable(listed))
 
     listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in KINDS.items()))
     return tuple(obj for objects in listed for obj in objects)
@@ -71,7 +69,7 @@ async def install(
     waiting_for_crds: list[ObjectKey] = []
     for obj in objects:
         key = ObjectKey.of(obj)
-        if key.kind == "Namespace" and keeps_namespace(seen, key):
+        if key.kind == "Namespace" and keeps_namespace(seen, choices):
             report.add("kept", key)
             continue
         if key.kind != "CustomResourceDefinition" and waiting_for_crds:
@@ -139,16 +137,16 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
     await deadline.until(waiting)
 
 
-async def wait_for_workloads(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
-    """Wait until every Deployment and DaemonSet has rolled out. Raises :class:`NotReady`, with the reasons why pods
-    aren't ready, too."""
+async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
+    """Wait until every Deployment has rolled out. Raises :class:`NotReady`, also with the reasons why pods aren't
+    ready."""
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
-        workloads = [
-            (key, await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace)) for key in keys
+        deployments = [
+            (key, await get_or_none(cluster, "apps/v1", "Deployment", key.name, key.namespace)) for key in keys
         ]
-        return [sentence for key, workload in workloads if (sentence := rollout(key, workload))]
+        return [sentence for key, deployment in deployments if (sentence := rollout(key, deployment))]
 
     try:
         await deadline.until(waiting, emit)

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, Sourced
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -17,19 +15,19 @@ from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.handovers import RunClock
 from virt_dra.simulator.outcome import HandOver, HandOverFailure, VmOutcome
 from virt_dra.simulator.refused import RefusedObject
-from webhooks.api_server import received
 from webhooks.lint import DENIAL, LintFinding, LintResult, LintSettings, Manifest, ObjectFindings, lint_documents
 from webhooks.lint.registry import INVALID
 
 
 def judged_for_run(documents: Iterable[Document], settings: RunSettings, lint: LintSettings) -> LintResult:
     """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time
-    limit."""
+    limit. Where neither an option nor an object names a KubeVirt, VMs are of virt-dra's own CRDs."""
     return lint_documents(
         documents,
         lint,
         version=settings.kubevirt,
         gates=settings.gates,
+        beside_kubevirt=False,
         namespace=settings.namespace,
         trial=partial(Fitting, limit=AllocationDeadline()),
     )
@@ -51,24 +49,11 @@ def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], 
         if manifest.object is not None and (
             manifest.is_subject or not denials or any(denial.id == INVALID for denial in denials)
         ):
-            inputs.append(Sourced(_stored(manifest, manifest.object, judgement.release), manifest.source))
+            obj = manifest.stored_by(judgement.release) if manifest.is_subject else manifest.object
+            inputs.append(Sourced(obj, manifest.source))
         elif not manifest.is_subject:
             refused.append(_refused(manifest, denials))
     return tuple(inputs), tuple(refused)
-
-
-def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | None) -> TypedObject:
-    """A VM or VMI as the API server stores it with the given KubeVirt release: without fields that this release doesn't
-    have, such as the design's spelling of a claim reference (K-1.9, K-2.34). Other objects, and VMs without a given
-    release, unchanged."""
-    if (
-        release is None
-        or not isinstance(obj, VirtualMachine | VirtualMachineInstance)
-        or not isinstance(manifest.raw, dict)
-    ):
-        return obj
-    left = received(manifest.raw, obj.KIND, release, "Ignore").object
-    return obj if left is manifest.raw else type(obj).from_wire(left).with_(metadata=obj.metadata)
 
 
 def _refused(manifest: Manifest, denials: list[LintFinding]) -> RefusedObject:

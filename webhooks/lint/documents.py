@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import MAIN, Gates, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
 from virt_dra.api.schemas.applying import on_top
@@ -65,8 +65,9 @@ class LintResult:
     """The result of linting documents.
 
     ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings.
-    ``manifests``: every object of the input with the findings on it alone. ``release``: the KubeVirt release that
-    options or objects name, else None. ``unknown``: what couldn't be taken into account where nodes for VMs were tried.
+    ``manifests``: every object of the input with the findings on it alone. ``release``: the KubeVirt release
+    whose VMs they are; None for virt-dra's own CRDs. ``unknown``: what couldn't be taken into account where nodes for
+    VMs were tried.
     """
 
     inputs: LintInputs
@@ -102,6 +103,7 @@ def lint_documents(
     *,
     version: KubeVirtVersion | None = None,
     gates: Mapping[str, bool] | None = None,
+    beside_kubevirt: bool = True,
     namespace: str = DEFAULT_NAMESPACE,
     known_kinds: Collection[str] | None = None,
     address_keys: Iterable[DriverKeys] = (),
@@ -115,6 +117,9 @@ def lint_documents(
 
     ``broken``: files of the input that can't be read; each is a finding, and what they hold counts as missing.
 
+    ``beside_kubevirt``: VMs are KubeVirt's, of the newest release where neither ``version`` nor an object names one;
+    False: where none is named they are of virt-dra's own CRDs.
+
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
     of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``: as for
     :meth:`LintInputs.of`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at hand.
@@ -124,7 +129,7 @@ def lint_documents(
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
     read = [manifest.object for manifest in manifests if manifest.object is not None]
-    release = _release([*existing, *read], version, gates)
+    release = _release([*existing, *read], version, gates, beside_kubevirt)
     as_written = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
     refused = {
         manifest.identity: _why(manifest, findings)
@@ -148,7 +153,7 @@ def lint_documents(
     )
     if trial is not None:
         inputs = replace(inputs, trial=trial(objects, inputs.configuration))
-    checking = _VmChecks(inputs, settings, namespace, progress)
+    checking = _VmChecks(inputs, settings, namespace, progress, release.version if release else None)
     subjects = checking.of_input(as_written)
     if not subjects:
         subjects = checking.of_cluster(also)
@@ -161,7 +166,7 @@ def lint_documents(
         tuple(subjects),
         tuple(others),
         as_written,
-        release.version if release is not None else None,
+        checking.release,
         inputs.trial.unknown() if inputs.trial is not None else (),
     )
 
@@ -183,6 +188,7 @@ class _VmChecks:
     settings: LintSettings
     namespace: str
     progress: ProgressCallback
+    release: KubeVirtVersion | None
 
     def __post_init__(self) -> None:
         self._left = self.settings.max_work_in_all
@@ -195,7 +201,9 @@ class _VmChecks:
             if isinstance(vm, VmObject):
                 if not _is_owned(vm, owners):
                     self.progress(number, len(as_written))
-                    checked.append(self._checked(manifest.source, vm, findings))
+                    # What a newer release brought stays in it, for the checks that report it.
+                    stored = manifest.stored_by(MAIN if self.release is not None else None)
+                    checked.append(self._checked(manifest.source, stored, findings))
             elif manifest.is_subject:
                 checked.append(_as_written(manifest, findings))
         return checked
@@ -262,13 +270,16 @@ _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate
 
 
 def _release(
-    objects: Iterable[TypedObject], version: KubeVirtVersion | None, gates: Mapping[str, bool] | None
+    objects: Iterable[TypedObject],
+    version: KubeVirtVersion | None,
+    gates: Mapping[str, bool] | None,
+    beside_kubevirt: bool,
 ) -> Gates | None:
-    """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; None if neither does,
-    as in manifests for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
+    """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; if neither does, the
+    newest, or None for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
     kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
     named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
-    return KubeVirtAtHand.of(kubevirt, version, gates).gates if named else None
+    return KubeVirtAtHand.of(kubevirt, version, gates).gates if named or beside_kubevirt else None
 
 
 def _denied(findings: Iterable[LintFinding]) -> bool:

@@ -8,11 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.reading.unknown_kinds import is_namespaced
 from virt_dra.api.wire import WireError
+from webhooks.api_server import received
+from webhooks.rules.reviewed_spec import VmObject
 from webhooks.rules.silence import IGNORE_ANNOTATION
 
 Identity = tuple[str, str, str]
@@ -74,6 +77,17 @@ class Manifest:
     def stored(self) -> bool:
         """True if it was read from a cluster, whose API server accepted it."""
         return bool(_text(self._metadata, "uid"))
+
+    def stored_by(self, release: KubeVirtVersion | None) -> VmObject:
+        """The VM or VMI as this KubeVirt's API server stores it: without fields that it doesn't have, such as the
+        design's spelling of a claim reference (K-1.9, K-2.34). Unchanged for virt-dra's own CRDs."""
+        vm = self.object
+        if not isinstance(vm, VmObject) or not isinstance(self.raw, dict):
+            raise TypeError(f"{self.source}: not a readable VM or VMI")
+        if release is None:
+            return vm
+        left = received(self.raw, vm.KIND, release, "Ignore").object
+        return vm if left is self.raw else type(vm).from_wire(left).with_(metadata=vm.metadata)
 
     @cached_property
     def silenced(self) -> frozenset[str]:

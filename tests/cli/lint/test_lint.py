@@ -470,3 +470,61 @@ def test_a_vm_that_two_files_define_differently_is_judged_as_the_last_has_it(tmp
     assert run.exit_code == 0, run.output
     assert f"is given with different content at {a}:1 and {b}:1" in run.output
     assert "1 of 1 VM ready" in run.output
+
+
+# --- the design's form ---
+
+
+def _device(entry: dict[str, Any], kind: str) -> dict[str, Any]:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    spec = {"resourceClaims": claims, "domain": {"devices": {"gpus": [{"name": "g", **entry}]}}}
+    written = {"runStrategy": "Always", "template": {"spec": spec}} if kind == "VirtualMachine" else spec
+    return {"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": "v"}, "spec": written}
+
+
+@pytest.mark.parametrize(
+    ("kind", "root"), [("VirtualMachine", "spec.template.spec"), ("VirtualMachineInstance", "spec")]
+)
+@pytest.mark.parametrize("version", [(), ("--kubevirt-version", "1.9")])
+@pytest.mark.parametrize(
+    ("entry", "denials"),
+    [
+        (
+            {"claim": {"name": "gpu", "request": "gpu"}},
+            [
+                ("kubevirt-refuses", "gpus", "without deviceName or claimRequest"),
+                ("unknown-field", "gpus[0].claim", "KubeVirt has claimName and requestName in its place"),
+            ],
+        ),
+        (
+            {"claim": {"name": "gpu", "request": "gpu"}, "deviceName": "example.com/gpu"},
+            [("unknown-field", "gpus[0].claim", "KubeVirt has claimName and requestName in its place")],
+        ),
+        (
+            {"claimName": "gpu", "requestName": "gpu", "deviceName": "example.com/gpu"},
+            [
+                (
+                    "kubevirt-refuses",
+                    "gpus",
+                    "vmi.spec.domain.devices.gpus contains GPUs with both deviceName and claimRequest",
+                )
+            ],
+        ),
+    ],
+)
+def test_a_claim_in_the_designs_form_is_what_the_api_server_makes_of_it(
+    files: Path,
+    kind: str,
+    root: str,
+    version: tuple[str, ...],
+    entry: dict[str, Any],
+    denials: list[tuple[str, str, str]],
+) -> None:
+    Path("v.yaml").write_text(yaml.safe_dump(_device(entry, kind)), encoding="utf-8")
+    result = _run("-f", "v.yaml", "-f", "template.yaml", "-o", "json", *version)
+    (vm,) = [obj for obj in json.loads(result.stdout)["objects"] if obj["kind"] == kind]
+    findings = [finding for finding in vm["findings"] if finding["severity"] == "denial"]
+    assert [(finding["id"], finding["field"]) for finding in findings] == [
+        (id, f"{root}.domain.devices.{field}") for id, field, _ in denials
+    ]
+    assert all(text in finding["message"] for finding, (_, _, text) in zip(findings, denials, strict=True))

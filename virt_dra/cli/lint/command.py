@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
@@ -211,6 +212,7 @@ def command(
     if written.unopened or cannot_fix or (broken and not written.documents and not live):
         _refuse((*written.unopened, *broken), output)
     existing, unread = _read_live(cluster, output) if live else ([], frozenset())
+    beside_kubevirt = not live or any(isinstance(obj, KubeVirt) for obj in existing)
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
@@ -219,7 +221,7 @@ def command(
     ) -> LintResult:
         return lint_documents(
             latest(_manifests(documents, written), namespace).documents, lint,
-            version=kubevirt, gates=gates, namespace=namespace,
+            version=kubevirt, gates=gates, beside_kubevirt=beside_kubevirt, namespace=namespace,
             known_kinds=EVERYTHING - unread if complete or live else None,
             address_keys=address_keys,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,

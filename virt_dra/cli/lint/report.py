@@ -206,8 +206,11 @@ class LintReport:
     def _totals(self) -> Iterator[str]:
         for replaced in self.replaced:
             yield str(replaced)
+        judge = f"KubeVirt {self.version}"
+        if self.judgement.release is None:
+            judge = f"virt-dra's own CRDs, by the rules of {judge}"
         yield (
-            f"{counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
+            f"{counted(len(self.judgement.subjects), 'VM')} checked against {judge}: "
             f"{counted(self.denials, 'denial')}, {counted(self.warnings, 'warning')}"
         )
         if self.fixable:

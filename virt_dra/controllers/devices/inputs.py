@@ -9,7 +9,6 @@ from datetime import datetime
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Addresses, addresses
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
@@ -26,8 +25,7 @@ class DeviceInputs:
     current one.
 
     ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name.
-    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it. ``writers``: the drivers that write
-    metadata files.
+    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it.
     """
 
     vmi: VirtualMachineInstance
@@ -40,7 +38,6 @@ class DeviceInputs:
     holders: Mapping[str, tuple[str, ...]]
     now: datetime
     options: ResolutionOptions = DEFAULTS
-    writers: frozenset[str] = ALWAYS_WRITE
 
 
 Holding = Callable[[Sources, str], Iterable[str]]
@@ -72,8 +69,7 @@ def gather(
         for address in allocated_addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
-    stored, writers = sources.devices(key), sources.writers()
-    return DeviceInputs(vmi, pods, current, claims, published, rules, stored, held, now, options, writers)
+    return DeviceInputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
 
 
 def _publishing(sources: Sources, address: str) -> Iterable[str]:

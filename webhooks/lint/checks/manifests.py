@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from virt_dra.api.conversion import DRA, SERVED
 from virt_dra.api.defaults import defaulted
-from virt_dra.api.editing.changes import NestMembers, UnnestMember
+from virt_dra.api.editing.changes import MemberPath, NestMembers, RemoveMember, RenameMember, UnnestMember, ValueChange
 from virt_dra.api.editing.version_changes import V1
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import VirtualMachine
@@ -25,6 +25,7 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
 from virt_dra.cel.validation import COMPILED
+from webhooks.api_server import stored
 from webhooks.lint.finding import LintIssue
 from webhooks.lint.fixes.repairs import OwnRepair, Repair, VersionRepair
 from webhooks.lint.manifest import Manifest
@@ -92,8 +93,36 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
             )
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
-        flatten = field.name == "source" and "resourceClaims[" in field.path
-        yield LintIssue(field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None)
+        yield LintIssue(field.path, _of_kubevirt(field, release), _repair(field, manifest.raw))
+
+
+def _repair(field: UnknownSchemaField, raw: object) -> Repair | None:
+    """The repair of a field that KubeVirt doesn't have: claim references of the design, and those of old pods."""
+    if field.name == "source" and "resourceClaims[" in field.path:
+        return _cure(field.path, "flatten")
+    if _is_design_form(field):
+        return _in_kubevirts_form(tuple(steps_of(field.path)), raw)
+    return None
+
+
+def _in_kubevirts_form(claim: MemberPath, raw: Any) -> Repair | None:
+    """The repair of a claim reference in the design's form. None beside a deviceName: only its author knows which of
+    the two is meant."""
+    for step in claim[:-1]:
+        raw = raw[step]
+    reference = raw[claim[-1]]
+    if not isinstance(reference, dict) or raw.get("deviceName"):
+        return None
+    changes: list[ValueChange] = []
+    for name, upstream in (("name", "claimName"), ("request", "requestName")):
+        if name in reference:
+            said_twice = upstream in raw and raw[upstream] == reference[name]
+            changes.append(RemoveMember((*claim, name)) if said_twice else RenameMember((*claim, name), upstream))
+    return OwnRepair((*changes, UnnestMember(claim)))
+
+
+def _is_design_form(field: UnknownSchemaField) -> bool:
+    return field.name == "claim" and field.nearest == "claimName"
 
 
 def _cure(path: str, cure: FieldCure) -> Repair | None:
@@ -135,7 +164,7 @@ def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
 def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
     if field.since is not None:
         return f"unknown field; it exists since KubeVirt {field.since}"
-    if field.name == "claim" and field.nearest == "claimName":
+    if _is_design_form(field):
         return "unknown field; KubeVirt has claimName and requestName in its place"
     if field.name == "source" and "resourceClaims[" in field.path:
         return f"unknown field; {SOURCE_ADVICE}"
@@ -148,9 +177,11 @@ def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
 def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """Errors of the API server's validation, with its messages."""
     schema = _schema(manifest, release)
-    if schema is not None:
+    if schema is not None and isinstance(manifest.raw, dict):
         paths = {path for path, _ in manifest.problems}
-        for fault in islice(schema_walk.faults(schema_walk.pruned(manifest.raw, schema), schema), FOUND_MAX):
+        for fault in islice(
+            schema_walk.faults(stored(manifest.raw, schema, mutated=release is not None), schema), FOUND_MAX
+        ):
             if fault.path not in paths:
                 yield FieldIssue(fault.path, fault.message)
     obj = manifest.object
