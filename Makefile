@@ -7,7 +7,7 @@ READY := $(filter-out $(foreach name,cluster contention diff explain failing inv
 # Where this is set, each process of a test run compiles and instruments all tests again: 10 s of a processor.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
+.PHONY: help run check test hardware flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
 
 help:  ## List these commands
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,10 +15,11 @@ help:  ## List these commands
 setup:  ## Make .venv with the command virt-dra and what it needs
 	@tools/venv.sh
 
-setup-tests:  ## Make .venv for tests; get libvirt (as root) and a control plane (with Go)
+setup-tests:  ## Make .venv for tests; get libvirt (as root), a control plane (with Go) and a node (both)
 	@tools/venv.sh dev
 	@tools/libvirt.sh
 	@tools/control-plane.sh
+	@tools/node.sh
 
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
@@ -28,11 +29,15 @@ run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML l
 # the longest come first: see tests/distribution.py.
 PARALLEL ?= -n $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not hardware" $(PYTEST_ARGS)
+
+hardware: setup-tests  ## Pass devices through to VMs in an emulated machine with an IOMMU, as root
+	@tools/hardware-lab.sh
+	$(BIN)/python -m pytest -m hardware tests/hardware $(PYTEST_ARGS)
 
 check: lint  ## Lint, and the quick tests that need Python alone
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --hypothesis-profile=quick \
-		-m "not control_plane and not libvirt and not go and not root and not images and not slow" $(PYTEST_ARGS)
+		-m "not control_plane and not libvirt and not go and not root and not images and not node and not hardware and not slow" $(PYTEST_ARGS)
 
 RUNS ?= 3
 flaky: setup-tests  ## Run all tests RUNS times, list those that failed in some; BUSY=1: the last time beside load

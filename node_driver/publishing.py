@@ -158,6 +158,7 @@ class Publisher:
         pause = backoff(failures, self._chance(), first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         pause = _REFUSED_PAUSE if isinstance(error, Invalid) else max(pause, error.retry_after or 0.0)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._at_once.wait(), pause)
+            async with asyncio.timeout(pause):
+                await self._at_once.wait()
         self._woken.set()
         self._at_once.set()

@@ -39,11 +39,11 @@ NEEDED_BY_FIXTURE = {
     "known_worlds": "control_plane",
     "libvirt": "libvirt",
 }
-NEEDS = ("control_plane", "libvirt", "go", "root", "images")
+NEEDS = ("control_plane", "libvirt", "go", "root", "images", "node", "hardware")
 """Markers of what a test needs beside Python. :mod:`devtools.needs` holds tests to them."""
 
 
-AT_LOADS_MERCY = ("control_plane", "slow")
+AT_LOADS_MERCY = ("control_plane", "slow", "node", "hardware")
 """Markers of tests that start real processes with real leases, or measure time: other work on the machine may fail
 them. Each is repeated once, which the summary shows as ``rerun``; ``make flaky`` repeats none, and lists them."""
 

@@ -16,7 +16,7 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = {
 """The files of a package that share its clusters. In one process, each cluster is started once and filled once; divided
 among processes, each file would start its own."""
 
-SECONDS: Final[Mapping[str, float]] = {"images": 10, "slow": 5, "control_plane": 3, "go": 3, "libvirt": 1}
+SECONDS: Final[Mapping[str, float]] = {"images": 10, "node": 10, "slow": 5, "control_plane": 3, "go": 3, "libvirt": 1}
 """Estimated duration of a test by its marker, the longest that applies. ``slow(seconds=…)`` says it of a single one."""
 
 _QUICK: Final = 0.03

@@ -29,15 +29,13 @@ DRIVER_WAIT: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class LauncherSettings:
-    """Settings of the webhook for launcher pods. ``writers``: drivers that write metadata files
-    (``known_drivers.metadata_writers``).
+    """Settings of the webhook for launcher pods.
 
     ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have
     /bin/sh and sleep. ``driver_wait``: how long a pod is refused while no published device and no selector says which
     driver serves a request.
     """
 
-    writers: frozenset[str] = ALWAYS_WRITE
     wait_image: str = ""
     driver_wait: timedelta = DRIVER_WAIT
 
@@ -113,6 +111,10 @@ class Knowledge(Protocol):
         """How launcher pods are changed."""
 
     @property
+    def writers(self) -> frozenset[str]:
+        """The drivers that write metadata files (``known_drivers.metadata_writers``)."""
+
+    @property
     def now(self) -> datetime | None:
         """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None
         if the state was read once."""
@@ -141,6 +143,7 @@ class KubeVirtOnly:
     unwanted_warnings: Collection[str] = frozenset()
     now: datetime | None = None
     verified: bool = True
+    writers: frozenset[str] = ALWAYS_WRITE
 
     @property
     def for_unverified(self) -> Knowledge:

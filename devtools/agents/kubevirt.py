@@ -37,7 +37,7 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers import conditions
-from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
+from virt_dra.controllers.loops.virtual_machines import deletes_instance, instance_of, strategy_of, wants_instance
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
@@ -59,6 +59,19 @@ class SyncError:
 
     reason: str
     message: str
+
+
+@dataclass(frozen=True)
+class FailedStarts:
+    """How many VMIs of a VM failed in a row before their guests ran; the last one's UID, and until when the next one
+    waits."""
+
+    uid: str
+    count: int
+    until: float
+
+
+_NO_FAILURE: Final = FailedStarts("", 0, 0.0)
 
 
 def check_failure(present: Iterable[Json], error: SyncError | None, now: datetime) -> tuple[Json, ...]:
@@ -103,6 +116,8 @@ class FakeKubeVirt:
         """How often a domain was tried to start."""
         self.creations: dict[CacheKey, int] = {}
         """How often a launcher pod was tried to create."""
+        self._failed_starts: dict[CacheKey, FailedStarts] = {}
+        """Of VMs."""
         self._made: set[str] = set()
         """Uids of VMIs whose pod was made and hasn't been seen yet."""
 
@@ -120,6 +135,7 @@ class FakeKubeVirt:
         labels = f"{LAUNCHER_LABEL}={LAUNCHER}"
         self._pods = Informer(self._cluster, Pod, labels=labels, indexes={"vmi": _vmi_of})
         vms, vmis, domains = (_Retrying(RateLimiter[CacheKey](now)) for _ in range(3))
+        self._vm_queue = vms.queue
 
         def of_a_vm(old: VirtualMachine | None, new: VirtualMachine | None) -> None:
             vms.queue.add(key_of(new or old or VirtualMachine()))
@@ -162,14 +178,31 @@ class FakeKubeVirt:
         if vm is None or vm.metadata.deletion_timestamp is not None:
             return None
         if vmi is None:
-            if wants_instance(vm):
+            wait = self._failed_starts.get(key, _NO_FAILURE).until - asyncio.get_running_loop().time()
+            if wait > 0:
+                self._vm_queue.add_after(key, wait)
+            elif wants_instance(vm):
                 await self._cluster.create(instance_of(vm))
             return None
         owner = vmi.metadata.controller_owner
         owned = owner is not None and owner.uid == vm.metadata.uid
-        if owned and vmi.metadata.deletion_timestamp is None and (not wants_instance(vm) or vmi.finished):
+        if owned:
+            self._count_failure(key, vmi)
+        if owned and vmi.metadata.deletion_timestamp is None and deletes_instance(strategy_of(vm), vmi.status.phase):
             await self._cluster.delete(VirtualMachineInstance, vmi.name, vmi.namespace, uid=vmi.metadata.uid)
         return None
+
+    def _count_failure(self, key: CacheKey, vmi: VirtualMachineInstance) -> None:
+        """A VMI that failed before its guest ran: the next one starts 10 s times the square of the count later, at most
+        300 s. KubeVirt adds up to a half by chance."""
+        stamps = (vmi.status.model_extra or {}).get("phaseTransitionTimestamps") or []
+        last = self._failed_starts.get(key, _NO_FAILURE)
+        if any(stamp.get("phase") == "Running" for stamp in stamps):
+            self._failed_starts.pop(key, None)
+        elif vmi.status.phase == "Failed" and last.uid != vmi.metadata.uid:
+            count = last.count + 1
+            until = asyncio.get_running_loop().time() + min(10.0 * count**2, 300.0)
+            self._failed_starts[key] = FailedStarts(vmi.metadata.uid, count, until)
 
     # --- virt-controller: VMIs ----------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from devtools.agents.launchers import Launchers
 from devtools.cluster.control_plane import ControlPlane, RequestError
 from devtools.deployed.overlay import Installed, installed
 from devtools.deployed.webhook import Answer, post
+from virt_dra.api.integration.known_drivers import WRITES_METADATA_ANNOTATION
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices
 from virt_dra.api.kubevirt_versions import (
     GPUS_WITH_DRA,
@@ -51,18 +52,14 @@ PATIENCE: Final = 60.0
 """For whatever a loaded machine takes; nothing waits that long on one of one's own."""
 MERGE: Final = "application/merge-patch+json"
 TOLD_WRITER: Final = "switch.example.com"
-"""A driver that writes metadata files because an administrator has turned that on, and configured virt-dra
+"""A driver that writes metadata files because an administrator has turned that on, and annotated a DeviceClass
 accordingly."""
 WRITERS: Final = frozenset({"gpu.intel.com", TOLD_WRITER})
 """Drivers of the tests that write metadata files. Of Intel's it is known."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
 
-_TOLD: Final = (
-    f"--webhook-argument=--writes-metadata={TOLD_WRITER}",
-    f"--operator-argument=--writes-metadata={TOLD_WRITER}",
-    # Two minutes as a default; cases without a matching device wait that long.
-    "--webhook-argument=--driver-wait=2",
-)
+_DRIVER_WAIT: Final = "--webhook-argument=--driver-wait=2"
+"""Two minutes as a default; cases without a matching device wait that long."""
 
 PERMITTED: Final = PermittedHostDevices.from_wire({
     "pciHostDevices": [{"pciVendorSelector": "10DE:20B0", "resourceName": "example.com/A-100",
@@ -307,7 +304,8 @@ def _create_class(plane: ControlPlane, case: str, stack: ExitStack) -> None:
     name, path = f"e2e-{case}", "/apis/resource.k8s.io/v1/deviceclasses"
     expression = f'device.attributes[device.driver].?case.orValue("") == "{case}"'
     selectors = [{"cel": {"expression": expression}}]
-    plane.request("POST", path, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
+    metadata = {"name": name, "annotations": {WRITES_METADATA_ANNOTATION: TOLD_WRITER}}
+    plane.request("POST", path, {"metadata": metadata, "spec": {"selectors": selectors}})
     stack.callback(plane.request, "DELETE", f"{path}/{name}")
 
 
@@ -326,7 +324,7 @@ def beside_kubevirt(
     gates = Gates.for_version(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
     with _started(plane, hardware) as (stack, background, namespace):
         own: Cluster = stack.enter_context(background.entered(kubevirt_installed(plane, gates, permitted)))
-        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, *_TOLD))
+        running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, _DRIVER_WAIT))
         drivers, kubelet = stack.enter_context(background.entered(_agents(plane, namespace, hardware, folder, None)))
         kubevirt = FakeKubeVirt(own, kubelet, gates, permitted_host_devices=permitted)
         stack.enter_context(background.entered(kubevirt.running()))

@@ -1,12 +1,12 @@
 """All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories
-H] [--questions Q]`` (``make conformance N=… SEED=…``).
+H] [--questions Q] [--node-histories D]`` (``make conformance N=… SEED=…``).
 
 N allocation problems and ten times as many expressions against the references, on all processors; H histories of the
 control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); Q questions whether a pod fits
-to everyone who answers them (:mod:`devtools.fit`). Then two searches: M minutes
-for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth of N for the selector that
-holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is unexplained, or an
-expression exceeds what it may take.
+to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at every write
+(:mod:`devtools.node`). Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as
+many seconds as a tenth of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails
+where a difference is unexplained, or an expression exceeds what it may take.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--hostile-minutes", type=float, default=20.0)
     parser.add_argument("--histories", type=int, default=20_000)
     parser.add_argument("--questions", type=int, default=20_000)
+    parser.add_argument("--node-histories", type=int, default=100_000)
     options = parser.parse_args()
     seed, expressions = options.seed, options.count * EXPRESSIONS_PER_CASE
     print(f"seed {seed}: {options.count} allocation cases, {expressions} expressions", flush=True)  # noqa: T201 - a command's output
@@ -41,6 +42,7 @@ def main() -> None:
         _run("devtools.upstream.cel.compare", str(expressions), "--seed", str(seed)),
         _run("devtools.interleavings", str(options.histories), "--seed", str(seed)),
         _run("devtools.fit", str(options.questions), "--seed", str(seed)),
+        _run("devtools.node", str(options.node_histories), "--seed", str(seed)),
     ]
     harmless = [
         _run("devtools.cel.hostile", "--minutes", str(options.hostile_minutes), "--seed", str(seed)),

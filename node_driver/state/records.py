@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
-from node_driver.devices import DeviceKind
-from node_driver.hardware.inventory import no_entries
+from node_driver.devices import DeviceKind, Sanitizing
 from node_driver.host.changes import HostChange
 
 
@@ -21,40 +21,96 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """One device of a claim. ``requests``: without subrequests (D-12). ``address``: the PCI address, or the
-    mdev's UUID, that the VM gets. ``changes``: in the order in which they are made."""
+    """One allocated device of a claim, with all that is needed to prepare it again and to release it.
+
+    ``request``: as in the allocation, ``request/subrequest`` where an alternative was chosen. ``address``: the PCI
+    address, or the mdev's UUID, that the VM gets. ``parent``: of an mdev. ``network``: settings of a network function
+    as JSON, "" for none (D-62). ``attributes``: for the metadata file, as in a ResourceSlice. ``changes``: in the
+    order in which they are made.
+    """
 
     device: str
     kind: DeviceKind
-    requests: tuple[str, ...]
+    request: str
     address: str
+    parent: str = ""
+    type_id: str = ""
     members: tuple[str, ...] = ()
+    target_driver: str = ""
     exclusive: tuple[str, ...] = ()
-    changes: tuple[HostChange, ...] = ()
-    cdi_ids: tuple[str, ...] = ()
+    sanitizing: Sanitizing = Sanitizing.NONE
+    network: str = ""
+    hardware_address: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     admin_access: bool = False
     share_id: str = ""
+    changes: tuple[HostChange, ...] = ()
+
+    @property
+    def base_request(self) -> str:
+        """The request without a subrequest (D-12)."""
+        return self.request.partition("/")[0]
+
+    @property
+    def held_names(self) -> frozenset[str]:
+        """What no other pod may hold meanwhile: the functions, and what the policy names exclusive (D-43)."""
+        return frozenset() if self.admin_access else frozenset((self.address, *self.members, *self.exclusive))
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
+    """``pods``: UIDs of the pods that the claim is reserved for. ``pod_claim_name``: "" unless a template made it.
+    ``generation``: of the metadata files. ``files``: CDI and metadata files that were written for it, absolute."""
+
     uid: str
     namespace: str
     name: str
     stage: Stage
     pods: tuple[str, ...] = ()
-    """UIDs of the pods that it is reserved for."""
+    pod_claim_name: str = ""
     devices: tuple[DeviceRecord, ...] = ()
+    generation: int = 1
     files: tuple[str, ...] = ()
-    """CDI and metadata files that were written for it, absolute."""
+
+    @property
+    def changes(self) -> Iterator[HostChange]:
+        return (change for device in self.devices for change in device.changes)
+
+    @property
+    def held_names(self) -> frozenset[str]:
+        return frozenset().union(*(device.held_names for device in self.devices))
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanDevice:
+    """A device that must not be given out yet, and how it is cleaned (D-63). ``device``: its name; ``members``: the
+    functions to clean; ``message``: why it isn't clean."""
+
+    device: str
+    sanitizing: Sanitizing
+    members: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StuckChange:
+    """A change that could not be made or undone (D-46). ``message`` is the last error."""
+
+    change: HostChange
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """The whole checkpoint. ``unclean``: address -> why the device must not be given out yet (D-63); ``stuck``:
-    address -> the change that could not be undone (D-46)."""
+    """The whole checkpoint. ``claims`` by UID, ``unclean`` and ``stuck`` by address."""
 
     boot_id: str = ""
-    claims: Mapping[str, ClaimRecord] = field(default_factory=no_entries)
-    unclean: Mapping[str, str] = field(default_factory=no_entries)
-    stuck: Mapping[str, HostChange] = field(default_factory=no_entries)
+    claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
+    unclean: Mapping[str, UncleanDevice] = field(default_factory=dict)
+    stuck: Mapping[str, StuckChange] = field(default_factory=dict)
+
+    def with_claim(self, record: ClaimRecord) -> DriverState:
+        return replace(self, claims={**self.claims, record.uid: record})
+
+    def without_claim(self, uid: str) -> DriverState:
+        return replace(self, claims={other: record for other, record in self.claims.items() if other != uid})

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Self
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.integration.known_drivers import metadata_writers
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.kubevirt_failures import awaits_retry
@@ -28,11 +29,15 @@ class ListedSources:
         slices: Iterable[ResourceSlice] = (),
         rules: Iterable[DeviceTaintRule] = (),
         devices: Iterable[VirtualMachineInstanceDevices] = (),
+        classes: Iterable[DeviceClass] = (),
+        vms: Iterable[VirtualMachine] = (),
     ) -> None:
+        self._vms = {vm.key: vm for vm in vms}
         self._vmis = {vmi.key: vmi for vmi in vmis}
         self._claims = {claim.key: claim for claim in claims}
         self._pools = PublishedDevices.from_slices(slices)
         self._rules = tuple(sorted(rules, key=lambda rule: rule.name))
+        self._writers = metadata_writers(classes)
         self._devices = {each.key: each for each in devices}
         self._pods: dict[str, list[Pod]] = defaultdict(list)
         self._all_pods = tuple(pods)
@@ -50,12 +55,17 @@ class ListedSources:
             (await reader.list(ResourceSlice)).items,
             (await reader.list(DeviceTaintRule)).items,
             (await reader.list(VirtualMachineInstanceDevices, namespace)).items,
+            (await reader.list(DeviceClass)).items,
+            (await reader.list(VirtualMachine, namespace)).items,
         )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Of all VMIs, sorted."""
         return tuple(sorted(self._vmis))
+
+    def vm(self, key: str) -> VirtualMachine | None:
+        return self._vms.get(key)
 
     def vmi(self, key: str) -> VirtualMachineInstance | None:
         return self._vmis.get(key)
@@ -71,6 +81,9 @@ class ListedSources:
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
         return self._rules
+
+    def writers(self) -> frozenset[str]:
+        return self._writers
 
     def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
         return self._devices.get(key)

@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.controllers.changed_objects import base_of, changed
 from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import Condition, TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -32,15 +32,17 @@ CLAIM = "fedora-gpus-abcde"
 
 def objects(
     changes: Mapping[str, object] | None = None,
-) -> tuple[VirtualMachineInstance | Pod | ResourceClaim | ResourceSlice | DeviceTaintRule, ...]:
+) -> tuple[TypedObject, ...]:
     """What the base has, changed."""
     raw = changed(BASE, dict(changes or {}))
     return (
         VirtualMachineInstance.from_wire(raw["vmi"]),
+        *(VirtualMachine.from_wire(raw[name]) for name in ("vm",) if name in raw),
         *(Pod.from_wire(raw[name]) for name in ("pod", "pod2") if name in raw),
         *(ResourceClaim.from_wire(each) for each in raw.get("claims", [])),
         *(ResourceSlice.from_wire(each) for each in raw.get("slices", [])),
         *(DeviceTaintRule.from_wire(each) for each in raw.get("rules", [])),
+        *(DeviceClass.from_wire(each) for each in raw.get("classes", [])),
     )
 
 
@@ -66,7 +68,7 @@ class World:
 
     async def _shown_alike(self, key: str) -> None:
         """``virt-dra get vms`` shows the devices as the operator's object does."""
-        kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule)
+        kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
         shown = [
             each for kind in (*kinds, VirtualMachineInstanceDevices) for each in (await self.memory.list(kind)).items
         ]
@@ -75,6 +77,8 @@ class World:
         vmi = model.by_key(VirtualMachineInstance).get(key)
         if stored is None or vmi is None or not owned_by(stored, vmi):
             return
+        if stored.status.pod_uid and stored.status.pod_uid not in {pod.metadata.uid for pod in model.of(Pod)}:
+            return  # the operator deleted the pod just now
         (row,) = [row for row in vm_rows(model, self.now) if row.identity == key]
         assert row.ready == stored.status.ready
         if any(device.reason == "NotAllocated" for device in stored.status.devices):

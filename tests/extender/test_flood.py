@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import time
 from itertools import count
 from typing import Any
+
+import pytest
 
 from tests.extender.objects import GPU_CLASS, claim, gpus, node, pod
 from tests.extender.test_serving import NODES, extender
 from virt_dra.allocator import DEFAULT
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.extender.advising_process import AdvisingProcess, Answer, Verb
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
 
@@ -102,6 +107,115 @@ def test_a_request_takes_a_bounded_time_however_many_namespaces_cost_much() -> N
         taken.append(time.process_time() - began)
     assert sum(taken) < 9
     assert sorted(taken[20:])[len(taken[20:]) // 2] < 0.1
+
+
+@pytest.mark.parametrize("verb", ["prioritize", "filter"])
+def test_an_evaluation_goes_on_in_the_next_turn_where_it_ended(verb: str) -> None:
+    """Each turn ends after some nodes, whose scores are kept."""
+    names = [f"n{number}" for number in range(200)]
+    clock = itertools.count()
+    advisor = Advisor("pack", DEFAULT, lambda: 0.001 * next(clock), lambda: 0.5)
+    for obj in (GPU_CLASS, *map(node, names), *[gpus(name, number % 8 + 1) for number, name in enumerate(names)]):
+        advisor.put(obj)
+    advisor.prepare()
+    asking, (wanted,) = of_namespace("tenant", 1, 1)
+    advisor.put(wanted.with_(spec=claim("c", 2).spec))
+    asked = ExtenderArguments(asking, tuple(names))
+    ask = advisor.prioritize if verb == "prioritize" else advisor.filter
+    assert ask(asked, 0.0)[0].verdict == "unfinished"
+    verdicts = [ask(asked, 0.005)[0].verdict]
+    while verdicts[-1] == "unfinished":
+        verdicts.append(ask(asked, 0.005)[0].verdict)
+    assert 20 < len(verdicts) < 60, "200 nodes, of which a turn reaches some"
+    assert verdicts[-1] == "scored"
+    assert ask(asked, 0.0)[0].verdict == "scored", "from now on it needs no turn"
+
+
+def test_an_evaluation_ends_after_its_time_however_many_turns_it_had() -> None:
+    world, (asking, claims) = SlowWorld(), of_namespace("attacker", 1, 1)
+    world.advisor.put(*claims)
+    world.step = 0.06
+    verdicts = []
+    while "too slow" not in verdicts:
+        verdicts.append(world.advisor.prioritize(ExtenderArguments(asking, tuple(NODES)), 0.01)[0].verdict)
+    assert verdicts[:-1] == ["unfinished"] * (len(verdicts) - 1)
+    assert 2 < len(verdicts) < 12
+
+
+def test_scores_are_kept_however_many_others_are_evaluated() -> None:
+    world = SlowWorld()
+    assert world.asked(*of_namespace("tenant", 1, 1)) == "scored"
+    world.step = 0.001
+    for number in range(2, 202):
+        asking, claims = of_namespace(f"tenant-{number}", 1, number)
+        world.advisor.put(*claims)
+        advice, _ = world.advisor.prioritize(ExtenderArguments(asking, tuple(NODES)), 0.001)
+        assert advice.verdict in ("unfinished", "over its share")
+    asking, _ = of_namespace("tenant", 1, 1)
+    advice, _ = world.advisor.prioritize(ExtenderArguments(asking, tuple(NODES)), 0.0)
+    assert advice.verdict == "scored"
+
+
+class Log:
+    """What the process is asked, and by which pods."""
+
+    def __init__(self, process: AdvisingProcess) -> None:
+        self._process, self.begun = process, list[str]()
+        self._answer, process.answer = process.answer, self.answer  # type: ignore[method-assign]  # it is watched
+
+    async def answer(self, verb: Verb, body: bytes, *, evaluate: bool) -> Answer:
+        self.begun.append(json.loads(body)["Pod"]["metadata"]["name"])
+        return await self._answer(verb, body, evaluate=evaluate)
+
+
+@pytest.mark.parametrize("namespaces", [20, 60])
+async def test_floods_from_many_namespaces_keep_a_tenant_waiting_for_one_turn(namespaces: int) -> None:
+    """Each namespace has pods whose selectors nobody evaluated yet; the tenant's scores are kept."""
+    async with extender() as running:
+        await running.ready()
+        await running.cluster.create(claim("c"))
+        async with asyncio.timeout(20):
+            while await running.best("p", "c") not in NODES:
+                await asyncio.sleep(0.05)
+        flood = [of_namespace(f"tenant-{number}", 4, number) for number in range(namespaces)]
+        for wanted in itertools.chain.from_iterable(claims for _, claims in flood):
+            await running.cluster.create(wanted)
+        log = Log(running.followed.process)
+
+        async def attack(asking: Pod) -> None:
+            while True:
+                await running.post("prioritize", {"Pod": asking.to_wire(), "NodeNames": NODES})
+
+        attacking = [asyncio.create_task(attack(asking)) for asking, _ in flood]
+        await asyncio.sleep(0.2)
+        waits = []
+        for number in range(30):
+            before = len(log.begun)
+            assert await running.best(f"own-{number}", "c") in NODES
+            waits.append(log.begun.index(f"own-{number}") - before)
+            await asyncio.sleep(0.02)
+        for task in attacking:
+            task.cancel()
+        await asyncio.wait(attacking)
+        assert len(log.begun) > 60, "the flood is answered, too"
+    # What is asked while the request itself is on its way comes before it, too.
+    assert sorted(waits)[len(waits) // 2] <= 3
+    assert sorted(waits)[-3] <= 8
+
+
+async def test_a_request_that_kube_scheduler_no_longer_waits_for_is_not_evaluated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("virt_dra.extender.server._ANSWER_SECONDS", 0.0)
+    async with extender() as running:
+        await running.ready()
+        await running.cluster.create(claim("c"))
+        async with asyncio.timeout(20):
+            while (answer := await running.post("prioritize", {"Pod": pod("p", "c").to_wire(), "NodeNames": NODES}))[
+                0
+            ] == 200:
+                await asyncio.sleep(0.05)  # it doesn't know the claim yet
+    assert answer == (503, "the selectors of other pods were evaluated first")
 
 
 async def test_unfinished_requests_do_not_silence_it() -> None:

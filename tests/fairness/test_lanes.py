@@ -128,3 +128,17 @@ async def test_a_fault_is_the_callers() -> None:
         await ask()
     await street.drive(("n",), "next")
     assert street.order == ["next"]
+
+
+async def test_the_next_turn_costs_no_more_however_many_tenants_wait() -> None:
+    seconds = []
+    for count in (50, 5_000):
+        street = Street(LaneLimits(share=0.001, longest_rest=0.0))
+        for n in range(0, count, 2):
+            street.lane.use.add((f"t{n}",), 0.01)
+        tasks = [asyncio.create_task(street.drive((f"t{n}",), str(n))) for n in range(count)]
+        began = time.process_time()
+        await asyncio.gather(*tasks)
+        seconds.append((time.process_time() - began) / count)
+        assert len(street.order) == count
+    assert seconds[1] < 5 * seconds[0]

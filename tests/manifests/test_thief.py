@@ -227,6 +227,14 @@ class Thieves:
         )
         launchers = plane.request("GET", f"{pods}?labelSelector=kubevirt.io=virt-launcher")["items"]
         cluster.create(pods, "Pod", "of-others", "v1", spec={"containers": [{"name": "c", "image": "i"}]})
+        pair = {"claim": "c", "request": "r", "path": "metadata-shim", "reason": "DriverUnknown", "layout": "KEP-5304"}
+        record = json.dumps({"devices": [], "format": 1, "pairs": [pair]}, separators=(",", ":"), sort_keys=True)
+        made_early = {
+            "labels": {"kubevirt.io": "virt-launcher"},
+            "annotations": {"virt-dra.io/integration": record},
+        }
+        spec = {"containers": [{"name": "compute", "image": "i"}]}
+        cluster.create(pods, "Pod", "made-early", "v1", metadata=made_early, spec=spec)
         event = {
             "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
             "source": {"component": "kubelet"},
@@ -237,6 +245,7 @@ class Thieves:
             "empty": plane.create_namespace(),
             "pod": f"{pods}/{launchers[0]['metadata']['name']}",
             "other": f"{pods}/of-others",
+            "made-early": f"{pods}/made-early",
             "vmi": f"{vmis}/good",
             "instance": f"{vmis}/vm",
             "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
@@ -265,7 +274,7 @@ class Thieves:
             }
 
     def close(self) -> None:
-        for name in ("other", "foreign-event"):
+        for name in ("other", "made-early", "foreign-event"):
             self._cluster.plane.request("DELETE", f"{self.names[name]}?gracePeriodSeconds=0")
         self._cluster.plane.delete_namespace(self.names["empty"])
 

@@ -101,8 +101,10 @@ class _Advising:
 
     async def problem(self, *, hostile: bool = False) -> str:
         asked = pod("p", "bad" if hostile else "good").model_dump_json(by_alias=True, exclude_unset=True)
+        body = f'{{"Pod": {asked}, "NodeNames": ["a"]}}'.encode()
         try:
-            answer = await self.process.answer("prioritize", f'{{"Pod": {asked}, "NodeNames": ["a"]}}'.encode())
+            while (answer := await self.process.answer("prioritize", body, evaluate=True)).verdict == "unfinished":
+                pass
         except NoAdvice as error:
             return str(error)
         return "" if answer.verdict == "scored" else answer.verdict

@@ -28,7 +28,6 @@ from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
     log_level_option,
-    metadata_writers_options,
     parse_namespace,
     port_option,
 )
@@ -93,7 +92,6 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 )
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
-@metadata_writers_options
 @kubevirt_gates_option
 @click.option("--launcher-image", metavar="IMAGE", envvar="VIRT_DRA_LAUNCHER_IMAGE",
               default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
@@ -107,7 +105,7 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
 @log_level_option
 def command(
     mode: Mode, cluster: ClusterChoice, namespace: str, own_namespace: str, lease: str, lease_seconds: int,
-    no_election: bool, identity: str | None, workers: int, spread: bool, grace: float, writers: frozenset[str],
+    no_election: bool, identity: str | None, workers: int, spread: bool, grace: float,
     gates: dict[str, bool], launcher_image: str, launcher_arguments: tuple[str, ...],
     address_keys: tuple[DriverKeys, ...], host: str, plain_port: int, health_port: int, log_level: int,
 ) -> None:  # fmt: skip
@@ -125,7 +123,7 @@ def command(
     # Unique for every process: the host's name alone may be that of its predecessor.
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     json_logging(sys.stderr, log_level)
-    resolution = ResolutionOptions(spread=spread, keys=address_keys, grace=timedelta(seconds=grace), writers=writers)
+    resolution = ResolutionOptions(spread=spread, keys=address_keys, grace=timedelta(seconds=grace))
     own = None
     if mode == "standalone":
         pods = StandaloneOptions(launcher_image, launcher_arguments)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
@@ -19,6 +19,8 @@ class Sources(Protocol):
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
+    def vm(self, key: str) -> VirtualMachine | None: ...
+
     def pods_of(self, vmi: VirtualMachineInstance) -> tuple[Pod, ...]:
         """The pods that name the VMI's UID as their owner or creator, finished ones too."""
 
@@ -27,6 +29,9 @@ class Sources(Protocol):
     def pool(self, driver: str, name: str) -> PoolView | None: ...
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
+
+    def writers(self) -> frozenset[str]:
+        """The drivers that write metadata files."""
 
     def devices(self, key: str) -> VirtualMachineInstanceDevices | None: ...
 

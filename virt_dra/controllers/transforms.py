@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.integration.known_drivers import WRITER_ANNOTATIONS
 from virt_dra.api.integration.paths import (
     DEVICE_CLAIMS_ANNOTATION,
     DEVICE_STATUS_ANNOTATION,
@@ -16,7 +17,7 @@ from virt_dra.api.integration.paths import (
     RETRY_ANNOTATION,
     own_pod_annotations,
 )
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.transforms import leaving_out
@@ -32,6 +33,7 @@ take half of it."""
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
+    VirtualMachine: leaving_out(*_UNREAD, "spec.template", "status"),
     VirtualMachineInstance: leaving_out(
         *_COMMON,
         *(f"spec.{field}" for field in ("volumes", "affinity")),
@@ -49,7 +51,7 @@ _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
     Node: leaving_out(*_COMMON, "metadata.annotations", "metadata.finalizers"),
     ResourceClaim: leaving_out(*_UNREAD),
     ResourceSlice: leaving_out(*_UNREAD),
-    DeviceClass: leaving_out(*_UNREAD),
+    DeviceClass: leaving_out(*_COMMON, "metadata.labels", "metadata.finalizers"),
     DeviceTaintRule: leaving_out(*_UNREAD),
 }
 _NEVER_WRITTEN: Final = (Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
@@ -62,6 +64,9 @@ def trimmed(obj: ObjectT) -> ObjectT:
     if trim is None:
         return obj
     kept: ObjectT = trim(obj)
+    if isinstance(obj, DeviceClass):
+        settings = {key: value for key, value in kept.metadata.annotations.items() if key in WRITER_ANNOTATIONS}
+        return kept.with_(metadata=kept.metadata.with_(annotations=settings))
     if isinstance(obj, _NEVER_WRITTEN):
         return kept
     return (

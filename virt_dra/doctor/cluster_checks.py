@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.attribute_keys import Unusable, addresses
-from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS
+from virt_dra.api.integration.known_drivers import (
+    ALWAYS_WRITE,
+    KNOWN_DRIVERS,
+    WRITES_METADATA_ANNOTATION,
+    metadata_writers,
+)
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import (
     GPUS_WITH_DRA,
@@ -194,11 +200,24 @@ def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if not by_driver:
         advice = "install a DRA driver for the devices, and see its log on a node that has some"
         yield subject.warning("no driver publishes devices", advice)
+    writers = None if isinstance(facts.classes, Unknown) else metadata_writers(_readable(facts.classes))
     for driver, slices in sorted(by_driver.items()):
-        yield from _driver(driver, slices)
+        yield from _driver(driver, slices, writers)
+    for driver in sorted((writers or ALWAYS_WRITE) - ALWAYS_WRITE - by_driver.keys()):
+        yield CheckSubject("drivers", f"driver {driver}").info(
+            f"annotation {WRITES_METADATA_ANNOTATION} of a DeviceClass names it, and it publishes no devices",
+            "correct the name, unless the driver comes later",
+        )
 
 
-def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFinding]:
+def _readable(raw_classes: Iterable[Json]) -> Iterator[DeviceClass]:
+    for raw in raw_classes:
+        with suppress(WireError):  # reported by classes()
+            yield DeviceClass.from_wire(raw)
+
+
+def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str] | None) -> Iterator[DoctorFinding]:
+    """``writers``: drivers that write metadata files; None if the DeviceClasses, which say so, can't be read."""
     subject = CheckSubject("drivers", f"driver {driver}")
     by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
     for slice_ in slices:
@@ -226,8 +245,10 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
-            "writes metadata (path native)"
-            if traits is not None and traits.metadata == "always"
+            "whether it writes metadata isn't known without DeviceClasses"
+            if writers is None
+            else "writes metadata (path native)"
+            if driver in writers
             else "isn't known to write metadata (metadata-shim)"
         )
         yield subject.ok(f"{summary}{rest}; {path}")

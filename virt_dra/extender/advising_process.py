@@ -53,11 +53,13 @@ class NoAdvice(Exception):
 
 @dataclass(frozen=True)
 class AdvisorSettings:
-    """``policy``: the default; ``seconds``: limit of one answer."""
+    """``policy``: the default; ``seconds``: limit of one answer; ``turn``: of one turn of evaluating, after which
+    others' pods are answered."""
 
     policy: str
     features: Features
     seconds: float = 1.0
+    turn: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Advise:
-    """A request of kube-scheduler."""
+    """A request of kube-scheduler. ``evaluate``: whether selectors may be evaluated, for a turn; otherwise only scores
+    that are kept are given."""
 
     verb: Verb
+    evaluate: bool
     body: bytes = b""
 
 
@@ -154,14 +158,15 @@ class AdvisingProcess:
         if self._process is not None:
             self._changes.append((_key(obj), b""))
 
-    async def answer(self, verb: Verb, body: bytes) -> Answer:
-        """The answer by all changes until now. Raises NoAdvice."""
+    async def answer(self, verb: Verb, body: bytes, *, evaluate: bool) -> Answer:
+        """The answer by all changes until now; its verdict is ``unfinished`` where it needs a (further) turn of
+        evaluating. Raises NoAdvice."""
         process = self._process
         if process is None or not self.ready:
             raise NoAdvice("the advising process is being started")
         try:
             await self._flush(process)
-            return await process.ask(Advise(verb, body), Answer, self._settings.seconds + _GRACE)
+            return await process.ask(Advise(verb, evaluate, body), Answer, self._settings.seconds + _GRACE)
         except (SandboxLost, RequestFailed, BadMessage) as error:
             raise NoAdvice(str(error)) from None
 
@@ -192,6 +197,7 @@ class Advising:
     """The state of the process: the advisor."""
 
     def __init__(self, settings: AdvisorSettings) -> None:
+        self._turn = settings.turn
         self._advisor = Advisor(
             settings.policy, settings.features, time.monotonic, random.random, settings.seconds, time.process_time
         )
@@ -208,18 +214,18 @@ class Advising:
             case Prepare():
                 self._advisor.prepare()
                 return AdvisorPrepared()
-            case Advise(verb, body):
-                return self._advice(verb, body)
+            case Advise(verb, evaluate, body):
+                return self._advice(verb, body, self._turn if evaluate else 0.0)
 
-    def _advice(self, verb: Verb, body: bytes) -> Answer:
+    def _advice(self, verb: Verb, body: bytes, turn: float) -> Answer:
         try:
             asked = read_arguments(body)
         except ExtenderRequestError as error:
             return Answer(400, "not understood", body=str(error).encode())
         if verb == "filter":
-            advice, refused = self._advisor.filter(asked)
+            advice, refused = self._advisor.filter(asked, turn)
             return Answer(200, advice.verdict, advice.policy, filter_answer(asked, refused))
-        advice, priorities = self._advisor.prioritize(asked)
+        advice, priorities = self._advisor.prioritize(asked, turn)
         return Answer(200, advice.verdict, advice.policy, prioritize_answer(priorities))
 
 

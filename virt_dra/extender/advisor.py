@@ -7,10 +7,11 @@ or some seconds later.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Literal
 
 from virt_dra.allocator import DeadlineExceeded, FatalError, Features, NodeError, Snapshot
@@ -38,7 +39,11 @@ _ASSUMED_SECONDS: Final = 10.0
 """kube-scheduler has written a claim's allocation within milliseconds; after so long it hasn't taken our node."""
 _MOST_ASSUMED: Final = 2_000
 _MOST_SHAPES: Final = 64
-"""Kinds of pods whose scores are kept; beyond it all are found anew."""
+"""Kinds of pods whose scores are kept. Beyond it the one that was asked for longest ago is forgotten, if possible one
+that wasn't scored yet."""
+_MOST_UNFINISHED: Final = 1_024
+_UPDATE_SECONDS: Final = 0.005
+"""What bringing scores that are kept up to date may take before it is an evaluation."""
 _MOST_TYPICAL: Final = 50
 """Kinds of pods in that workload, those of which there are most: each may cost one answer's time."""
 _HALF_LIFE: Final = 10.0
@@ -60,8 +65,10 @@ AdviceVerdict = Literal[
     "too slow",
     "over its share",
     "invalid claims",
+    "unfinished",
 ]
-"""What became of a request; all but the first: the extender has no preference."""
+"""What became of a request; all but the first: the extender has no preference. Unfinished: it may be asked again, and
+then goes on where it ended."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,28 @@ class _Assumed:
     placed: _Placed
     allocations: dict[str, AllocationResult]
     until: float
+
+
+@dataclass
+class _TimeLimit:
+    """Of evaluations: it begins with the first of them."""
+
+    clock: Callable[[], float]
+    allowed: float = inf
+    began: float | None = None
+
+    def restart(self, allowed: float) -> None:
+        self.allowed, self.began = allowed, None
+
+    def over(self) -> bool:
+        now = self.clock()
+        if self.began is None:
+            self.began = now
+        return now >= self.began + self.allowed
+
+    @property
+    def used(self) -> float:
+        return 0.0 if self.began is None else self.clock() - self.began
 
 
 @dataclass
@@ -139,7 +168,8 @@ class Advisor:
         processor: Callable[[], float] | None = None,
     ) -> None:
         """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer; ``processor``:
-        seconds of the processor, by which namespaces are charged (a busy machine isn't their fault); ``clock`` if None.
+        seconds of the processor, by which answers are limited and namespaces charged (a busy machine isn't their
+        fault); ``clock`` if None.
 
         Raises KeyError for a policy that isn't among POLICIES."""
         if policy not in POLICIES:
@@ -158,9 +188,12 @@ class Advisor:
         self._outdated = True
         """Whether nodes, slices, classes or rules changed since the placers were made."""
         self._remake_at = 0.0
-        self._shapes: dict[object, VmShape] = {}
-        self._deadline = float("inf")
+        self._shapes: OrderedDict[object, VmShape] = OrderedDict()
+        """By what their pods ask for; the one that was asked for the longest ago is first."""
+        self._unfinished: OrderedDict[object, float] = OrderedDict()
+        """Seconds that evaluations of a shape took until now, by its key."""
         self._processor = processor or clock
+        self._limit, self._typical_limit = _TimeLimit(self._processor), _TimeLimit(self._processor)
         self._use = TenantUse(clock, _HALF_LIFE)
         self._kept = True
         """Whether pods like that of this answer have been scored before."""
@@ -254,18 +287,20 @@ class Advisor:
         """
         if self._outdated and self._clock() >= self._remake_at:
             self._remake()
-            self._deadline = float("inf")
+            self._limit.restart(inf)
+            self._typical_limit.restart(inf)
             self._placer(self._policy)
 
     # --- answers --------------------------------------------------------------------------------------------------
 
-    def prioritize(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, int]]:
-        """The priority of each node. From now on the pod counts as placed on the best one."""
+    def prioritize(self, asked: ExtenderArguments, turn: float = inf) -> tuple[Advice, Mapping[str, int]]:
+        """The priority of each node. From now on the pod counts as placed on the best one. ``turn``: seconds after
+        which evaluations are left unfinished; with 0 there are none, and only scores that are kept are given."""
         with self._charged(asked.pod):
-            return self._prioritized(asked)
+            return self._prioritized(asked, turn)
 
-    def _prioritized(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, int]]:
-        advice = self._advice(asked)
+    def _prioritized(self, asked: ExtenderArguments, turn: float) -> tuple[Advice, Mapping[str, int]]:
+        advice = self._advice(asked, turn)
         if advice.scores is None:
             return advice, dict.fromkeys(asked.nodes, 0)
         best = best_node(asked.nodes, advice.scores)
@@ -273,14 +308,14 @@ class Advisor:
             self._assume(asked.pod, best)
         return advice, priorities(asked.nodes, advice.scores)
 
-    def filter(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
+    def filter(self, asked: ExtenderArguments, turn: float = inf) -> tuple[Advice, Mapping[str, str]]:
         """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler
-        stops asking."""
+        stops asking. ``turn``: as in :meth:`prioritize`."""
         with self._charged(asked.pod):
-            return self._filtered(asked)
+            return self._filtered(asked, turn)
 
-    def _filtered(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
-        advice = self._advice(asked)
+    def _filtered(self, asked: ExtenderArguments, turn: float) -> tuple[Advice, Mapping[str, str]]:
+        advice = self._advice(asked, turn)
         if advice.scores is None:
             return advice, {}
         refused = self._refused(asked, advice)
@@ -320,7 +355,7 @@ class Advisor:
         left = min(_NAMESPACE_SECONDS - self._use.of(tenant), _ALL_SECONDS - self._use.of(tenant[:1]))
         return min(self._seconds, max(left, _LEAST_SECONDS)) if left > 0 or self._kept else 0.0
 
-    def _advice(self, asked: ExtenderArguments) -> Advice:
+    def _advice(self, asked: ExtenderArguments, turn: float) -> Advice:
         pod = asked.pod
         self._forget(pod.metadata.uid)
         claims = self._claims_of(pod)
@@ -335,18 +370,35 @@ class Advisor:
         tenant, work = _tenant(pod), hash((policy, key))
         if self._too_slow.has(tenant, work):
             return Advice("too slow", policy)
-        self._kept = key in self._shapes
+        self._kept = key in self._shapes and key not in self._unfinished
         seconds = self._seconds_for(pod)
         if not seconds:
             return Advice("over its share", policy)
-        self._deadline = self._clock() + seconds
+        if not turn and not self._kept:
+            return Advice("unfinished", policy)
+        used = self._unfinished.get(key, 0.0)
+        self._limit.restart(min(turn or _UPDATE_SECONDS, max(seconds - used, _LEAST_SECONDS)))
+        self._typical_limit.restart(self._seconds)
         try:
-            return Advice("scored", policy, self._scores(policy, self._shape(key, pod, claims), asked.nodes))
+            scores = self._scores(policy, self._shape(key, pod, claims), asked.nodes)
         except DeadlineExceeded:
-            self._too_slow.add(tenant, work)
-            return Advice("too slow", policy)
+            used += self._limit.used
+            if turn and used >= seconds:
+                self._unfinished.pop(key, None)
+                self._too_slow.add(tenant, work)
+                return Advice("too slow", policy)
+            self._leave_unfinished(key, used)
+            return Advice("unfinished", policy)
         except FatalError:
             return Advice("invalid claims", policy)
+        self._unfinished.pop(key, None)
+        self._limit.restart(_LEAST_SECONDS)  # for what is done with the scores
+        return Advice("scored", policy, scores)
+
+    def _leave_unfinished(self, key: object, used: float) -> None:
+        self._unfinished[key] = used
+        while len(self._unfinished) > _MOST_UNFINISHED:
+            self._unfinished.popitem(last=False)
 
     def _claims_of(self, pod: Pod) -> _PodClaims | AdviceVerdict:
         """A pod's claims, of which kube-scheduler will allocate some."""
@@ -383,10 +435,12 @@ class Advisor:
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
+                oldest = next(iter(self._shapes))
+                forgotten = self._shapes.pop(next(filter(self._unfinished.__contains__, self._shapes), oldest))
                 for placer in self._placers.all() if self._placers is not None else ():
-                    placer.forget_shapes()
+                    placer.forget(forgotten)
             shape = self._shapes[key] = VmShape(pod.name, pod, claims.wanted, shared=claims.held)
+        self._shapes.move_to_end(key)
         return shape
 
     def _scores(self, policy: str, shape: VmShape, nodes: Sequence[str]) -> tuple[Score | None, ...]:
@@ -465,9 +519,6 @@ class Advisor:
     def _new_placer(self, snapshot: Snapshot, nodes: Sequence[Node], policy: str) -> PolicyPlacer:
         catalog = card_catalog(snapshot, self._features)
 
-        def interrupt() -> bool:
-            return self._clock() >= self._deadline
-
         def typical() -> TypicalWorkload:
             shapes: dict[object, VmShape] = {}
             weights: Counter[VmShape] = Counter()
@@ -477,7 +528,7 @@ class Advisor:
                     claims = _PodClaims(tuple(named))
                     weights[shapes.setdefault(_shape_key(pod, claims), VmShape(pod.name, pod, claims.wanted))] += 1
             most = dict(weights.most_common(_MOST_TYPICAL))
-            return TypicalVms(most, nodes, snapshot, catalog, self._features, interrupt).workload
+            return TypicalVms(most, nodes, snapshot, catalog, self._features, self._typical_limit.over).workload
 
         chosen = policy_named(policy, typical, self._draw)
         return PolicyPlacer(
@@ -487,7 +538,7 @@ class Advisor:
             catalog,
             self._features,
             labels_of=namespace_labels(self._model),
-            interrupt=interrupt,
+            interrupt=self._limit.over,
         )
 
 

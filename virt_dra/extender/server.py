@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,14 @@ _RECEIVE_SECONDS: Final = 2.0
 _LANE: Final = LaneLimits(waiting=8, longest_rest=0.0)
 """kube-scheduler asks for one pod after the other: a rest would only keep others from being asked for. What a namespace
 may use is the advisor's to limit."""
+_KEPT: Final = "kept"
+_NEW: Final = "new"
+"""The lane's two groups of namespaces: by whether the scores for the last pod were kept. The first isn't charged."""
+_EVALUATIONS: Final[Tenant] = (_NEW, "evaluations of pods of all namespaces")
+"""One tenant, so that newcomers aren't, each by itself, the one that has used least."""
+_MOST_KEPT: Final = 10_000
+_ANSWER_SECONDS: Final = 1.0
+"""kube-scheduler doesn't wait for longer; a request that wasn't answered until then gets no further turn."""
 _HEAD: Final = 4096
 _NAMESPACE: Final = re.compile(rb'"namespace"\s*:\s*"([a-z0-9-]{1,63})"')
 _STOP_SECONDS: Final = 5.0
@@ -62,7 +71,11 @@ class ExtenderServer:
         verified: bool = False,
     ) -> None:
         self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
-        self._bodies, self._lane = Bodies(_BODY, _BUFFERED), FairLane(_LANE)
+        self._bodies = Bodies(_BODY, _BUFFERED)
+        self._answers, self._evaluations = FairLane(_LANE), FairLane(_LANE)
+        self._kept: OrderedDict[str, None] = OrderedDict()
+        """The namespaces for whose last pod the scores were kept; the one that was asked for the longest ago is
+        first."""
 
     @asynccontextmanager
     async def serving(self, ports: ExtenderPorts) -> AsyncIterator[tuple[int, int]]:
@@ -104,8 +117,7 @@ class ExtenderServer:
         try:
             async with asyncio.timeout(_RECEIVE_SECONDS):
                 body = await self._bodies.receive(request, received)
-            async with self._lane.turn(_tenant(body)):
-                answer: Answer = await self._followed.process.answer(verb, body)
+            answer = await self._advised(verb, body, began + _ANSWER_SECONDS)
         except TimeoutError:
             return self._refused(verb, 408, f"not received within {_RECEIVE_SECONDS:g} s", "not received")
         except BadReview as error:
@@ -125,6 +137,30 @@ class ExtenderServer:
             body=answer.body,
             content_type="application/json" if answer.status == 200 else "text/plain",
         )
+
+    async def _advised(self, verb: Verb, body: bytes, until: float) -> Answer:
+        """By scores that are kept, which costs milliseconds and isn't charged. Where there are none the selectors are
+        evaluated, in turns that wait for nobody's but for such answers. Raises NoAdvice, TooManyWaiting."""
+        namespace, process = _namespace(body), self._followed.process
+        group = _KEPT if namespace in self._kept else _NEW
+        async with self._answers.turn((group, namespace)) as turn:
+            answer = await process.answer(verb, body, evaluate=False)
+            if group == _KEPT:
+                turn.used = 0.0
+            self._remember(namespace, kept=answer.verdict == "scored")
+        while answer.verdict == "unfinished":
+            async with self._evaluations.turn((namespace,)), self._answers.turn(_EVALUATIONS):
+                if time.monotonic() >= until:
+                    raise NoAdvice("the selectors of other pods were evaluated first")
+                answer = await process.answer(verb, body, evaluate=True)
+        return answer
+
+    def _remember(self, namespace: str, *, kept: bool) -> None:
+        self._kept.pop(namespace, None)
+        if kept:
+            self._kept[namespace] = None
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
 
     def _refused(self, verb: Verb, status: int, text: str, verdict: str) -> web.Response:
         self._metrics.answers.labels(verb, verdict).inc()
@@ -146,7 +182,7 @@ class ExtenderServer:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def _tenant(body: bytes) -> Tenant:
+def _namespace(body: bytes) -> str:
     """Whose pod it is, read without parsing the body: kube-scheduler writes the pod and its metadata first."""
     match = _NAMESPACE.search(body, 0, _HEAD)
-    return "pods", match[1].decode() if match else ""
+    return match[1].decode() if match else ""

@@ -1,6 +1,7 @@
 """Fair shares of what a server has only one of, or few: its event loop, its threads, its child processes.
 
     use       decayed seconds that tenants used, in bounded memory
+    order     waiting tenants in the order of their use
     lanes     a lane: work of tenants in turns; who has used least is next
     too_slow  what took a tenant too long, and isn't tried again for a while
 

@@ -18,8 +18,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
-from virt_dra.fairness.use import Tenant, TenantUse
+from virt_dra.fairness.order import LeastUsedFirst
+from virt_dra.fairness.use import Tenant, TenantUse, levels
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class FairLane:
         self.limits, self._clock = limits or LaneLimits(), clock
         self.use = TenantUse(clock, self.limits.half_life)
         self._waiting: dict[Tenant, deque[asyncio.Future[None]]] = {}
+        self._light, self._heavy = LeastUsedFirst(self.use), LeastUsedFirst(self.use)
+        """Those that wait."""
+        self._light_at: list[tuple[float, Tenant]] = []
+        """A heap of the times from which heavy tenants may be light, one for each; among them some that have left."""
+        self._timed = set[Tenant]()
+        """The tenants in it."""
         self._taken = False
         self._heavy_from = 0.0
         """When heavy tenants may have the next turn."""
@@ -66,7 +74,7 @@ class FairLane:
             used = self._clock() - began if turn.used is None else turn.used
             if self._is_heavy(tenant):
                 self._heavy_from = self._clock() + min(used, self.limits.longest_rest)
-            self.use.add(tenant, used)
+            self._charge(tenant, used)
             asyncio.get_running_loop().call_soon(self._free)
 
     @property
@@ -79,6 +87,8 @@ class FairLane:
             raise TooManyWaiting
         come = asyncio.get_running_loop().create_future()
         queue.append(come)
+        if len(queue) == 1:
+            self._order(tenant)
         self._next()
         try:
             await come
@@ -93,8 +103,8 @@ class FairLane:
         queue = self._waiting.get(tenant, deque())
         if come in queue:
             queue.remove(come)
-        if not queue:
-            self._waiting.pop(tenant, None)
+            if not queue:
+                self._disorder(tenant)
 
     def _free(self) -> None:
         self._taken = False
@@ -108,20 +118,58 @@ class FairLane:
         if self._taken or not self._waiting:
             return
         rest = self._heavy_from - self._clock()
-        ready = [tenant for tenant in self._waiting if rest <= 0 or not self._is_heavy(tenant)]
-        if not ready:
+        tenant = self._first(heavy=rest <= 0)
+        if tenant is None:
             self._timer = asyncio.get_running_loop().call_later(rest, self._next)
             return
-        tenant = min(ready, key=self.use.by_level)
-        queue = self._waiting.pop(tenant)
+        queue = self._waiting[tenant]
         come = queue.popleft()
+        self._disorder(tenant)
         if queue:
-            self._waiting[tenant] = queue  # at the end: tenants with equal use alternate
+            self._waiting[tenant] = queue
+            self._order(tenant)  # behind tenants with equal use
         if come.cancelled():  # its task doesn't know yet
             self._next()
             return
         self._taken = True
         come.set_result(None)
+
+    # --- the order of those that wait ---
+
+    def _first(self, *, heavy: bool) -> Tenant | None:
+        """Who is next, of the light tenants, or of all."""
+        while self._light_at and self._light_at[0][0] <= self._clock():
+            _, tenant = heappop(self._light_at)
+            self._timed.remove(tenant)
+            if tenant in self._waiting:
+                self._order(tenant)
+        tenants = [order.first() for order in ((self._light, self._heavy) if heavy else (self._light,))]
+        return min(filter(None, tenants), key=self._ranks, default=None)
+
+    def _ranks(self, tenant: Tenant) -> list[float]:
+        return [self.use.rank(level) for level in levels(tenant)]
+
+    def _order(self, tenant: Tenant) -> None:
+        """Puts a tenant that waits among the light or the heavy ones."""
+        is_heavy = self._is_heavy(tenant)
+        (self._light if is_heavy else self._heavy).discard(tenant)
+        (self._heavy if is_heavy else self._light).add(tenant)
+        if is_heavy and tenant not in self._timed:
+            self._timed.add(tenant)
+            heappush(self._light_at, (self.use.light_at(tenant, self.limits.share), tenant))
+
+    def _disorder(self, tenant: Tenant) -> None:
+        """Takes out a tenant of which nothing waits."""
+        del self._waiting[tenant]
+        self._light.discard(tenant)
+        self._heavy.discard(tenant)
+
+    def _charge(self, tenant: Tenant, used: float) -> None:
+        self.use.add(tenant, used)
+        for order in (self._light, self._heavy):
+            order.charged(tenant)
+        if tenant in self._waiting:
+            self._order(tenant)
 
     def _is_heavy(self, tenant: Tenant) -> bool:
         return self.use.of(tenant) > self.limits.share

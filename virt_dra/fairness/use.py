@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf, log2
 from typing import Final
 
 Tenant = tuple[str, ...]
@@ -22,29 +23,38 @@ class TenantUse:
 
     clock: Callable[[], float]
     half_life: float
-    _used: OrderedDict[Tenant, tuple[float, float]] = field(default_factory=OrderedDict)
-    """Seconds, and when they were right."""
+    _ranks: OrderedDict[Tenant, float] = field(default_factory=OrderedDict)
 
     def of(self, tenant: Tenant) -> float:
         """The use of a tenant, or of a level of it."""
-        seconds, at = self._used.get(tenant, (0.0, 0.0))
-        return float(seconds * 0.5 ** ((self.clock() - at) / self.half_life)) if seconds else 0.0
+        return self._seconds(self.rank(tenant))
 
-    def by_level(self, tenant: Tenant) -> tuple[float, ...]:
-        """The use at each level, to compare tenants by: a wider level counts before a narrower one."""
-        return tuple(map(self.of, _levels(tenant)))
+    def rank(self, tenant: Tenant) -> float:
+        """A number by which tenants of one level are in the order of their use. All are forgotten at the same pace, so
+        that it stays until the tenant is charged: it is the binary logarithm of what the use would have been at time
+        0."""
+        return self._ranks.get(tenant, -inf)
+
+    def light_at(self, tenant: Tenant, seconds: float) -> float:
+        """The time from which a tenant's use is no more than so many seconds."""
+        return (self.rank(tenant) - log2(seconds)) * self.half_life
 
     def add(self, tenant: Tenant, seconds: float) -> None:
         """Charge a tenant at all its levels."""
-        for level in _levels(tenant):
-            self._used[level] = self.of(level) + seconds, self.clock()
-            self._used.move_to_end(level)
-        while len(self._used) > REMEMBERED:
-            self._used.popitem(last=False)
+        for level in levels(tenant):
+            used = self.of(level) + seconds
+            self._ranks[level] = log2(used) + self.clock() / self.half_life if used else -inf
+            self._ranks.move_to_end(level)
+        while len(self._ranks) > REMEMBERED:
+            self._ranks.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._used)
+        return len(self._ranks)
+
+    def _seconds(self, rank: float) -> float:
+        return 0.0 if rank == -inf else float(2.0 ** (rank - self.clock() / self.half_life))
 
 
-def _levels(tenant: Tenant) -> list[Tenant]:
+def levels(tenant: Tenant) -> list[Tenant]:
+    """A tenant at each of its levels, the widest first."""
     return list(accumulate((name,) for name in tenant))

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import is_namespaced
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import KINDS, Choices, ObjectKey, stale
+from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, Choices, ObjectKey, stale
 from virt_dra.installation.refusals import keeps_namespace
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 from virt_dra.installation.survey import CRD, OURS, Objects, Survey, get_or_none
@@ -44,14 +45,15 @@ class ChangeReport:
 
 
 async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
-    """All objects with our label: cluster-scoped ones, and those in the namespace."""
+    """All objects with our label: cluster-scoped ones, and those in the namespace and in the driver's."""
 
     async def of(kind: str, api_version: str) -> tuple[Json, ...]:
-        within = namespace if is_namespaced(api_version, kind) else ""
+        places = (namespace, DRIVER_NAMESPACE) if is_namespaced(api_version, kind) else ("",)
         try:
-            return await cluster.list_raw(api_version, kind, within, labels=OURS)
+            listed = [await cluster.list_raw(api_version, kind, place, labels=OURS) for place in places]
         except NotFound:
             return ()  # this cluster doesn't serve the kind
+        return tuple(chain.from_iterable(listed))
 
     listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in KINDS.items()))
     return tuple(obj for objects in listed for obj in objects)
@@ -69,7 +71,7 @@ async def install(
     waiting_for_crds: list[ObjectKey] = []
     for obj in objects:
         key = ObjectKey.of(obj)
-        if key.kind == "Namespace" and keeps_namespace(seen, choices):
+        if key.kind == "Namespace" and keeps_namespace(seen, key):
             report.add("kept", key)
             continue
         if key.kind != "CustomResourceDefinition" and waiting_for_crds:
@@ -137,16 +139,16 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
     await deadline.until(waiting)
 
 
-async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
-    """Wait until every Deployment has rolled out. Raises :class:`NotReady`, also with the reasons why pods aren't
-    ready."""
+async def wait_for_workloads(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
+    """Wait until every Deployment and DaemonSet has rolled out. Raises :class:`NotReady`, with the reasons why pods
+    aren't ready, too."""
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
-        deployments = [
-            (key, await get_or_none(cluster, "apps/v1", "Deployment", key.name, key.namespace)) for key in keys
+        workloads = [
+            (key, await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace)) for key in keys
         ]
-        return [sentence for key, deployment in deployments if (sentence := rollout(key, deployment))]
+        return [sentence for key, workload in workloads if (sentence := rollout(key, workload))]
 
     try:
         await deadline.until(waiting, emit)

@@ -23,6 +23,10 @@ BESIDE_KUBEVIRT: Final = "beside-kubevirt"
 STANDALONE: Final = "standalone"
 NAMESPACE: Final = "virt-dra"
 """The namespace that the manifests are written for."""
+DRIVER: Final = "driver"
+"""The folder of the node driver's manifests."""
+DRIVER_NAMESPACE: Final = "virt-dra-driver"
+"""Always this one: its pods are privileged, and a policy names its account."""
 CERT_MANAGER: Final = "components/cert-manager"
 INJECT_ANNOTATION: Final = "cert-manager.io/inject-ca-from"
 """On webhook configurations, for cert-manager: whose authority becomes the caBundle."""
@@ -59,12 +63,14 @@ KINDS: Final[Mapping[str, str]] = {
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "Secret": "v1",
     "ConfigMap": "v1",
+    "DeviceClass": "resource.k8s.io/v1",
     "Issuer": "cert-manager.io/v1",
     "Certificate": "cert-manager.io/v1",
     "Service": "v1",
     "NetworkPolicy": "networking.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "Deployment": "apps/v1",
+    "DaemonSet": "apps/v1",
     # Last, so that nothing is sent to a webhook whose Deployment isn't even there.
     "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
@@ -72,6 +78,7 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """Kind -> apiVersion of the objects of any version of virt-dra, so that upgrade and removal find them all, in the order
 of applying; removal takes the opposite one."""
+WORKLOADS: Final = ("Deployment", "DaemonSet")
 _APPLY_ORDER: Final = {kind: index for index, kind in enumerate(KINDS)}
 
 
@@ -99,6 +106,8 @@ class Choices:
     vm_namespace_label: str | None = None
     launcher_pull_secrets: tuple[str, ...] = ()
     launcher_priority: int = 0
+    driver: bool = False
+    """Whether nodes publish devices of their own by virt-dra's driver."""
 
 
 @dataclass(frozen=True, order=True)
@@ -142,8 +151,12 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
             if key.startswith("app.kubernetes.io/")
         }
         objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
-    objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
-    chosen = [_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects]
+    objects = tuple(
+        in_namespace(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects
+    )
+    if choices.driver:
+        objects = (*objects, *build(read, DRIVER))
+    chosen = [_with_arguments(_with_images(obj, choices), choices) for obj in objects]
     operator = next(
         (obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
     )
@@ -239,9 +252,9 @@ def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
 
 
 def _with_images(obj: Json, choices: Choices) -> Json:
-    """The Deployment with the chosen images in its containers and in arguments ``--…image=``."""
+    """The workload with the chosen images in its containers and in arguments ``--…image=``."""
     new = {IMAGE: choices.image, LAUNCHER_IMAGE: choices.launcher_image}
-    if obj["kind"] != "Deployment" or not any(new.values()):
+    if obj["kind"] not in WORKLOADS or not any(new.values()):
         return obj
 
     def replaced(image: str) -> str:

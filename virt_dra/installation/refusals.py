@@ -54,7 +54,7 @@ def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:
             yield f"{key} exists and isn't virt-dra's (it lacks the label {OURS}): rename or remove it"
 
 
-def keeps_namespace(seen: Survey, choices: Choices) -> bool:
+def keeps_namespace(seen: Survey, key: ObjectKey) -> bool:
     """True if the namespace exists and isn't ours: then it is used as it is, and stays when virt-dra is removed."""
-    there = seen.there.get(ObjectKey("Namespace", "", choices.namespace))
+    there = seen.there.get(key)
     return there is not None and not is_ours(there)

@@ -12,7 +12,7 @@ from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
-from virt_dra.installation.plan import KINDS, ObjectKey
+from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, WORKLOADS, ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
 from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none
 
@@ -59,12 +59,16 @@ async def _all(cluster: Objects, api_version: str, kind: str) -> tuple[Json, ...
 async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, deadline: WaitDeadline) -> None:
     """Carry out the plan. Raises NotReady if an object remains at the deadline."""
     kinds = [key.kind for key in plan.keys]
-    workload_ends = max((index for index, kind in enumerate(kinds) if kind == "Deployment"), default=-1) + 1
+    workload_ends = max((index for index, kind in enumerate(kinds) if kind in WORKLOADS), default=-1) + 1
     for key in plan.keys[:workload_ends]:
         await remove(cluster, key, report)
 
     async def running() -> list[str]:
-        pods = await cluster.list_raw("v1", "Pod", plan.namespace, labels=OURS)
+        pods = [
+            pod
+            for namespace in (plan.namespace, DRIVER_NAMESPACE)
+            for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
+        ]
         return [f"{ObjectKey.of({'kind': 'Pod', **pod})} is still running" for pod in pods]
 
     if workload_ends:

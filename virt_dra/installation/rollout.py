@@ -13,10 +13,24 @@ def condition_holds(obj: Json, condition: str) -> bool:
     return any(entry.get("type") == condition and entry.get("status") == "True" for entry in conditions)
 
 
-def rollout(key: ObjectKey, deployment: Json | None) -> str:
-    """Why a Deployment hasn't rolled out; "" if it has."""
-    if deployment is None:
+def rollout(key: ObjectKey, workload: Json | None) -> str:
+    """Why a Deployment or DaemonSet hasn't rolled out; "" if it has."""
+    if workload is None:
         return f"{key} doesn't exist"
+    return _nodes(key, workload) if key.kind == "DaemonSet" else _replicas(key, workload)
+
+
+def _nodes(key: ObjectKey, workload: Json) -> str:
+    status = workload.get("status") or {}
+    seen = int(status.get("observedGeneration", 0)) >= int(workload["metadata"].get("generation", 0))
+    wanted = int(status.get("desiredNumberScheduled", 0))
+    ready = min(int(status.get("numberAvailable", 0)), int(status.get("updatedNumberScheduled", 0)))
+    if seen and ready >= wanted:
+        return ""
+    return f"{key}: available on {ready} of {counted(wanted, 'node')}" if seen else f"{key} isn't reconciled yet"
+
+
+def _replicas(key: ObjectKey, deployment: Json) -> str:
     status = deployment.get("status") or {}
     wanted = int(deployment["spec"].get("replicas", 1))
     seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))

@@ -13,7 +13,7 @@ from virt_dra.api.core_v1 import FINISHED, Pod
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices, VmiDevice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object
@@ -23,25 +23,21 @@ from virt_dra.controllers.beside_kubevirt.devices_object import (
     listed_devices,
     reported_for,
 )
-from virt_dra.controllers.devices.delivery import METADATA_CLASH, NOT_FILLED_IN
-from virt_dra.controllers.devices.inputs import DeviceInputs, allocated_addresses, still_holds
+from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED, NOT_FILLED_IN
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
-from virt_dra.controllers.sources import addresses_of, claim_keys
 from virt_dra.inventory.fields import RowFields
-from virt_dra.model.cluster import ClusterModel, ModelIndex
-from virt_dra.model.devices import publications, published_device
+from virt_dra.inventory.vm_inputs import inputs_of
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.devices import published_device
 from virt_dra.model.launchers import launchers, launchers_of
 from virt_dra.model.usage import users_of
 
 NOT_READ: Final = "NotRead"
 """Reason: what would say where the device is couldn't be read."""
-_HOLDERS: Final = ModelIndex(VirtualMachineInstanceDevices, addresses_of)
-_OPERATORS_OWN: Final = frozenset({METADATA_CLASH, *NOT_FILLED_IN})
-"""Reasons that depend on the operator's settings, or on what it tried to write; they last as long as the pod."""
 STOPPED: Final = "Stopped"
 UNKNOWN: Final = "Unknown"
 
@@ -178,7 +174,7 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
             if (subject.kind, subject.name) not in listed
         )
     elif phase not in FINISHED or stored is None:
-        devices = _current(vmi, pod, stored, model, options, now)
+        devices = _current(vmi, model, options, now)
     devices += _only_stored(devices, stored)
     if phase in FINISHED:
         devices = tuple(_released(device, phase) for device in devices)
@@ -213,32 +209,22 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
 
 
 def _current(
-    vmi: VirtualMachineInstance,
-    pod: Pod | None,
-    stored: VirtualMachineInstanceDevices | None,
-    model: ClusterModel,
-    options: ResolutionOptions,
-    now: datetime,
+    vmi: VirtualMachineInstance, model: ClusterModel, options: ResolutionOptions, now: datetime
 ) -> tuple[VmDevice, ...]:
-    pods = tuple(candidate for candidate in launchers_of(model, vmi.key) if not candidate.finished)
-    claims = {key: claim for key in claim_keys(vmi, pod) if (claim := model.claims.get(key)) is not None}
-    published = publications(model)
-    vmis = model.by_key(VirtualMachineInstance)
-    holders = {
-        address: tuple(holder.key for holder in _HOLDERS(model, address) if still_holds(holder, vmis.get(holder.key)))
-        for address in allocated_addresses(pod, claims, published, options)
-    }
-    rules = tuple(model.of(DeviceTaintRule))
-    inputs = DeviceInputs(vmi, pods, pod, claims, published, rules, stored, holders, now, options)
+    inputs = inputs_of(vmi, model, now, options)
     current = current_devices(inputs)
     if current is None:
         return ()
-    before = {(device.kind, device.name): device for device in reported_for(own_object(inputs), pod)}
-    listed = listed_devices(current.report, pod, current.record, tuple(before.values()))
+    before = {(device.kind, device.name): device for device in reported_for(own_object(inputs), inputs.pod)}
+    listed = listed_devices(current.report, inputs.pod, current.record, tuple(before.values()))
     if vmi.status.phase != "Running":
-        # The operator knows the drivers that write metadata files, and what it couldn't fill in.
+        # The operator knows what it couldn't fill in.
         listed = tuple(
-            kept if kept is not None and kept.reason in _OPERATORS_OWN and device.state == RESOLVED else device
+            kept
+            if kept is not None
+            and kept.reason in NOT_FILLED_IN
+            and (device.state == RESOLVED or device.reason == GUEST_NOT_STARTED)
+            else device
             for device, kept in ((device, before.get((device.kind, device.name))) for device in listed)
         )
     return tuple(_unless_unread(_of_stored(device), model) for device in listed)

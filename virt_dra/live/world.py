@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.integration.known_drivers import WRITER_ANNOTATIONS
 from virt_dra.api.integration.paths import DOMAIN
 from virt_dra.api.kubevirt_v1 import (
     Devices,
@@ -31,7 +32,7 @@ from virt_dra.api.kubevirt_v1 import (
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
-from virt_dra.api.resource_v1 import ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
 from virt_dra.model.cluster import ClusterModel
@@ -213,6 +214,13 @@ def _template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
     return bare if made is template.spec.metadata else bare.with_(spec=template.spec.with_(metadata=made))
 
 
+def _class(device_class: DeviceClass) -> DeviceClass:
+    given = device_class.metadata.annotations
+    kept = {key: given[key] for key in WRITER_ANNOTATIONS if key in given}
+    bare = _bare(device_class)
+    return bare.with_(metadata=bare.metadata.with_(annotations=kept)) if kept else bare
+
+
 def _labels_only(node: Node) -> Node:
     return Node(metadata=_identity(node.metadata).with_(labels=node.metadata.labels))
 
@@ -233,6 +241,7 @@ def _claims_only_vm(vm: VirtualMachine) -> VirtualMachine:
 
 _TRIMS: Final[Mapping[type[TypedObject], Callable[[Any], TypedObject]]] = {
     ResourceClaimTemplate: _template,
+    DeviceClass: _class,
     Node: _labels_only,
     VirtualMachine: _claims_only_vm,
     VirtualMachineInstance: _claims_only_vmi,

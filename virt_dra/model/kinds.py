@@ -59,7 +59,7 @@ _ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, Resourc
 _PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS))
 _ROWS: Final[Mapping[str, ReadKinds]] = {
     "get vms": ReadKinds(
-        optional=(*_VMS, *_USE, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
+        optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
     ),
     "get devices": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get claims": ReadKinds(optional=(ResourceClaim, Pod), one_of=(ResourceClaim,)),
@@ -77,7 +77,7 @@ _WEBHOOK: Final = (
     *_VMS,
     KubeVirt,
 )
-_OPERATOR: Final = (*_ALLOCATION, Pod, VirtualMachineInstance, VirtualMachineInstanceDevices)
+_OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices)
 
 READ: Final[Mapping[str, ReadKinds]] = {
     **_ROWS,
@@ -93,7 +93,7 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),
     "webhook": ReadKinds(required=_WEBHOOK),
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
-    "operator standalone": ReadKinds(required=(*_OPERATOR, VirtualMachine, KubeVirt)),
+    "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
     "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass)),
 }

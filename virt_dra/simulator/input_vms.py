@@ -15,9 +15,8 @@ from virt_dra.api.instancetypes.expansion import Expansion, Instancetypes, expan
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
-from virt_dra.controllers.loops.virtual_machines import wants_instance
+from virt_dra.controllers.loops.virtual_machines import strategy_of, wants_instance
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
-from virt_dra.controllers.standalone.vm_lifecycle import strategy_of
 
 VmOrVmi = VirtualMachine | VirtualMachineInstance
 

@@ -56,11 +56,11 @@ COMPUTE: Final = "compute"
 EPHEMERAL_ANNOTATION: Final = "kubevirt.io/ephemeral-provisioning"
 """The annotation of a placeholder pod, which never starts a VM (K-5.1)."""
 
-MOUNTED_BY_OTHERS: Final = "MountedByOthers"
-"""The reason of the path native, with a warning: another volume is mounted in place of the pair's."""
-
 MAX_PAIRS: Final = 128
 """Limit of the requests of compute if any of them gets a volume. Users can name thousands."""
+
+_WITHOUT_RECORD: Final = frozenset({paths.DRIVER_WRITES_METADATA, paths.MOUNTED_BY_OTHERS, paths.BAD_NAME})
+"""Reasons of decisions after which nothing has to be filled in, or found out later."""
 
 _WAIT: Final = 'until [ -s "$0" ]; do sleep 1; done'
 _WAIT_RESOURCES: Final[Json] = {"cpu": "100m", "memory": "64Mi"}
@@ -157,15 +157,11 @@ class _Mutation:
         if devices:
             self._add_variables(devices)
             self._add_wait()
-        unserved = (
-            any(decision.path == paths.NONE and decision.reason != paths.BAD_NAME for decision in decisions)
-            and len(decisions) <= MAX_PAIRS
-        )
-        # A pod without a record counts as one with the path native; so pods whose devices get no path have a record,
-        # too.
+        # A pod without a record counts as one whose drivers write metadata files, so every other pod has one.
+        doubtful = any(decision.reason not in _WITHOUT_RECORD for decision in decisions)
         record = (
             Integration.from_decisions(decisions, devices, paths.layout_of(self.version))
-            if shims or devices or unserved
+            if devices or (doubtful and len(decisions) <= MAX_PAIRS)
             else None
         )
         self._annotate(record.to_annotation() if record else None)
@@ -214,7 +210,7 @@ class _Mutation:
         pairs = self._pairs(claims)
         asked = [pair for pair in pairs if pair.claim not in ours and pair.request]
         serving = self._serving(claims, asked)
-        settings, version = self.knowledge.launcher, self.version
+        writers, version = self.knowledge.writers, self.version
         decisions: list[PathDecision] = []
         new: list[tuple[str, PathDecision]] = []
         warnings: list[str] = []
@@ -222,12 +218,12 @@ class _Mutation:
             entry, served = claims[pair.claim], serving.get(pair)
             drivers = served.drivers if served else ()
             decision = paths.decide(
-                entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours
+                entry, pair.request, version, wish, drivers, writers, in_device_claims=pair.claim in ours
             )
             # If virt-dra's volume is mounted, the path was decided in an earlier call, whatever drivers are known now.
             decided_before = decision.reason in paths.BY_DRIVERS and self._has_metadata(entry, pair)
             if decided_before and decision.path == paths.NATIVE:
-                decision = paths.decide(entry, pair.request, version, paths.METADATA_SHIM, drivers, settings.writers)
+                decision = paths.decide(entry, pair.request, version, paths.METADATA_SHIM, drivers, writers)
             if decision.path == paths.METADATA_SHIM:
                 decision = self._unless_mounted(entry, decision)
             if not decided_before:
@@ -295,7 +291,7 @@ class _Mutation:
         if not others:
             return decision
         message = f"volume {others[0][:63]!r} is mounted at {directory} already; it is left to supply the metadata"
-        return PathDecision(pair, paths.NATIVE, MOUNTED_BY_OTHERS, message, warning=True)
+        return PathDecision(pair, paths.NATIVE, paths.MOUNTED_BY_OTHERS, message, warning=True)
 
     def _add_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> None:
         if self._has_metadata(entry, pair):

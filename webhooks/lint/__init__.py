@@ -134,7 +134,7 @@ class Preflight:
             and isinstance(old, VirtualMachine)
             and subject.spec.template == old.spec.template
         )
-        settings = replace(self.settings, writers=self.launcher.writers)
+        settings = replace(self.settings, pod_webhook=True)
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._vm_inputs, settings, self.evaluator)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._is_added(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
@@ -156,6 +156,10 @@ class Preflight:
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
     ) -> Mapping[ClaimRequestPair, RequestDrivers]:
         return request_drivers(self.inputs, self.settings, namespace, claims, pairs, self.evaluator)
+
+    @property
+    def writers(self) -> frozenset[str]:
+        return self.inputs.writers
 
     @property
     def now(self) -> datetime | None:

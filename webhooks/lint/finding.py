@@ -125,8 +125,7 @@ class LintSettings:
     ``at_admission``: lenient checks only warn, because a missing object may be created later; and messages reveal
     nothing about other namespaces and other devices than the VM's.
 
-    ``writers``: set if virt-dra's webhook for launcher pods runs; the drivers that write metadata files. Faults that
-    this webhook remedies are no findings.
+    ``pod_webhook``: virt-dra's webhook for launcher pods runs. Faults that it remedies are no findings.
 
     Limits, so that a lint takes bounded time; what exceeds one isn't checked. None: no limit. ``max_entries``: claims,
     and devices that use them. ``max_options``: requests and alternatives of all claims; one claim has at most 256.
@@ -139,7 +138,7 @@ class LintSettings:
     deny: Collection[str] = frozenset()
     warn: Collection[str] = frozenset()
     at_admission: bool = False
-    writers: frozenset[str] | None = None
+    pod_webhook: bool = False
     max_entries: int | None = None
     max_options: int | None = None
     max_devices: int | None = None

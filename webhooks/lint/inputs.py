@@ -10,6 +10,7 @@ from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject, of_kind
@@ -24,7 +25,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.tolerations import taints_of_rules
 from virt_dra.matching.published_slice import SliceDevice
-from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.cluster import ClusterModel, DerivedValue, ModelIndex
 from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
@@ -174,6 +175,11 @@ class LintInputs:
         vms, vmis = _vms_of_claim(self.model, (namespace, claim)), _vmis_of_claim(self.model, (namespace, claim))
         return (*map(title, vms), *map(title, vmis))
 
+    @property
+    def writers(self) -> frozenset[str]:
+        """The drivers that write metadata files, as far as the DeviceClasses are known."""
+        return _writers(self.model)
+
     def permits_admin_access(self, namespace: str) -> bool:
         """True if the namespace has the label that permits admin access (A-22.10)."""
         obj = self.model.by_key(Namespace).get(namespace)
@@ -201,6 +207,7 @@ def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:
     return tuple(dict.fromkeys((subject.namespace, name) for name in named if name))
 
 
+_writers = DerivedValue(lambda model: metadata_writers(model.of(DeviceClass)), (DeviceClass,))
 _vms_of_claim = ModelIndex(VirtualMachine, direct_claims)
 _vmis_of_claim = ModelIndex(VirtualMachineInstance, direct_claims)
 

@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.instancetypes.expansion import Expansion, expand
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
-from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, chosen_path, decide
+from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, PathDecision, chosen_path, decide
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectT
@@ -382,19 +382,23 @@ class Linted:
 
     def shimmed(self, use: ClaimUse) -> bool:
         """True if virt-dra supplies the metadata of a use, whatever the driver publishes or writes (K-11.1)."""
+        decision = self.path_of(use) if self.settings.pod_webhook else None
+        return decision is not None and decision.path == METADATA_SHIM
+
+    def path_of(self, use: ClaimUse) -> PathDecision | None:
+        """The path that virt-dra's pod webhook would choose for a use; None if the claim isn't known or the annotation
+        names no path."""
         claim = use.claim
-        if self.settings.writers is None or claim is None:
-            return False
+        if claim is None:
+            return None
         try:
-            option = chosen_path(self.reviewed.annotations)
+            choice = chosen_path(self.reviewed.annotations)
         except InvalidPathChoice:
-            return False
+            return None
         source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
         entry = PodResourceClaim.from_wire({"name": claim.entry, **source})
         drivers = self.drivers(claim, use.request_name).names
-        return (
-            decide(entry, use.request_name, self.version, option, drivers, self.settings.writers).path == METADATA_SHIM
-        )
+        return decide(entry, use.request_name, self.version, choice, drivers, self.inputs.writers)
 
     def candidates(self, use: ClaimUse) -> DeviceSet:
         """The devices that a use may get, as far as known: its allocated devices, else those that match."""

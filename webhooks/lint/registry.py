@@ -90,6 +90,19 @@ _CHECKS: Final = (
         versions.metadata_path,
     ),
     LintCheck(
+        "path-does-not-work",
+        DENIAL,
+        "The integration path that the VM asks for can't work.",
+        versions.path_does_not_work,
+        lenient=True,
+    ),
+    LintCheck(
+        "path-may-not-work",
+        WARNING,
+        "The integration path that the VM asks for may not work.",
+        versions.path_may_not_work,
+    ),
+    LintCheck(
         "direct-claim-unresolved",
         DENIAL,
         "KubeVirt 1.6 and 1.7 never find devices of direct claims.",

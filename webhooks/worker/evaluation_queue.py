@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from virt_dra.fairness.order import LeastUsedFirst
 from virt_dra.fairness.use import Tenant, TenantUse
 
 
@@ -61,15 +62,18 @@ class EvaluationQueue:
     clock: Callable[[], float]
     _waiting: dict[Tenant, deque[Turn]] = field(default_factory=dict)
     _running: dict[Tenant, Turn] = field(default_factory=dict)
+    _all_waiting: int = 0
     fast: int = 0
     slow: int = 0
 
     def __post_init__(self) -> None:
         self.use = TenantUse(self.clock, self.shares.half_life)
+        self._ready = LeastUsedFirst(self.use)
+        """The tenants that wait and have no child."""
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return self._all_waiting
 
     def ask(self, tenant: Tenant, given: Callable[[], None]) -> Turn:
         """Queue a review, and start it if a slot is free. Raises :class:`TurnRefused`."""
@@ -84,6 +88,9 @@ class EvaluationQueue:
             )
         turn = Turn(tenant, given)
         self._waiting.setdefault(tenant, deque()).append(turn)
+        self._all_waiting += 1
+        if tenant not in self._running:
+            self._ready.add(tenant)
         self._start_next()
         return turn
 
@@ -112,13 +119,18 @@ class EvaluationQueue:
         if turn.state == "waiting":
             queue = self._waiting[turn.tenant]
             queue.remove(turn)
+            self._all_waiting -= 1
             if not queue:
                 del self._waiting[turn.tenant]
+                self._ready.discard(turn.tenant)
         elif turn.state in ("fast", "slow", "evicted"):
             self.fast -= turn.state == "fast"
             self.slow -= turn.state == "slow"
             del self._running[turn.tenant]
             self.use.add(turn.tenant, used)
+            self._ready.charged(turn.tenant)
+            if turn.tenant in self._waiting:
+                self._ready.add(turn.tenant)
         turn.state = "over"
         self._start_next()
 
@@ -128,15 +140,15 @@ class EvaluationQueue:
 
     def _start_next(self) -> None:
         while self.fast < self.shares.fast:
-            ready = [tenant for tenant in self._waiting if tenant not in self._running]
-            if not ready:
+            tenant = self._ready.first()
+            if tenant is None:
                 return
-            tenant = min(ready, key=self.use.by_level)
+            self._ready.discard(tenant)
             queue = self._waiting[tenant]
             turn = queue.popleft()
-            del self._waiting[tenant]
-            if queue:
-                self._waiting[tenant] = queue  # to the end, so that tenants with equal use alternate
+            self._all_waiting -= 1
+            if not queue:
+                del self._waiting[tenant]
             turn.state = "fast"
             self._running[tenant] = turn
             self.fast += 1

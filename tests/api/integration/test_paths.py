@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS, KNOWN_DRIVERS, metadata_writers
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, DRIVER_OF_CLASS, KNOWN_DRIVERS, metadata_writers
 from virt_dra.api.integration.paths import (
     DEVICE_STATUS_ANNOTATION,
     INTEGRATION_ANNOTATION,
@@ -32,6 +32,7 @@ from virt_dra.api.integration.paths import (
     resource_variable,
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.resource_v1 import DeviceClass
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "paths.yaml").read_text())
 
@@ -48,16 +49,24 @@ def test_decision(case: dict[str, Any]) -> None:
         KubeVirtVersion.parse(str(case["kubevirt"])),
         case.get("choice", "auto"),
         case["drivers"],
-        metadata_writers(case.get("writers", ())),
+        ALWAYS_WRITE | set(case.get("writers", ())),
         in_device_claims=case.get("claims", False),
     )
-    assert [decision.path, decision.reason, decision.warning] == case["want"]
+    assert [decision.path, decision.reason, "fails" if decision.fails else decision.warning] == case["want"]
+    assert decision.warning or not decision.fails
     assert decision.message
 
 
 def test_what_the_administrator_says_of_a_driver_counts() -> None:
     assert metadata_writers() == {"gpu.intel.com"}
-    assert metadata_writers(["a.example.com"], ["gpu.intel.com"]) == {"a.example.com"}
+    classes = [
+        DeviceClass.from_wire({"metadata": {"name": "class", "annotations": {f"virt-dra.io/{key}": drivers}}})
+        for key, drivers in (
+            ("writes-metadata", "a.example.com, b.example.com"),
+            ("writes-no-metadata", "gpu.intel.com,b.example.com,"),
+        )
+    ]
+    assert metadata_writers(classes) == {"a.example.com"}
 
 
 def test_every_class_of_the_table_leads_to_its_driver() -> None:

@@ -55,8 +55,11 @@ def resource_slice(name: str, driver: object, count: int = 1, attributes: Json |
     }
 
 
-def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'") -> Json:
-    return {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": selector}}]}}
+def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'", writers: str = "") -> Json:
+    metadata: Json = {"name": name}
+    if writers:
+        metadata["annotations"] = {"virt-dra.io/writes-metadata": writers}
+    return {"metadata": metadata, "spec": {"selectors": [{"cel": {"expression": selector}}]}}
 
 
 def deployment(name: str, mode: str, version: str, available: int, callers: list[str]) -> Json:
@@ -160,6 +163,18 @@ def test_where_all_is_well_nothing_needs_doing() -> None:
         *("kubernetes", "feature-gates", "kubevirt-version", "drivers", "classes", "installation", "definitions"),
         *("workloads", "workloads", "webhook-answer", "callers", "certificate", "rights", "leader"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({}, "isn't known to write metadata (metadata-shim)"),
+        ({"classes": [{"name": "gpu", "writers": "gpu.example.com"}]}, "writes metadata (path native)"),
+    ],
+)
+def test_it_says_of_each_driver_whether_it_writes_metadata(given: Json, path: str) -> None:
+    (driver,) = (finding for finding in examine(facts(**given), VERSION) if finding.id == "drivers")
+    assert (driver.level, driver.message) == ("ok", f"2 devices in 1 pool; {path}")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])

@@ -90,12 +90,12 @@ def test_cert_manager_changes_only_where_the_certificate_comes_from(golden: Gold
 def test_arguments_of_ones_own_come_after_those_of_the_manifests(overlay: str) -> None:
     plain = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay).stdout))
     own = (
-        "--webhook-argument=--writes-metadata=gpu.nvidia.com",
+        "--webhook-argument=--log-level=debug",
         "--operator-argument=--spread",
         "--operator-argument=--grace=5",
     )
     chosen = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay, *own).stdout))
-    added = {"virt-dra-webhook": ["--writes-metadata=gpu.nvidia.com"], "virt-dra-operator": ["--spread", "--grace=5"]}
+    added = {"virt-dra-webhook": ["--log-level=debug"], "virt-dra-operator": ["--spread", "--grace=5"]}
     for before, after in zip(plain, chosen, strict=True):
         if before["kind"] == "Deployment":
             before["spec"]["template"]["spec"]["containers"][0]["args"] += added.get(before["metadata"]["name"], [])
@@ -171,9 +171,14 @@ def test_json_is_a_list_of_the_same_objects() -> None:
         (("--image", "a b"), "'a b': write an image as in registry.example.com/virt-dra:0.1.0"),
         (("--image", ""), "'': write an image as in registry.example.com/virt-dra:0.1.0"),
         (
-            ("--webhook-argument", "--writes-metadata", "--webhook-argument", "gpu.nvidia.com"),
-            "'gpu.nvidia.com': write an option with its value in one, as in --webhook-argument=--log-level=debug",
+            ("--webhook-argument", "--log-level", "--webhook-argument", "debug"),
+            "'debug': write an option with its value in one, as in --webhook-argument=--log-level=debug",
         ),
+        (
+            ("--webhook-argument=--writes-metadata=gpu.nvidia.com",),
+            "virt-dra webhook: No such option '--writes-metadata'",
+        ),
+        (("--operator-argument=--wait-image=busybox",), "virt-dra operator: No such option '--wait-image'"),
         (("--overlay", "beside"), "'beside' is not one of 'beside-kubevirt', 'standalone'"),
         (("--dry-run", "-o", "text"), "--dry-run prints yaml or json"),
         (("--timeout", "-1"), "-1.0 is not in the range"),

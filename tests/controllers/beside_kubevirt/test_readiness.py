@@ -22,6 +22,13 @@ from virt_dra.cluster.port import NotFound
 from virt_dra.controllers.reconciled import NOTHING
 
 RECORD = "pod.metadata.annotations"
+NOT_SYNCHRONIZED: Json = {
+    "type": "Synchronized",
+    "status": "False",
+    "reason": "Synchronizing with the Domain failed.",
+    "message": 'server error. command SyncVMI failed: "failed to read metadata of gpus/gpu"',
+    "lastTransitionTime": "2026-11-21T08:59:00Z",
+}
 DENIED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: ResourceClaimTemplate "t" does not exist'
 
 
@@ -73,6 +80,26 @@ CASES: dict[str, tuple[dict[str, Any], str, str, list[str], list[str | None]]] =
         {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})},
         "0/1", "none", ["Error"], ["NoIntegrationPath"],
     ),
+    "path native was asked for, and KubeVirt 1.8.0 looks elsewhere": (
+        {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NativeNotRead"})},
+        "0/1", "none", ["Error"], ["NoIntegrationPath"],
+    ),
+    "a DeviceClass says that the driver mounts a file": (
+        {
+            RECORD: recorded(shim(reason="AskedFor")),
+            "classes": [
+                {"metadata": {"name": "any", "annotations": {"virt-dra.io/writes-metadata": "gpu.example.com"}}}
+            ],
+        },
+        "0/1", "metadata-shim", ["Error"], ["MetadataClash"],
+    ),
+    "path native was asked for, the driver writes no file, and the launcher looks for it": (
+        {
+            RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "native", "reason": "AskedFor"}),
+            "vmi.status": {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED]},
+        },
+        "0/1", "native", ["Error"], ["NoMetadataFile"],
+    ),
 }  # fmt: skip
 
 
@@ -105,6 +132,58 @@ async def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None
         assert status["ready"] == "{0}/{0}".format(len(states))
 
     await run(life, changes)
+
+
+async def test_a_driver_that_is_not_known_to_write_may_write_and_is_waited_for() -> None:
+    """As long as KubeVirt doesn't say that the launcher finds nothing; a running guest proves that it did."""
+
+    async def life(world: World) -> None:
+        assert await world.told() == []
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device["reason"], device["integrationPath"]) == ("Pending", "NoMetadataFile", "native")
+        assert (await world.status())["ready"] == "0/1"
+        await world.runs()
+        assert [(event[0], event[1]) for event in await world.told()] == [("Normal", "DevicesResolved")]
+        assert (await world.status())["ready"] == "1/1"
+
+    await run(
+        life, {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "native", "reason": "DriversDiffer"})}
+    )
+
+
+@pytest.mark.parametrize("record", [{}, recorded(shim())], ids=["no record", "metadata-shim"])
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [("Scheduled", "Synchronizing with the Domain failed."), ("Scheduling", "FailedGuaranteePodResources")],
+)
+async def test_a_guest_that_kubevirt_cannot_start_does_not_have_its_devices(
+    record: dict[str, str], phase: str, reason: str
+) -> None:
+    failing = {"phase": phase, "conditions": [NOT_SYNCHRONIZED | {"reason": reason}]}
+
+    async def life(world: World) -> None:
+        done = await world.reconcile()
+        assert done.requeue_at is not None
+        assert done.requeue_at <= NOW + timedelta(minutes=1)
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device["reason"]) == ("Pending", "GuestNotStarted")
+        assert (await world.status())["ready"] == "0/1"
+        assert await world.conditions() == {
+            "DevicesResolved": ("False", "GuestNotStarted"),
+            "DevicesHealthy": ("Unknown", "DevicesNotResolved"),
+        }
+        world.now = LATER
+        ((kind, told, message),) = await world.told()
+        assert (kind, told) == ("Warning", "GuestNotStarted")
+        assert message == (
+            f"gpus/g0: KubeVirt can't start the guest with the device ({reason}): {NOT_SYNCHRONIZED['message']}. "
+            "It retries; see the VMI's events"
+        )
+        await world.runs()
+        assert [(event[0], event[1]) for event in await world.told()] == [("Normal", "DevicesResolved")]
+        assert (await world.status())["ready"] == "1/1"
+
+    await run(life, {RECORD: record, "vmi.status": failing})
 
 
 async def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, metadata_writers
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
@@ -108,7 +108,7 @@ def test_a_driver_that_writes_metadata_clashes_with_our_volume(reason: str, why:
 
 
 def test_so_does_one_that_was_told_to_write_them() -> None:
-    writers = metadata_writers(("gpu.example.com",))
+    writers = ALWAYS_WRITE | {"gpu.example.com"}
     (found,) = with_obstacles(resolution(), vmi(), pod(), record(), writers, running=False).obstacles
     assert found.reason == METADATA_CLASH
 

@@ -20,9 +20,8 @@ from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.inline_explanations import InlineExplanations
 from tests.controllers.operator.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.integration.paths import POD_WEBHOOK
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, Gates, KubeVirtVersion
 from virt_dra.api.meta import Condition, ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate
@@ -31,7 +30,6 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, WatchEvent
-from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
 from virt_dra.simulator.agents.background import background
@@ -56,13 +54,14 @@ LAG: Final = 0.4
 @dataclass(frozen=True)
 class Plan:
     """One VM with a driver of its own. ``writes``: whether that writes metadata files. ``moments``: at which second
-    each object comes."""
+    each object comes. ``strategy``: of a VM; None for a VMI alone."""
 
     name: str
     writes: bool
     source: Origin
     selector: str
     moments: dict[Step, float]
+    strategy: str | None = None
 
     @property
     def driver(self) -> str:
@@ -158,7 +157,11 @@ class Site:
             source = {"resourceClaimTemplateName" if plan.source == "template" else "resourceClaimName": name}
             gpu = {"name": "gpu", "claimName": "gpu", "requestName": "gpu"}
             spec = {"resourceClaims": [{"name": "gpu", **source}], "domain": {"devices": {"gpus": [gpu]}}}
-            await self.cluster.create(VirtualMachineInstance.from_wire({"metadata": _metadata(name), "spec": spec}))
+            if plan.strategy is None:
+                await self.cluster.create(VirtualMachineInstance.from_wire({"metadata": _metadata(name), "spec": spec}))
+            else:
+                of_vm = {"runStrategy": plan.strategy, "template": {"spec": spec}}
+                await self.cluster.create(VirtualMachine.from_wire({"metadata": _metadata(name), "spec": of_vm}))
         elif step == "source":
             # What tells the devices of one VM's class from another's stands here, too, so that each gets its own.
             selector = {"cel": {"expression": f'device.attributes[device.driver].?model.orValue("") == "{plan.model}"'}}
@@ -189,8 +192,9 @@ class Site:
         ready_at, running_at = loop.time() - began, None
         while loop.time() - began < ready_at + patience and running_at is None:
             await asyncio.sleep(0.05)
-            vmi = await self.memory.get(VirtualMachineInstance, plan.name, "test")
-            running_at = loop.time() - began if vmi.status.phase == "Running" else None
+            vmis = (await self.memory.list(VirtualMachineInstance, "test")).items
+            running = any(vmi.name == plan.name and vmi.status.phase == "Running" for vmi in vmis)
+            running_at = loop.time() - began if running else None
         await asyncio.sleep(1.0)
         pods = [
             pod
@@ -235,8 +239,10 @@ async def site(
         drivers[plan.name].registered = False
     kubelet = Kubelet(cluster, (NODE,), drivers.values(), folder, clock=virtual_now)
     kubevirt = FakeKubeVirt(own, kubelet, gates, clock=virtual_now)
-    writers = metadata_writers(plan.driver for plan in plans if plan.writes)
-    settings = LiveSettings(launcher=LauncherSettings(writers, driver_wait=timedelta(seconds=driver_wait)))
+    writers = ",".join(plan.driver for plan in plans if plan.writes)
+    annotations = {"virt-dra.io/writes-metadata": writers}
+    await memory.create(DeviceClass.from_wire({"metadata": {"name": "writers", "annotations": annotations}}))
+    settings = LiveSettings(launcher=LauncherSettings(driver_wait=timedelta(seconds=driver_wait)))
     async with AsyncExitStack() as stack:
         for live in (
             LiveWorld(memory, settings, clock=virtual_clock()),
@@ -247,7 +253,7 @@ async def site(
         await kubelet.register()
         loop = InstanceLoop(
             cluster,
-            LoopSettings(resolution=ResolutionOptions(writers=writers)),
+            LoopSettings(),
             ambient(virtual_now),
             Recorded(),
             InlineExplanations(),

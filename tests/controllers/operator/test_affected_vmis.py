@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT, TypedObject
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.watching.informer import InformerStore
@@ -40,7 +41,7 @@ class Stores:
     def __post_init__(self) -> None:
         self.sources = WatchedSources(
             *(self.by_kind[kind] for kind in (
-                VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule,
+                VirtualMachine, VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, DeviceClass,
                 VirtualMachineInstanceDevices,
             ))
         )  # fmt: skip
@@ -61,6 +62,7 @@ class Stores:
     def listed(self) -> ListedSources:
         return ListedSources(*(self.by_kind[kind].values() for kind in (
             VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, VirtualMachineInstanceDevices,
+            DeviceClass,
         )))  # fmt: skip
 
 
@@ -82,8 +84,10 @@ def pod(number: int, node: str | None, claim: int | None = None) -> Pod:
         "controller": True,
     }
     spec: Json = {"resourceClaims": [{"name": "c", "resourceClaimName": f"claim{number if claim is None else claim}"}]}
+    pair = {"claim": "c", "request": "r", "path": "metadata-shim", "layout": "KEP-5304"}
     return Pod.from_wire({
-        "metadata": {"name": f"pod{number}", "namespace": "lab", "uid": f"pod-{number}", "ownerReferences": [owner]},
+        "metadata": {"name": f"pod{number}", "namespace": "lab", "uid": f"pod-{number}", "ownerReferences": [owner],
+                     "annotations": {"virt-dra.io/integration": json.dumps({"format": 1, "pairs": [pair]})}},
         "spec": spec | ({"nodeName": node} if node else {}), "status": {"phase": "Pending"},
     })  # fmt: skip
 
@@ -115,6 +119,11 @@ def rule(name: str, **selector: str) -> DeviceTaintRule:
     return DeviceTaintRule.from_wire({"metadata": {"name": name}, "spec": spec})
 
 
+def device_class(name: str, *writers: str) -> DeviceClass:
+    annotations = {"virt-dra.io/writes-metadata": ",".join(writers)} if writers else {}
+    return DeviceClass.from_wire({"metadata": {"name": name, "annotations": annotations}})
+
+
 def devices_of(stores: Stores, key: str) -> VirtualMachineInstanceDevices | None:
     """What would be published of a VMI now."""
     inputs = device_inputs.gather(stores.sources, key, NOW)
@@ -131,7 +140,7 @@ def random_object(chance: random.Random, stores: Stores) -> tuple[type[TypedObje
     number, other = chance.randrange(4), chance.randrange(4)
     device = (chance.choice(DRIVERS), chance.choice("ab"), f"d{chance.randrange(3)}")
     gone = chance.random() < 0.2
-    match chance.randrange(6):
+    match chance.randrange(7):
         case 0:
             phase = chance.choice([{}, {"phase": "Running"}, {"phase": "Failed"}])
             return VirtualMachineInstance, f"vm{number}", "lab", None if gone else vmi(number, **phase)
@@ -158,6 +167,10 @@ def random_object(chance: random.Random, stores: Stores) -> tuple[type[TypedObje
             selector = dict(zip(("driver", "pool", "device"), device, strict=True))
             kept = {key: value for key, value in selector.items() if chance.random() < 0.6}
             return DeviceTaintRule, f"rule{number % 2}", "", None if gone else rule(f"rule{number % 2}", **kept)
+        case 5:
+            name = f"class{number % 2}"
+            writers = [driver for driver in DRIVERS if chance.random() < 0.5]
+            return DeviceClass, name, "", None if gone else device_class(name, *writers)
         case _:
             made = devices_of(stores, f"lab/vm{number}")
             return VirtualMachineInstanceDevices, f"vm{number}", "lab", None if gone else made
@@ -215,6 +228,15 @@ def test_a_rule_concerns_those_whose_device_it_selects() -> None:
     assert stores.change(DeviceTaintRule, "s", "", rule("s", device="d1")) == set()
     assert stores.change(DeviceTaintRule, "t", "", rule("t", driver=DRIVERS[1])) == set()
     assert stores.change(DeviceTaintRule, "u", "", rule("u")) == {"lab/vm0", "lab/vm1"}
+
+
+def test_a_driver_that_writes_metadata_concerns_those_that_have_its_devices() -> None:
+    stores = two_vms()
+    assert stores.change(DeviceClass, "c", "", device_class("c", DRIVERS[1])) == set()
+    assert stores.change(DeviceClass, "c", "", device_class("c", *DRIVERS)) == {"lab/vm0", "lab/vm1"}
+    assert stores.change(DeviceClass, "d", "", device_class("d", DRIVERS[0])) == set()
+    assert stores.change(DeviceClass, "c", "", None) == set()
+    assert stores.change(DeviceClass, "d", "", device_class("d")) == {"lab/vm0", "lab/vm1"}
 
 
 def test_a_claim_concerns_its_pods_vmi_unless_nothing_that_is_read_changed() -> None:

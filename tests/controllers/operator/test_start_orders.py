@@ -62,10 +62,10 @@ def test_every_order_ends_with_a_running_vm(tmp_path: Path, selector: str, write
             assert outcome.running_at - outcome.ready_at < 3.0 + 0.15 * waited, told
 
 
-def late(name: str, *, writes: bool, selector: str = NAMED, **moments: float) -> Plan:
+def late(name: str, *, writes: bool, selector: str = NAMED, strategy: str | None = None, **moments: float) -> Plan:
     """Everything at once, but for what comes at other moments."""
     known: dict[Step, float] = {step: moments.get(step.replace("class", "class_"), 0.0) for step in STEPS}
-    return Plan(name, writes, "template", selector, known)
+    return Plan(name, writes, "template", selector, known, strategy)
 
 
 @pytest.mark.parametrize("writes", [True, False], ids=["writer", "silent"])
@@ -112,6 +112,25 @@ def test_a_driver_that_nothing_names_and_that_comes_too_late(tmp_path: Path, ver
         "the pod has virt-dra's volume, so its container can't "
         "be made: no device that matches the request was known when the pod was made. Restart the VM"
     )
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure"])
+def test_the_pod_of_a_vm_is_replaced_where_its_driver_came_too_late(tmp_path: Path, strategy: str) -> None:
+    """KubeVirt takes the VMI for failed and makes another after its back-off, which has the driver's own file."""
+    (outcome,) = outcomes(
+        tmp_path, [late("vm", writes=True, selector=LOOSE, strategy=strategy, slice=150.0)], 120.0, "1.9.0"
+    )
+    assert outcome.running_at is not None
+    assert 10 < outcome.running_at - outcome.ready_at < 20
+    assert (outcome.pods, outcome.path, outcome.ready) == (1, "native", "1/1")
+
+
+def test_no_vm_is_failed_that_kubevirt_would_not_start_again(tmp_path: Path) -> None:
+    (outcome,) = outcomes(
+        tmp_path, [late("vm", writes=True, selector=LOOSE, strategy="Once", slice=150.0)], 60.0, "1.9.0"
+    )
+    assert (outcome.running_at, outcome.pods, outcome.ready) == (None, 1, "0/1")
+    assert outcome.resolved.reason == "MetadataClash"
 
 
 def test_a_webhook_that_was_away_for_15_minutes_is_asked_again_within_a_minute(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_objects
 from virt_dra.cli.explain.pages import page, page_names
+from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
+from virt_dra.controllers.devices.delivery import REASONS
 from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
 from virt_dra.scheduling.claim_checks import CLAIM_REASONS
 from virt_dra.scheduling.placement import NO_NODE
@@ -35,6 +37,7 @@ WITHOUT_EXAMPLE: Final = {
     "NoNode": "explanations count nodes",
     "RequestUnsupported": "the API server refuses such claims",
     "TooManyDevices": "only prioritized lists come to it",
+    **dict.fromkeys((POD_NOT_CREATED, *REASONS), "it is about a VM's pod, not about claims and nodes"),
 }
 _EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -64,7 +67,8 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 
 def test_every_reason_has_a_page_in_the_index() -> None:
-    assert sorted({*NODE_REASONS, *CLAIM_REASONS, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
+    of_vms = {POD_NOT_CREATED, *REASONS}
+    assert sorted({*NODE_REASONS, *CLAIM_REASONS, *of_vms, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
     assert [
         each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))
     ] == sorted(WITHOUT_EXAMPLE)

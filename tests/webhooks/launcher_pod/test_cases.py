@@ -15,10 +15,10 @@ import yaml
 
 from devtools.webhooks.serving import launcher_pod
 from tests.webhooks.lint.test_cases import COMMON
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time
 from virt_dra.api.reading.scheme import read_object
+from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.cluster.memory.patches import merged, patched
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod.mutation import mutate
@@ -50,10 +50,13 @@ def pod_of(case: dict[str, Any]) -> Any:
 
 def knowledge_of(case: dict[str, Any]) -> Preflight:
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case.get("objects", ())]
+    if "writers" in case:
+        metadata = {"name": "told", "annotations": {"virt-dra.io/writes-metadata": ",".join(case["writers"])}}
+        objects.append(DeviceClass.from_wire({"metadata": metadata}))
     known = (*KINDS,) if "now" in case else None
     version, gates = KubeVirtVersion.parse(case.get("kubevirt", "1.9")), dict.fromkeys(case.get("gates", ()), True)
     world = LintInputs.of(objects, version=version, gates=gates, namespace="team-a", known_kinds=known)
-    settings = LauncherSettings(metadata_writers(case.get("writers", ())), case.get("image", ""))
+    settings = LauncherSettings(case.get("image", ""))
     now = parse_time(case["now"]) if "now" in case else None
     return Preflight(world, launcher=settings, clock=(lambda: now) if now is not None else None)
 

@@ -15,6 +15,9 @@ from virt_dra.api.resource_v1 import DeviceAttribute, NetworkDeviceData
 from virt_dra.api.wire import EMPTY_MAP, List, Map, Object, Str, Wire
 
 METADATA_VERSION: Final = "metadata.resource.k8s.io/v1alpha1"
+"""The version that KubeVirt reads."""
+METADATA_VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", METADATA_VERSION)
+"""The versions that our driver writes, newest first (D-35)."""
 METADATA_KIND: Final = "DeviceMetadata"
 FILE_SUFFIX: Final = "-metadata.json"
 """The suffix by which readers find the file; the rest of its name is usually the driver's."""

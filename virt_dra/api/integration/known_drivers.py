@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from virt_dra.api.resource_v1 import DeviceClass
+
 MetadataSupport = Literal["always", "optional", "never", "unknown"]
 """Whether a driver writes KEP-5304 metadata files: ``optional`` only where its administrator turned it on."""
 
@@ -49,6 +51,19 @@ DRIVER_OF_CLASS: Final[Mapping[str, str]] = MappingProxyType(
 ALWAYS_WRITE: Final = frozenset(driver.name for driver in KNOWN_DRIVERS.values() if driver.metadata == "always")
 
 
-def metadata_writers(turned_on: Iterable[str] = (), turned_off: Iterable[str] = ()) -> frozenset[str]:
-    """The drivers that write metadata files: those that always do, as changed by the administrator's settings."""
-    return (ALWAYS_WRITE | frozenset(turned_on)) - frozenset(turned_off)
+WRITES_METADATA_ANNOTATION: Final = "virt-dra.io/writes-metadata"
+"""On DeviceClasses, by the administrator: names of drivers, with commas, that are configured to write metadata files.
+It counts for the whole cluster, whichever class has it."""
+WRITES_NO_METADATA_ANNOTATION: Final = "virt-dra.io/writes-no-metadata"
+"""The same for drivers that are configured not to write any; a driver in both writes none."""
+WRITER_ANNOTATIONS: Final = (WRITES_METADATA_ANNOTATION, WRITES_NO_METADATA_ANNOTATION)
+
+
+def metadata_writers(classes: Iterable[DeviceClass] = ()) -> frozenset[str]:
+    """The drivers that write metadata files: those that always do, as changed by the annotations of a cluster's
+    DeviceClasses."""
+    turned_on, turned_off = set[str](), set[str]()
+    for device_class in classes:
+        for drivers, annotation in zip((turned_on, turned_off), WRITER_ANNOTATIONS, strict=True):
+            drivers.update(name.strip() for name in device_class.metadata.annotations.get(annotation, "").split(","))
+    return (ALWAYS_WRITE | turned_on) - turned_off - {""}

@@ -24,7 +24,7 @@ from typing import Final, Literal, TypeGuard
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.device_metadata import FILE_SUFFIX, request_directory, request_directory_1_8_0
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, WRITES_METADATA_ANNOTATION
 from virt_dra.api.kubevirt_versions import V1_8_0, V1_8_3, KubeVirtVersion
 
 IntegrationPath = Literal["native", "metadata-shim", "device-plugin", "none"]
@@ -170,7 +170,11 @@ starting."""
 OLD_METADATA_PATH: Final = "OldMetadataPath"
 """metadata-shim: this KubeVirt looks where no driver writes (K-7.11)."""
 ASKED_FOR: Final = "AskedFor"
-"""The annotation says so."""
+"""The annotation says so; with a warning where that doesn't go together with the drivers that may serve the request."""
+NATIVE_NOT_READ: Final = "NativeNotRead"
+"""none: the annotation says native, and this KubeVirt looks where no driver writes (K-7.11)."""
+MOUNTED_BY_OTHERS: Final = "MountedByOthers"
+"""native, with a warning: another volume is mounted in place of the pair's."""
 NO_METADATA_READ: Final = "NoMetadataRead"
 """none: this KubeVirt reads no metadata files, so only the device-plugin path is left."""
 NO_DEVICE_CLAIMS: Final = "NoDeviceClaims"
@@ -184,6 +188,8 @@ IN_DEVICE_CLAIMS: Final = "InDeviceClaims"
 
 BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA, DRIVER_UNKNOWN, DRIVERS_DIFFER})
 """Reasons of decisions that depend on the drivers: no such decision may be made before the drivers are known."""
+BY_CHOICE: Final = frozenset({ASKED_FOR, NATIVE_NOT_READ, NO_DEVICE_CLAIMS})
+"""Reasons of decisions that the annotation makes."""
 
 
 @dataclass(frozen=True)
@@ -201,13 +207,14 @@ class ClaimRequestPair:
 @dataclass(frozen=True)
 class PathDecision:
     """The path of a pair. ``warning``: the VM may not, or will not, get its device this way; the message says what to
-    do."""
+    do. ``fails``: it will not, whichever of the drivers serves the request."""
 
     pair: ClaimRequestPair
     path: IntegrationPath
     reason: str
     message: str
     warning: bool = False
+    fails: bool = False
 
 
 class InvalidPathChoice(ValueError):
@@ -261,7 +268,7 @@ def decide(
             f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, "
             "and devices with deviceName instead of claimName"
         )
-        return PathDecision(pair, NONE, NO_DEVICE_CLAIMS, message, warning=True)
+        return PathDecision(pair, NONE, NO_DEVICE_CLAIMS, message, warning=True, fails=True)
     if version < V1_8_0:
         advice = (
             f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
@@ -270,7 +277,7 @@ def decide(
             pair, NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True
         )
     if choice != AUTO:
-        return _as_chosen(pair, choice, version, writing)
+        return _as_chosen(pair, choice, version, names, writing)
     if version < V1_8_3:
         return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
     return _by_drivers(pair, names, writing)
@@ -280,15 +287,22 @@ def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDeci
     """The decision for names with which no path works; None if they are fine."""
     if not pair.request:
         message = f"claim {pair.claim} is used whole; KubeVirt finds a device by its request only"
-        return PathDecision(pair, NONE, NO_REQUEST, message, warning=True)
+        return PathDecision(pair, NONE, NO_REQUEST, message, warning=True, fails=True)
     if names.dns1123_label(pair.claim) or names.dns1123_label(pair.request):
         message = f"{str(pair)[:140]!r} are no DNS labels, which Kubernetes wants for claim and request"
-        return PathDecision(pair, NONE, BAD_NAME, message, warning=True)
+        return PathDecision(pair, NONE, BAD_NAME, message, warning=True, fails=True)
     if entry.resource_claim_name and names.dns1123_subdomain(entry.resource_claim_name):
-        return PathDecision(
-            pair, NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True
-        )
+        message = f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim"
+        return PathDecision(pair, NONE, BAD_NAME, message, warning=True, fails=True)
     return None
+
+
+NOT_KNOWN_TO_WRITE: Final = "driver {} is not known to write metadata files, without which the VM doesn't start"
+CHOOSE_SHIM: Final = f"remove annotation {PATH_ANNOTATION}, or set it to {METADATA_SHIM}"
+CHOOSE_OTHERWISE: Final = (
+    f"{CHOOSE_SHIM}; if the driver writes them, name it in annotation {WRITES_METADATA_ANNOTATION} of a DeviceClass"
+)
+"""What to do where path native was asked for and the driver isn't known to write metadata files."""
 
 
 def _looks_elsewhere(version: KubeVirtVersion) -> str:
@@ -296,18 +310,27 @@ def _looks_elsewhere(version: KubeVirtVersion) -> str:
 
 
 def _as_chosen(
-    pair: ClaimRequestPair, choice: IntegrationPath, version: KubeVirtVersion, writing: tuple[str, ...]
+    pair: ClaimRequestPair,
+    choice: IntegrationPath,
+    version: KubeVirtVersion,
+    drivers: tuple[str, ...],
+    writing: tuple[str, ...],
 ) -> PathDecision:
-    """The native or metadata-shim path that the user asks for, with a warning where it can't work."""
+    """The native or metadata-shim path that the user asks for, with a warning where it may not work."""
+    if choice == NATIVE and version < V1_8_3:
+        message = f"path {NATIVE} was asked for, and {_looks_elsewhere(version)}; use 1.8.3 or newer, or {CHOOSE_SHIM}"
+        return PathDecision(pair, NONE, NATIVE_NOT_READ, message, warning=True, fails=True)
+    silent = tuple(driver for driver in drivers if driver not in writing)
+    if choice == NATIVE and silent:
+        why = NOT_KNOWN_TO_WRITE.format(", ".join(silent))
+        message = f"path {NATIVE} was asked for, and {why}: {CHOOSE_OTHERWISE}"
+        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
     if choice == METADATA_SHIM and version >= V1_8_3 and writing:
         message = (
-            f"driver {', '.join(writing)} writes a metadata file of its own, "
-            "which can't be mounted into the shim's volume"
+            f"driver {', '.join(writing)} writes a metadata file of its own, which can't be mounted into the volume of "
+            f"path {METADATA_SHIM}, which was asked for; remove annotation {PATH_ANNOTATION}, or set it to {NATIVE}"
         )
-        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
-    if choice == NATIVE and version < V1_8_3:
-        message = f"{_looks_elsewhere(version)}; use 1.8.3 or newer, or path {METADATA_SHIM}"
-        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
+        return PathDecision(pair, choice, ASKED_FOR, message, warning=True, fails=not silent)
     return PathDecision(pair, choice, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
 
 

@@ -31,10 +31,12 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
+    DRIVER_NAMESPACE,
     IMAGE,
     LAUNCHER_IMAGE,
     NAMESPACE,
     STANDALONE,
+    WORKLOADS,
     Choices,
     ObjectKey,
     Overlay,
@@ -76,7 +78,7 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
               help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
 @click.option("--image", metavar="IMAGE", callback=parse_image,
-              help="Image of operator and webhook.  [default: virt-dra with this "
+              help="Image of operator, webhook and driver.  [default: virt-dra with this "
 "version's tag, which nobody publishes]")  # fmt: skip
 @click.option("--launcher-image", metavar="IMAGE", callback=parse_image,
               help="Standalone: image of launcher pods.  [default: virt-dra-launcher, as for --image]")  # fmt: skip
@@ -84,7 +86,7 @@ missing permission, KubeVirt where none may be or none where one must be.
               help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
               help="A further argument of virt-dra webhook, such as "
-"--writes-metadata=gpu.nvidia.com; may be repeated.")  # fmt: skip
+"--log-level=debug; may be repeated.")  # fmt: skip
 @click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
               help="Standalone: VMs run only in namespaces with this label. "
 " [default: all but the cluster's]")  # fmt: skip
@@ -94,6 +96,9 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.option("--launcher-priority", metavar="NUMBER", type=int, default=0, show_default=True,
               help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
 "get.")  # fmt: skip
+@click.option("--driver", is_flag=True,
+              help="Also the DRA driver for devices that are passed through, on every node, in the namespace "
+f"{DRIVER_NAMESPACE}.")  # fmt: skip
 @click.option(
     "--cert-manager",
     is_flag=True,
@@ -110,7 +115,7 @@ missing permission, KubeVirt where none may be or none where one must be.
     help="Networks from which API servers connect to pods; reviews are accepted only from there. May be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print the objects that would be applied, in order, and change nothing.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the Deployments run.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all pods run.")
 @wait_timeout_option
 @cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]),
@@ -118,8 +123,9 @@ missing permission, KubeVirt where none may be or none where one must be.
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, launcher_pull_secrets: tuple[str, ...],
-    launcher_priority: int, cert_manager: bool, client_ca: bytes, api_server_networks: tuple[str, ...], dry_run: bool,
-    wait: bool, timeout: float, cluster: ClusterChoice, output: str | None,
+    launcher_priority: int, driver: bool, cert_manager: bool, client_ca: bytes,
+    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice,
+    output: str | None,
 ) -> None:  # fmt: skip
     """Install or upgrade virt-dra: CRDs, RBAC permissions, operator and webhook.
 
@@ -135,7 +141,7 @@ def command(
         raise click.UsageError(f"{option} goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods")
     choices = Choices(
         cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments,
-        client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority,
+        client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority, driver,
     )  # fmt: skip
     if unnamed := unpublished_images(overlay, image, launcher_image):
         say(f"warning: {unnamed}", err=True)
@@ -186,7 +192,7 @@ async def _install(
     objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str
 ) -> bool:
     """True if everything runs, or isn't waited for."""
-    from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline, install, wait_for_deployments
+    from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline, install, wait_for_workloads
     from virt_dra.installation.refusals import refusals
     from virt_dra.installation.survey import survey
 
@@ -201,8 +207,8 @@ async def _install(
             try:
                 await install(cluster, objects, seen, choices, report, deadline)
                 if wait:
-                    deployments = [key for key in map(ObjectKey.of, objects) if key.kind == "Deployment"]
-                    await wait_for_deployments(cluster, deployments, deadline, report.emit)
+                    workloads = [key for key in map(ObjectKey.of, objects) if key.kind in WORKLOADS]
+                    await wait_for_workloads(cluster, workloads, deadline, report.emit)
             except NotReady as error:
                 waiting = error.waiting
     except click.ClickException as error:

@@ -31,11 +31,21 @@ def parse_image(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def parse_arguments(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Arguments that the operator or the webhook knows: of others its pods would end at once. Raises BadParameter."""
     for value in values:
         if not value.startswith("--") or value == "--":
             raise click.BadParameter(
                 f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug"
             )
+    if values:
+        from virt_dra.cli.operator import command as operator  # not needed for other options
+        from virt_dra.cli.webhook.command import command as webhook
+
+        command = operator if param.name == "operator_arguments" else webhook
+        try:
+            command.make_parser(click.Context(command)).parse_args(list(values))
+        except click.UsageError as error:
+            raise click.BadParameter(f"virt-dra {command.name}: {error.format_message()}") from None
     return values
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,7 +11,6 @@ import click
 
 from virt_dra.api import names
 from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
-from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.suggestions import suggesting_switches
@@ -158,26 +156,3 @@ log_level_option = click.option(
 )
 """The level as a number of ``logging``."""
 wait_timeout_option = seconds_option("--timeout", 300.0, 0, 3600, "Limit for all waiting together.")
-
-
-def metadata_writers_options(command: Callable[..., R]) -> Callable[..., R]:
-    """``--writes-metadata`` and ``--writes-no-metadata``; the command gets them together, as ``writers``."""
-
-    @click.option(
-        "--writes-metadata", metavar="DRIVER", multiple=True,
-        help="A driver that is configured to write KEP-5304 metadata files (path "
-"native). Webhook and operator need the same.",
-    )  # fmt: skip
-    @click.option(
-        "--writes-no-metadata",
-        metavar="DRIVER",
-        multiple=True,
-        help="One that is configured not to (path metadata-shim).",
-    )
-    @wraps(command)
-    def with_writers(
-        *args: Any, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...], **kwargs: Any
-    ) -> R:
-        return command(*args, writers=metadata_writers(writes_metadata, writes_no_metadata), **kwargs)
-
-    return with_writers

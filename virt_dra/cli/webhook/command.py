@@ -19,7 +19,6 @@ from virt_dra.cli.shared.options import (
     kubevirt_gates_option,
     kubevirt_option,
     log_level_option,
-    metadata_writers_options,
     port_option,
     seconds_option,
 )
@@ -82,7 +81,6 @@ _NEEDS = (
 @kubevirt_gates_option
 @address_keys_option
 @severity_options(LintSettings.for_admission)
-@metadata_writers_options
 @click.option(
     "--wait-image", metavar="IMAGE", default="",
     help="Image of path device-plugin's init container, with /bin/sh and "
@@ -108,7 +106,7 @@ def command(
     paths: tuple[str, ...], live: bool, cluster: ClusterChoice, tls: TlsOptions, client_ca: Path | None,
     client_names: tuple[str, ...], unverified_callers: UnverifiedPolicy | None, host: str, port: int, plain_port: int,
     kubevirt: KubeVirtVersion | None, gates: dict[str, bool], address_keys: tuple[DriverKeys, ...], lint: LintSettings,
-    writers: frozenset[str], wait_image: str, driver_wait: float, max_body: int, timeout: float, announce: float,
+    wait_image: str, driver_wait: float, max_body: int, timeout: float, announce: float,
     log_level: int,
 ) -> None:  # fmt: skip
     """Serve the admission webhooks for VirtualMachineInstances, VirtualMachines and launcher pods.
@@ -140,7 +138,7 @@ def command(
         Listening(host, port, plain_port, announce),
         log_level,
     )
-    launcher = LauncherSettings(writers, wait_image, timedelta(seconds=driver_wait))
+    launcher = LauncherSettings(wait_image, timedelta(seconds=driver_wait))
     if live:
         serving.by_cluster(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys))
     else:

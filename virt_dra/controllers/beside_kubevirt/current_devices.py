@@ -54,7 +54,9 @@ def current_devices(inputs: DeviceInputs, unfilled: Mapping[str, str] = NOTHING_
     running = vmi.status.phase == "Running"
     if pod is None:
         resolution = with_creation_failure(resolution, vmi, inputs.now, options.count_from)
-    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
+    resolution = with_obstacles(
+        resolution, vmi, pod, record, inputs.writers, running=running, unfilled=unfilled, options=options
+    )
     frozen = frozen_in(own_object(inputs), pod)
     return DevicesOfPod(record, device_report(resolution, ReportContext(running, frozen, inputs.rules, pod)), events)
 
@@ -67,7 +69,7 @@ def target_devices(inputs: DeviceInputs, pod: Pod) -> DevicesOfPod:
     options = replace(inputs.options, now=inputs.now, migration_target=True)
     devices = _subjects(vmi, pod, record)
     resolution = resolve(vmi, pod, inputs.claims.values(), inputs.published, options, devices)
-    resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=False)
+    resolution = with_obstacles(resolution, vmi, pod, record, inputs.writers, running=False)
     return DevicesOfPod(record, device_report(resolution, ReportContext(rules=inputs.rules, pod=pod)), events)
 
 

@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_after
 from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.kubevirt_failures import FAILED_CREATE, synchronized
+from virt_dra.controllers.kubevirt_failures import UNPROCESSED, creation_failure, synchronized
 
 POD_NOT_CREATED: Final = "PodNotCreated"
 """Error: KubeVirt can't create the launcher pod. It retries, usually without success until an object is changed."""
@@ -26,27 +25,19 @@ def error_at(vmi: VirtualMachineInstance, count_from: CountFrom = as_stated) -> 
 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
     """
-    failure = _of_creation(vmi)
-    return (
-        moment_after(failure.last_transition_time, _PASSING, count_from)
-        if failure is not None and failure.reason.startswith(FAILED_CREATE)
-        else None
-    )
-
-
-def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
-    return synchronized(vmi) if vmi.status.phase in (None, "", "Pending") else None
+    failure = creation_failure(vmi)
+    return moment_after(failure.last_transition_time, _PASSING, count_from) if failure is not None else None
 
 
 def with_creation_failure(
     resolution: DeviceResolution, vmi: VirtualMachineInstance, now: datetime, count_from: CountFrom = as_stated
 ) -> DeviceResolution:
     """The resolution of a VMI without a pod, with KubeVirt's reason in place of PodMissing if there is one."""
-    failure = _of_creation(vmi)
+    failure = synchronized(vmi) if vmi.status.phase in UNPROCESSED else None
     if failure is None:
         return resolution
     moment = error_at(vmi, count_from)
-    final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
+    final = creation_failure(vmi) is not None and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:
         message = (

@@ -1,5 +1,5 @@
-"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry
-(decision 0012)."""
+"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry,
+or replace a pod (decision 0012)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from datetime import datetime
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, retries
+from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, replacement, retries
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
+from virt_dra.controllers.devices.delivery import start_overdue_at
 from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
@@ -44,12 +45,17 @@ def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
 
 
 def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevirtPlan:
-    """The plan, apart from making KubeVirt retry. ``pending``: the new condition Allocatable, if there is one."""
+    """The plan, apart from making KubeVirt retry or replace the pod. ``pending``: the new condition Allocatable, if
+    there is one."""
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
     published = publication.plan(inputs, pending, unfilled)
-    # A pod that could not be created at the first attempt becomes an error after a while (K-5.34).
-    due = error_at(inputs.vmi, inputs.options.count_from) if inputs.pod is None else None
+    # A pod that could not be created, or a guest that could not be started, becomes an error after a while (K-5.34).
+    due = (
+        error_at(inputs.vmi, inputs.options.count_from)
+        if inputs.pod is None
+        else start_overdue_at(inputs.vmi, inputs.options)
+    )
     requeue = earliest(requeue_at(inputs), due if due is not None and due > inputs.now else None)
     return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, requeue)
 
@@ -69,11 +75,18 @@ async def reconcile(
         return await _reconcile_finished(sources, cluster, key, now)
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
     planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None)
-    batches = (planned.first, planned.then, (retry.action,) if retry.action is not None else ())
+    replaced = replacement.plan(inputs, sources.vm(key))
+    batches = (
+        planned.first,
+        planned.then,
+        (retry.action,) if retry.action is not None else (),
+        (replaced.delete,) if replaced is not None else (),
+    )
     results = [await write(cluster, writes, inputs.vmi) for writes in batches]
     return Reconciled(
         events=(
             *(planned.events if results[1].done else ()),
+            *((replaced.event,) if replaced is not None and results[-1].done else ()),
             *(event for result in results for event in result.refused),
         ),
         problems=planned.problems,

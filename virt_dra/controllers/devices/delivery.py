@@ -8,34 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import (
     ASKED_FOR,
+    CHOOSE_OTHERWISE,
+    CHOOSE_SHIM,
     DEVICE_CLAIMS_ANNOTATION,
     DEVICE_PLUGIN,
     DRIVER_UNKNOWN,
+    DRIVERS_DIFFER,
     METADATA_SHIM,
     NATIVE,
+    NATIVE_NOT_READ,
     NO_DEVICE_CLAIMS,
     NO_METADATA_READ,
     NONE,
+    NOT_KNOWN_TO_WRITE,
     PATH_ANNOTATION,
     ClaimRequestPair,
 )
 from virt_dra.api.integration.record import Integration, RecordedPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.devices.networks import used_pairs
-from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice, UnresolvedDevice
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, moment_after
+from virt_dra.controllers.devices.outcomes import DeviceResolution, OutcomeState, ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.report import entries_in
+from virt_dra.controllers.events import shortened
+from virt_dra.controllers.kubevirt_failures import lacks_metadata, start_failure
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
+_MESSAGE: Final = 2048
 NOTHING_UNFILLED: Final[Mapping[str, str]] = MappingProxyType({})
 
 METADATA_CLASH: Final = "MetadataClash"
 """The driver mounts a metadata file of its own where the pod has a volume of ours: the container can't be made."""
+NO_METADATA_FILE: Final = "NoMetadataFile"
+"""Path native, and the driver isn't known to write metadata files. Pending, as it may; an error once the guest can't be
+started."""
+GUEST_NOT_STARTED: Final = "GuestNotStarted"
+"""KubeVirt can't start the guest with the pod, as its condition Synchronized says. Pending for the grace period of
+K-5.9, as the address of path metadata-shim comes a minute late; then an error."""
 REQUEST_NOT_USED: Final = "RequestNotUsed"
 """The container compute doesn't use the device's request, so it gets no device of it (K-4.5)."""
 NO_INTEGRATION_PATH: Final = "NoIntegrationPath"
@@ -43,9 +59,11 @@ NO_INTEGRATION_PATH: Final = "NoIntegrationPath"
 NOT_IN_RECORD: Final = "NotInIntegrationRecord"
 """virt-dra's record on the pod can't be read, or has nothing of this request: nothing is filled in for it."""
 
-REASONS: Final = (REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH)
-"""In the order in which they are checked. Then comes what keeps the operator from filling in the pod
-(``metadata_shim``)."""
+REASONS: Final = (
+    REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH, NO_METADATA_FILE, GUEST_NOT_STARTED
+)  # fmt: skip
+"""In the order in which they are checked. What keeps the operator from filling in the pod (``metadata_shim``) comes
+before the last."""
 
 NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -68,6 +86,7 @@ def with_obstacles(
     *,
     running: bool,
     unfilled: Mapping[str, str] = NOTHING_UNFILLED,
+    options: ResolutionOptions = DEFAULTS,
 ) -> DeviceResolution:
     """The resolution, with an obstacle for each resolved device whose address can't reach the VM.
 
@@ -79,7 +98,10 @@ def with_obstacles(
         return resolution
     resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
     candidates = [
-        _obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved
+        _obstacle(outcome, vmi, pod, record, writers)
+        or _unfilled(outcome, record, unfilled)
+        or _not_started(outcome, vmi, options)
+        for outcome in resolved
     ]
     obstacles = tuple(candidate for candidate in candidates if candidate is not None)
     return replace(resolution, obstacles=obstacles) if obstacles else resolution
@@ -91,8 +113,8 @@ def _obstacle(
     subject = outcome.subject
     pair = ClaimRequestPair(subject.claim_name, subject.request_name)
 
-    def obstacle(reason: str, message: str) -> UnresolvedDevice:
-        return UnresolvedDevice(subject, reason, "error", message, outcome.claim, outcome.result.device)
+    def obstacle(reason: str, message: str, state: OutcomeState = "error") -> UnresolvedDevice:
+        return UnresolvedDevice(subject, reason, state, message, outcome.claim, outcome.result.device)
 
     if _is_left_out(pod, pair):
         return obstacle(
@@ -121,7 +143,32 @@ def _obstacle(
             f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so "
             f"its container can't be made: {_why_shimmed(recorded)}",
         )
+    doubtful = recorded.path == NATIVE and recorded.reason in (ASKED_FOR, DRIVERS_DIFFER)
+    if doubtful and outcome.result.driver not in writers:
+        why = NOT_KNOWN_TO_WRITE.format(outcome.result.driver)
+        advice = CHOOSE_OTHERWISE if recorded.reason == ASKED_FOR else "use a DeviceClass that selects one driver"
+        message = f"path {NATIVE} needs a metadata file, and {why}: {advice}. Then restart the VM"
+        return obstacle(NO_METADATA_FILE, message, "error" if lacks_metadata(start_failure(vmi)) else "pending")
     return None
+
+
+def _not_started(
+    outcome: ResolvedDevice, vmi: VirtualMachineInstance, options: ResolutionOptions
+) -> UnresolvedDevice | None:
+    failure = start_failure(vmi)
+    if failure is None:
+        return None
+    overdue = start_overdue_at(vmi, options)
+    state: OutcomeState = "pending" if overdue and options.now and options.now < overdue else "error"
+    said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
+    text = f"KubeVirt can't start the guest with the device {said}. It retries; see the VMI's events"
+    return UnresolvedDevice(outcome.subject, GUEST_NOT_STARTED, state, text, outcome.claim, outcome.result.device)
+
+
+def start_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions) -> datetime | None:
+    """When a guest that KubeVirt can't start becomes an error; None if it can, or if it isn't known since when not."""
+    failure = start_failure(vmi)
+    return moment_after(failure.last_transition_time, options.grace, options.count_from) if failure else None
 
 
 def _unfilled(
@@ -155,6 +202,11 @@ def _no_path(recorded: RecordedPair) -> str:
         return (
             "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt 1.8.0 or "
             f"newer, or give the device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}"
+        )
+    if recorded.reason == NATIVE_NOT_READ:
+        return (
+            f"path {NATIVE} was asked for, and this KubeVirt looks for metadata files where no driver writes them: use "
+            f"KubeVirt 1.8.3 or newer, or {CHOOSE_SHIM}"
         )
     if recorded.reason == NO_DEVICE_CLAIMS:
         return (

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import Addresses, addresses
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
@@ -25,7 +26,8 @@ class DeviceInputs:
     current one.
 
     ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name.
-    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it.
+    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it. ``writers``: the drivers that write
+    metadata files.
     """
 
     vmi: VirtualMachineInstance
@@ -38,6 +40,7 @@ class DeviceInputs:
     holders: Mapping[str, tuple[str, ...]]
     now: datetime
     options: ResolutionOptions = DEFAULTS
+    writers: frozenset[str] = ALWAYS_WRITE
 
 
 Holding = Callable[[Sources, str], Iterable[str]]
@@ -69,7 +72,8 @@ def gather(
         for address in allocated_addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
-    return DeviceInputs(vmi, pods, current, claims, published, rules, sources.devices(key), held, now, options)
+    stored, writers = sources.devices(key), sources.writers()
+    return DeviceInputs(vmi, pods, current, claims, published, rules, stored, held, now, options, writers)
 
 
 def _publishing(sources: Sources, address: str) -> Iterable[str]:

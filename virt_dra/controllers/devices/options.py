@@ -9,7 +9,6 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim
 
@@ -31,8 +30,7 @@ class ResolutionOptions:
 
     ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still
     not published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing
-    :data:`CLAIM_LAG` after its running pod got its node; without it that one is an error at once. ``writers``: drivers
-    that write metadata files.
+    :data:`CLAIM_LAG` after its running pod got its node; without it that one is an error at once.
     """
 
     spread: bool = False
@@ -41,7 +39,6 @@ class ResolutionOptions:
     now: datetime | None = None
     grace: timedelta = timedelta(minutes=2)
     count_from: CountFrom = as_stated
-    writers: frozenset[str] = ALWAYS_WRITE
 
 
 DEFAULTS: Final = ResolutionOptions()

@@ -1,14 +1,18 @@
-"""The VMI of a VirtualMachine: what its template says, under the VM's name (K-1.1)."""
+"""The VMI of a VirtualMachine: what its template says, under the VM's name (K-1.1), and how long the VM keeps it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.cluster.port import Reader, Writer
 
+Strategy = Literal["Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver"]
+STRATEGIES: Final[tuple[Strategy, ...]] = ("Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver")
 _STOPPED = ("Halted", "Manual", "WaitAsReceiver")
 """Run strategies that make no VMI by themselves."""
 
@@ -33,6 +37,23 @@ def wants_instance(vm: VirtualMachine) -> bool:
     if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
         return False
     return vm.spec.run_strategy not in _STOPPED
+
+
+def strategy_of(vm: VirtualMachine) -> Strategy | None:
+    """The run strategy, or its equivalent in the older field ``running``; None if neither has a known value."""
+    if vm.spec.running is not None:
+        return "Always" if vm.spec.running else "Halted"
+    return next((strategy for strategy in STRATEGIES if strategy == vm.spec.run_strategy), None)
+
+
+def deletes_instance(strategy: Strategy | None, phase: str | None) -> bool:
+    """True where a VM deletes its VMI in this phase: that of a stopped VM, and a finished one that is to be
+    replaced."""
+    if strategy == "Halted":
+        return True
+    if strategy == "Always":
+        return phase in FINISHED
+    return strategy == "RerunOnFailure" and phase == "Failed"
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT_co, TypedObject
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
+from virt_dra.controllers.loops.virtual_machines import strategy_of
 from virt_dra.controllers.sources import (
     addresses_of,
     devices_of,
@@ -55,6 +57,7 @@ def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 
 
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
+    VirtualMachine: {},
     VirtualMachineInstance: {
         UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (),
         ADDRESS: status_addresses,
@@ -68,6 +71,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
     },
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
     DeviceTaintRule: {},
+    DeviceClass: {},
     VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
 }
 """The kinds to watch, and the indexes of their stores."""
@@ -88,24 +92,33 @@ class WatchedSources:
 
     def __init__(
         self,
+        vms: ReadStore[VirtualMachine],
         vmis: ReadStore[VirtualMachineInstance],
         pods: ReadStore[Pod],
         claims: ReadStore[ResourceClaim],
         slices: ReadStore[ResourceSlice],
         rules: ReadStore[DeviceTaintRule],
+        classes: ReadStore[DeviceClass],
         devices: ReadStore[VirtualMachineInstanceDevices],
     ) -> None:
+        self._vms = vms
         self._vmis = vmis
         self._pods = pods
         self._claims = claims
         self._slices = slices
         self._rules = rules
+        self._classes = classes
         self._devices = devices
         self._pools: dict[tuple[str, str], TrackedPool] = {}
         """Pools that were asked for, kept up to date with every change of a slice."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
+        self._writers = metadata_writers()
 
     # --- Sources ---
+
+    def vm(self, key: str) -> VirtualMachine | None:
+        namespace, _, name = key.rpartition("/")
+        return self._vms.get(name, namespace)
 
     def vmi(self, key: str) -> VirtualMachineInstance | None:
         namespace, _, name = key.rpartition("/")
@@ -132,6 +145,9 @@ class WatchedSources:
             self._sorted_rules = tuple(sorted(self._rules.values(), key=lambda rule: rule.name))
         return self._sorted_rules
 
+    def writers(self) -> frozenset[str]:
+        return self._writers
+
     def devices(self, key: str) -> VirtualMachineInstanceDevices | None:
         namespace, _, name = key.rpartition("/")
         return self._devices.get(name, namespace)
@@ -153,7 +169,7 @@ class WatchedSources:
     def affected(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
         """The keys (``namespace/name``) of the VMIs that a change of an object may affect; none if both are None.
 
-        Must be called with every change, after the store has it: cached pools and rules are updated here.
+        Must be called with every change, after the store has it: cached pools, rules and writers are updated here.
         """
         keys: set[str] = set()
         for obj in (old, new):
@@ -173,6 +189,10 @@ class WatchedSources:
             keys |= self._of_claim(old, new)
         elif isinstance(old or new, ResourceSlice):
             keys |= self._of_slice(old, new)
+        elif isinstance(old or new, DeviceClass):
+            keys |= self._of_writers()
+        elif isinstance(old or new, VirtualMachine):
+            keys |= _of_vm(old, new)
         return frozenset(keys)
 
     def _of_pod(self, pod: Pod) -> set[str]:
@@ -233,6 +253,12 @@ class WatchedSources:
             if pool in self._pools and not self._pools[pool]:
                 del self._pools[pool]
 
+    def _of_writers(self) -> set[str]:
+        """VMIs that have devices of drivers which write metadata files by one version of the classes only."""
+        before, self._writers = self._writers, metadata_writers(self._classes.values())
+        changed = before ^ self._writers
+        return self._using({claim.key for driver in changed for claim in self._claims.by_index(DRIVER, driver)})
+
     def _of_rule(self, rule: DeviceTaintRule) -> set[str]:
         selector = rule.spec.device_selector
         if selector is None:
@@ -277,6 +303,12 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
         elif isinstance(obj, Pod):
             keys |= set(instance_keys(obj))
     return frozenset(keys)
+
+
+def _of_vm(old: TypedObject | None, new: TypedObject | None) -> set[str]:
+    """The VMI of a VM, where the change decides whether another VMI follows it."""
+    strategies = [strategy_of(obj) if isinstance(obj, VirtualMachine) else None for obj in (old, new)]
+    return {obj.key for obj in (old, new) if obj is not None and strategies[0] != strategies[1]}
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:

@@ -117,21 +117,22 @@ class InstanceLoop:
         self._slices = self._informer(ResourceSlice, everywhere=True)
         self._rules = self._informer(DeviceTaintRule, everywhere=True, optional=True)
         self._devices = self._informer(VirtualMachineInstanceDevices, optional=settings.standalone is not None)
-        self._vms = self._informer(VirtualMachine)
+        self._vms = self._informer(VirtualMachine, optional=settings.standalone is None)
+        self._classes = self._informer(DeviceClass, everywhere=True)
         self._informers: tuple[Informer[Any], ...] = (
-            self._vmis, self._pods, self._claims, self._slices, self._rules, self._devices,
-            *((self._vms,) if settings.standalone is not None else ()),
+            self._vms, self._vmis, self._pods, self._claims, self._slices, self._rules, self._classes, self._devices,
         )  # fmt: skip
         self._sources = WatchedSources(
+            self._vms.store,
             self._vmis.store,
             self._pods.store,
             self._claims.store,
             self._slices.store,
             self._rules.store,
+            self._classes.store,
             self._devices.store,
         )
         self._nodes = self._informer(Node, everywhere=True)
-        self._classes = self._informer(DeviceClass, everywhere=True)
         stores = Stores(
             self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store
         )
@@ -150,7 +151,6 @@ class InstanceLoop:
             informer.on_change(self._changed)
         self._informers += (
             self._nodes,
-            self._classes,
             *((self._kubevirts,) if settings.standalone is not None else ()),
         )
 

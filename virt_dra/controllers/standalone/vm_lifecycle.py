@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
@@ -19,14 +19,17 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, warning
-from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.loops.virtual_machines import (
+    STRATEGIES,
+    Strategy,
+    deletes_instance,
+    instance_of,
+    strategy_of,
+)
 from virt_dra.controllers.reconciled import Reconciled
 from virt_dra.controllers.sources import InstanceSources
 from virt_dra.controllers.standalone.instance_phase import READY, ever_ran
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write, write
-
-Strategy = Literal["Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver"]
-STRATEGIES: Final[tuple[Strategy, ...]] = ("Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver")
 
 UNKNOWN_STRATEGY: Final = "UnknownRunStrategy"
 """Condition Failure: neither ``running`` nor a known ``runStrategy``; nothing is started or stopped."""
@@ -81,13 +84,6 @@ async def reconcile(
     return Reconciled(events, (), outcome.stale, planned.requeue_at, len(planned.actions) if outcome.done else 0)
 
 
-def strategy_of(vm: VirtualMachine) -> Strategy | None:
-    """The run strategy, or its equivalent in the older field ``running``; None if neither has a known value."""
-    if vm.spec.running is not None:
-        return "Always" if vm.spec.running else "Halted"
-    return next((strategy for strategy in STRATEGIES if strategy == vm.spec.run_strategy), None)
-
-
 def delay_after(failures: int) -> timedelta:
     """The back-off after so many failures in a row: 10 s, 40 s, 90 s, …, at most 300 s."""
     return min(_FIRST_DELAY * min(failures, _MOST_COUNTED) ** 2, _LONGEST_DELAY)
@@ -110,7 +106,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     patch = PatchStatus.between(vm, vm.with_(status=status))
     if patch.changes:
         actions.append(patch)
-    if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
+    if own is not None and own.metadata.deletion_timestamp is None and deletes_instance(strategy, own.status.phase):
         actions.append(Delete.object(own))
         ended = "has ended and " if own.finished else ""
         events.append(normal(vm, "InstanceDeleted", f"its VMI {ended}was deleted (runStrategy {strategy})"))
@@ -141,16 +137,6 @@ def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
 def _owned(vmi: VirtualMachineInstance, vm: VirtualMachine) -> bool:
     owner = vmi.metadata.controller_owner
     return owner is not None and owner.uid == vm.metadata.uid
-
-
-def _to_be_deleted(strategy: Strategy | None, vmi: VirtualMachineInstance) -> bool:
-    """True for the VMI of a stopped VM, and for a finished VMI that is to be replaced."""
-    phase = vmi.status.phase
-    if strategy == "Halted":
-        return True
-    if strategy == "Always":
-        return phase in FINISHED
-    return strategy == "RerunOnFailure" and phase == "Failed"
 
 
 def _failures(vm: VirtualMachine, own: VirtualMachineInstance | None, now: datetime) -> Json | None:

@@ -19,6 +19,7 @@ from virt_dra.allocator import (
     DEFAULT,
     DEFAULT_STEP_LIMIT,
     Allocator,
+    DeadlineExceeded,
     FatalError,
     Features,
     Interrupt,
@@ -239,7 +240,8 @@ class PolicyPlacer:
 
     def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
         """The score of the best offer of each of these nodes, in their order, with a number behind it if the policy
-        draws between equal ones; None for a node on which the shape doesn't fit. Raises FatalError."""
+        draws between equal ones; None for a node on which the shape doesn't fit. Raises FatalError, and
+        DeadlineExceeded: the next call goes on where this one ended."""
         allocator = self._allocator(shape.claims)
         offers, by_number = self._offers_of(allocator), self._scores.setdefault(shape, {})
         admitted, related, draw = self._admitting(shape), self._related(shape), self.policy.draw
@@ -250,6 +252,8 @@ class PolicyPlacer:
                 continue
             version, of_node = self._versions[number], by_number.get(number)
             if of_node is None or of_node[0] != version:
+                if self._interrupt is not None and self._interrupt():
+                    raise DeadlineExceeded("scores of nodes")
                 fits = admitted[number] is None and self.open[number] and not self._lacking(shape, number)
                 score = self._score(shape, offers, allocator, number) if fits else None
                 of_node = by_number[number] = version, score
@@ -279,14 +283,13 @@ class PolicyPlacer:
         error = offers.errors.get(number)
         return (DeviceRefusal(DEVICES, NO_DEVICES_FIT) if error is None else DeviceRefusal(NODE_ERROR, error)).of_filter
 
-    def forget_shapes(self) -> None:
-        """Free the memory of everything that is known about shapes."""
-        self._scores.clear()
-        self._offers.clear()
-        self._rankings.clear()
-        self._admitted.clear()
-        self._relating.clear()
-        self._changes.clear()
+    def forget(self, shape: VmShape) -> None:
+        """Free the memory of everything that is known about a shape."""
+        self._scores.pop(shape, None)
+        self._rankings.pop(shape, None)
+        self._admitted.pop(shape, None)
+        self._relating.pop(shape, None)
+        self._offers.pop(self._allocator(shape.claims).pod_class, None)
 
     def allocate(self, claims: Sequence[ResourceClaim], number: int) -> tuple[AllocationResult, ...] | None:
         """What a VM's claims would get on a node, of devices in the order of A-5.6; None if they don't fit.

@@ -10,6 +10,7 @@ from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.scheduling.framework.refusals import Reason
 from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, LintSettings
@@ -19,6 +20,8 @@ from webhooks.lint.linted import Linted
 from webhooks.lint.registry import CHECKS
 from webhooks.rules.reviewed_spec import VmObject
 
+PATH: Final = "PathMayNotWork"
+"""Whether the integration path that a VM asks for goes together with its driver isn't known."""
 _ANSWERED_BY_FIT: Final = frozenset(
     {
         "class-missing", "selector-error", "no-matching-device", "not-enough-devices", "not-enough-capacity",
@@ -27,6 +30,8 @@ _ANSWERED_BY_FIT: Final = frozenset(
 )  # fmt: skip
 """Findings about a place, of which an explanation says more: by node, and beside all that runs."""
 _CHECKS: Final = tuple(check for check in CHECKS if check.severity == DENIAL and check.id not in _ANSWERED_BY_FIT)
+_DOUBTS: Final = tuple(check for check in CHECKS if check.id == "path-may-not-work")
+"""Findings that leave open whether the VM starts."""
 _WORK: Final = 10_000_000
 """Microseconds that evaluating selectors may take in all; what is beyond isn't checked."""
 
@@ -49,8 +54,17 @@ class AdmissionReview:
 
     def denial(self, subject: VmObject) -> Reason | None:
         """The first finding that keeps the VM from starting; its code has a page in docs/lint."""
-        linted = Linted(subject, subject.namespace, self._inputs, LintSettings(), self._evaluator)
-        finding = next((finding for finding in findings_of(linted, _CHECKS) if finding.severity == DENIAL), None)
+        findings = findings_of(self._linted(subject), _CHECKS)
+        finding = next((finding for finding in findings if finding.severity == DENIAL), None)
         if finding is None:
             return None
         return Reason(finding.id, f"{finding.field}: {finding.message}" if finding.field else finding.message)
+
+    def doubts(self, subject: VmObject) -> tuple[UnknownFact, ...]:
+        """What leaves open whether the VM starts where it fits."""
+        return tuple(
+            UnknownFact(PATH, subject.key, finding.message) for finding in findings_of(self._linted(subject), _DOUBTS)
+        )
+
+    def _linted(self, subject: VmObject) -> Linted:
+        return Linted(subject, subject.namespace, self._inputs, LintSettings(), self._evaluator)

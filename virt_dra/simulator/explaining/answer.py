@@ -82,7 +82,7 @@ def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: Ju
             subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ()
         )
     answer = _judged(subject, subject.wish, state, progress)
-    return replace(answer, unknown=unknown_facts(state.model, pod_requests(subject.wish.pod)))
+    return replace(answer, unknown=(*subject.unknown, *unknown_facts(state.model, pod_requests(subject.wish.pod))))
 
 
 def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:

@@ -18,6 +18,7 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
@@ -65,6 +66,8 @@ class AskedSubject:
     """The claims that it holds, if it has a place."""
     pod: Pod | None = None
     """The pod that has the place."""
+    unknown: tuple[UnknownFact, ...] = ()
+    """What leaves open whether it starts."""
 
     @property
     def title(self) -> str:
@@ -116,15 +119,19 @@ class SubjectFinder:
         if isinstance(obj, Pod):
             return self._of_pod(asked, obj)
         vmi = obj if isinstance(obj, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
-        pod = self._pod_of(vmi) if vmi is not None and not vmi.finished else None
+        vmi = vmi if vmi is not None and not vmi.finished else None
+        pod = self._pod_of(vmi) if vmi is not None else None
+        stuck = self._why_not_started(vmi) if vmi is not None else None
         if pod is not None:
-            return self._of_pod(asked, pod)
-        subject = obj if isinstance(obj, VirtualMachine) else vmi
-        if subject is None:
+            return self._of_pod(asked, pod) if stuck is None else replace(asked, made=True, problem=stuck)
+        subject = obj
+        if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
             raise AssertionError("only VMs are left")
-        problem = self._named_gap(subject) or self._admission.denial(subject) or self._used_claim(subject)
+        problem = self._named_gap(subject) or stuck or self._admission.denial(subject) or self._used_claim(subject)
         wish = problem or self.wish_of(subject)
-        return replace(asked, problem=wish) if isinstance(wish, Reason) else replace(asked, wish=wish)
+        if isinstance(wish, Reason):
+            return replace(asked, problem=wish)
+        return replace(asked, wish=wish, unknown=self._admission.doubts(subject))
 
     def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one."""
@@ -134,10 +141,18 @@ class SubjectFinder:
         pod, claims = wanted
         return Wish(_with_statuses(pod, claims), each_once(claims))
 
-    def is_bound(self, there: VirtualMachineInstance | Pod) -> bool:
-        """Whether its pod has a node, as ``find`` says too, but without looking at claims."""
+    def is_placed(self, there: VirtualMachineInstance | Pod) -> bool:
+        """Whether its pod has a node and nothing is known to be in the way, as ``find`` says too, but without looking
+        at claims."""
         pod = self._pod_of(there) if isinstance(there, VirtualMachineInstance) else there
-        return pod is not None and bool(pod.spec.node_name)
+        if pod is None or not pod.spec.node_name:
+            return False
+        return isinstance(there, Pod) or self._why_not_started(there) is None
+
+    def _why_not_started(self, vmi: VirtualMachineInstance) -> Reason | None:
+        from virt_dra.simulator.explaining.starting import why_not_started  # it needs the operator's rooms
+
+        return why_not_started(vmi, self._model)
 
     def _pod_of(self, vmi: VirtualMachineInstance) -> Pod | None:
         return current_pod(vmi, _pods_by_owner(self._model, vmi.metadata.uid) if vmi.metadata.uid else ())

@@ -50,16 +50,16 @@ def still_waiting(explained: WaitingAnswers, model: ClusterModel) -> WaitingAnsw
 
 def subjects_in(model: ClusterModel, *, bound: bool = True) -> Iterator[AskedSubject]:
     """VMs, VMIs, each VM once, then pods with claims that aren't theirs; without those that have finished, and without
-    those whose pods have a node unless ``bound``."""
+    those that have their place unless ``bound``."""
     finder, instances = SubjectFinder(model), model.by_key(VirtualMachineInstance)
     for vm in model.of(VirtualMachine):
         if vm.key not in instances:
             yield finder.find("vm", vm.name, vm.namespace)
     for vmi in model.of(VirtualMachineInstance):
-        if not vmi.finished and (bound or not finder.is_bound(vmi)):
+        if not vmi.finished and (bound or not finder.is_placed(vmi)):
             yield finder.find("vmi", vmi.name, vmi.namespace)
     for pod in model.of(Pod):
-        if pod.spec.resource_claims and not pod.finished and not _of_vm(pod) and (bound or not finder.is_bound(pod)):
+        if pod.spec.resource_claims and not pod.finished and not _of_vm(pod) and (bound or not finder.is_placed(pod)):
             yield finder.find("pod", pod.name, pod.namespace)
 
 

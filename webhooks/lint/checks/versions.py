@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration.paths import AUTO, BY_CHOICE, PATH_ANNOTATION
 from virt_dra.api.kubevirt_versions import (
     HOST_DEVICES,
     NETWORK_DEVICES_WITH_DRA,
@@ -88,6 +89,26 @@ def metadata_path(linted: Linted) -> Iterator[FieldIssue]:
             "or newer, or the metadata shim of virt-dra, which "
             "also writes to the old path",
         )
+
+
+def path_does_not_work(linted: Linted) -> Iterator[FieldIssue]:
+    """An integration path that is asked for and with which the VM never starts (K-11)."""
+    return _chosen_paths(linted, fails=True)
+
+
+def path_may_not_work(linted: Linted) -> Iterator[FieldIssue]:
+    """An integration path that is asked for and isn't known to go together with the drivers (K-11)."""
+    return _chosen_paths(linted, fails=False)
+
+
+def _chosen_paths(linted: Linted, *, fails: bool) -> Iterator[FieldIssue]:
+    field = f"{linted.reviewed.metadata}.annotations[{PATH_ANNOTATION}]"
+    if linted.reviewed.annotations.get(PATH_ANNOTATION, AUTO) == AUTO:
+        return  # which drivers may serve a request takes evaluating selectors
+    for use in linted.uses:
+        decision = linted.path_of(use)
+        if decision is not None and decision.reason in BY_CHOICE and decision.warning and decision.fails == fails:
+            yield FieldIssue(field, f"request {quoted(use.request_name)}: {decision.message}")
 
 
 def direct_claim_unresolved(linted: Linted) -> Iterator[FieldIssue]:

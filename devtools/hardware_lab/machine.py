@@ -1,0 +1,322 @@
+"""The emulated machine from outside: what it is made of, booting it, running commands in it, cutting its power."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from devtools import needs
+from devtools.cluster.supervisor import Supervisor
+
+ROOT: Final = Path(__file__).parents[2]
+SCRIPTS: Final = ROOT / "tools" / "hardware-lab"
+ADVICE: Final = "no hardware lab: run tools/hardware-lab.sh as root on Debian, or make hardware"
+HOST_FROM_INSIDE: Final = "10.0.2.2"
+"""Where servers on this machine's loopback are reached from inside."""
+
+_BOOT_SECONDS: Final = 180.0
+_TAIL_LINES: Final = 30
+_PROGRAMS: Final = ("qemu-system-x86_64", "mkfs.ext4")
+_numbers = itertools.count(1)
+
+
+class LabError(Exception):
+    """Why the machine can't do what it was asked for; the text ends with what its console said."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that ran inside. ``status``: None if it was ended by the time limit."""
+
+    status: int | None
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One processor and this much memory."""
+
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class HostBridge:
+    """A further PCI root, at a NUMA node; ``bus`` is its first bus number, so the root is ``pci0000:<bus>``."""
+
+    name: str
+    bus: int
+    numa_node: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """A device, as QEMU's ``-device`` takes it. ``under``: the PCI root that it has a root port of its own at; ""
+    puts it onto the first root itself, as conventional PCI devices want. ``drive``: size of its disk in MiB."""
+
+    model: str
+    under: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    drive_mib: int = 0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Board:
+    """All hardware. The first disk (``vda``) is there for what must outlast a reboot: ext4, at ``/var/lib/lab``."""
+
+    nodes: tuple[NumaNode, ...] = (NumaNode(1024), NumaNode(512))
+    bridges: tuple[HostBridge, ...] = ()
+    cards: tuple[Card, ...] = ()
+    iommu: bool = True
+    further: tuple[str, ...] = ()
+    """Arguments of QEMU as they are."""
+
+
+def kernel_folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "virt-dra" / "hardware-lab" / "kernel"
+
+
+def require() -> None:
+    """Skip the test, with one line of advice, where the lab's ingredients are missing; with CI=true fail it."""
+    needs.use("hardware")
+    present = all(map(shutil.which, _PROGRAMS)) and (kernel_folder() / "complete").exists() and not os.geteuid()
+    if not present:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(ADVICE)
+
+
+def arguments(board: Board, folder: Path) -> list[str]:
+    """QEMU's command line; sockets and disks are files of ``folder``."""
+    kernel = kernel_folder()
+    append = (
+        f"console=ttyS0 quiet panic=-1 mitigations=off iommu=pt intel_iommu={'on' if board.iommu else 'off'}"
+        f" lab.init={SCRIPTS}/second-init lab.python={sys.executable} lab.modules={kernel}/lib/modules"
+    )
+    line = [
+        "qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=256", "-machine", "q35,kernel-irqchip=split",
+        "-cpu", "max", "-nographic", "-nodefaults", "-serial", f"file:{folder}/console",
+        "-smp", str(len(board.nodes)), "-m", str(sum(node.memory_mib for node in board.nodes)),
+        "-kernel", str(kernel / "vmlinuz"), "-initrd", str(kernel / "initramfs"), "-append", append,
+        "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+        "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+        "-chardev", f"socket,id=port,path={folder}/port,server=on,wait=off",
+        "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port,nr=1",
+        "-qmp", f"unix:{folder}/qmp,server=on,wait=off",
+        "-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=",
+        "-drive", f"file={folder}/vda,if=none,id=vda,format=raw,cache=writeback", "-device", "virtio-blk-pci,drive=vda",
+    ]  # fmt: skip
+    if board.iommu:
+        line += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+    for number, node in enumerate(board.nodes):
+        line += ["-object", f"memory-backend-ram,id=mem{number},size={node.memory_mib}M"]
+        line += ["-numa", f"node,nodeid={number},memdev=mem{number},cpus={number}"]
+    for bridge in board.bridges:
+        line += ["-device", f"pxb-pcie,id={bridge.name},bus_nr={bridge.bus},numa_node={bridge.numa_node},bus=pcie.0"]
+    for number, card in enumerate(board.cards, start=1):
+        bus = "pcie.0"
+        if card.under:
+            bus = f"port{number}"
+            line += ["-device", f"pcie-root-port,id={bus},bus={card.under},chassis={number}"]
+        properties = dict(card.properties)
+        if card.drive_mib:
+            line += ["-drive", f"file={folder}/disk{number},if=none,id=disk{number},format=raw,cache=writeback"]
+            properties["drive"] = f"disk{number}"
+        settings = "".join(f",{key}={value}" for key, value in properties.items())
+        line += [
+            "-device",
+            f"{card.model},id={card.name or f'card{number}'},bus={properties.pop('bus', bus)}{settings}",
+        ]
+    return [*line, *board.further]
+
+
+class LabMachine:
+    """Use as a context manager. Methods block; :meth:`run` may be called from several threads."""
+
+    def __init__(self, board: Board, *, state_mib: int = 256) -> None:
+        self.board = board
+        self.folder = Path(tempfile.mkdtemp(prefix="vdl-"))
+        self.boot_id = ""
+        self._state_mib = state_mib
+        self._supervisor = Supervisor(self.folder)
+        self._pid = 0
+        self._port: socket.socket | None = None
+        self._writing = threading.Lock()
+        self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._boots: queue.Queue[str] = queue.Queue()
+
+    def __enter__(self) -> Self:
+        try:
+            self._make_disk(self.folder / "vda", self._state_mib, filesystem=True)
+            for number, card in enumerate(self.board.cards, start=1):
+                if card.drive_mib:
+                    self._make_disk(self.folder / f"disk{number}", card.drive_mib, filesystem=False)
+            self.power_on()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._port is not None:
+            self._port.close()
+        self._supervisor.close()
+
+    # --- power ------------------------------------------------------------------------------------------------------
+
+    def power_on(self) -> None:
+        """Starts it and waits until commands can be run. Raises :class:`LabError`."""
+        for name in ("port", "qmp"):
+            (self.folder / name).unlink(missing_ok=True)
+        self._pid = self._supervisor.start(arguments(self.board, self.folder), self.folder / "qemu.log")
+        self._port = self._connected("port")
+        self._boots = queue.Queue()
+        threading.Thread(target=self._read, args=(self._port, self._boots), daemon=True).start()
+        self._await_boot()
+
+    def cut_power(self) -> None:
+        """Kills QEMU: what the machine hasn't written to its disks is lost."""
+        self._supervisor.end(self._pid)
+        if self._port is not None:
+            self._port.close()
+
+    def reboot(self) -> None:
+        """Restarts it in order, and waits until commands can be run again."""
+        self._send({"id": next(_numbers), "power": "reboot"})
+        self._await_boot()
+
+    def monitor(self, command: str, **values: object) -> Any:
+        """A command of QEMU's machine protocol, as ``monitor("device_del", id="card1")``. Raises :class:`LabError`."""
+        with contextlib.closing(self._connected("qmp")) as connection, connection.makefile("rwb") as lines:
+            lines.readline()
+            for message in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": values}):
+                lines.write(json.dumps(message).encode() + b"\n")
+                lines.flush()
+                answer = json.loads(lines.readline())
+                while "event" in answer:
+                    answer = json.loads(lines.readline())
+                if "error" in answer:
+                    raise LabError(f"{command}: {answer['error']['desc']}")
+        return answer["return"]
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    def run(
+        self, *argv: str, stdin: str = "", timeout: float = 60.0, environment: Mapping[str, str] | None = None
+    ) -> Finished:
+        """Runs a program inside to its end, whatever its status."""
+        command = {"run": argv, "stdin": stdin, "timeout": timeout, "environment": environment or {}}
+        answer = self._ask(command, timeout + 30)
+        return Finished(answer["status"], answer["out"], answer["err"])
+
+    def check(self, *argv: str, stdin: str = "", timeout: float = 60.0) -> str:
+        """What a program inside printed. Raises :class:`LabError` unless it ended with 0."""
+        finished = self.run(*argv, stdin=stdin, timeout=timeout)
+        if finished.status:
+            raise LabError(f"{' '.join(argv)} ended with {finished.status}: {finished.err or finished.out}")
+        if finished.status is None:
+            raise LabError(f"{' '.join(argv)} took more than {timeout} s: {finished.err or finished.out}")
+        return finished.out
+
+    def start(self, *argv: str, log: str, environment: Mapping[str, str] | None = None) -> int:
+        """Starts a program inside that goes on; the process id there. ``log``: a path there."""
+        answer = self._ask({"start": argv, "log": log, "environment": environment or {}}, 30.0)
+        return int(answer["pid"])
+
+    def signal(self, pid: int, number: int = signal.SIGTERM) -> int | None:
+        """Signals a program that :meth:`start` started; its status if it has ended."""
+        status = self._ask({"signal": number, "pid": pid}, 30.0)["status"]
+        return None if status is None else int(status)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, command: Mapping[str, object], seconds: float) -> dict[str, Any]:
+        number = next(_numbers)
+        answers = self._answers[number] = queue.Queue()
+        try:
+            self._send({"id": number, **command})
+            answer = answers.get(timeout=seconds)
+        except queue.Empty:
+            raise self._failed(f"no answer within {seconds:.0f} s to {command}") from None
+        finally:
+            del self._answers[number]
+        if "error" in answer:
+            raise LabError(answer["error"])
+        return answer
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        if self._port is None:
+            raise LabError("the machine is off")
+        with self._writing:
+            self._port.sendall(json.dumps(message).encode() + b"\n")
+
+    def _read(self, port: socket.socket, boots: queue.Queue[str]) -> None:
+        with contextlib.suppress(OSError), port.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                if "boot" in message:
+                    boots.put(message["boot"])
+                elif (answers := self._answers.get(message["id"])) is not None:
+                    answers.put(message)
+
+    def _await_boot(self) -> None:
+        deadline = time.monotonic() + _BOOT_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                self.boot_id = self._boots.get(timeout=0.5)
+                return
+            if (status := self._supervisor.status(self._pid)) is not None:
+                raise self._failed(f"QEMU ended with {status}")
+        raise self._failed(f"not up within {_BOOT_SECONDS:.0f} s")
+
+    def _connected(self, name: str) -> socket.socket:
+        deadline = time.monotonic() + 30.0
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.connect(str(self.folder / name))
+            except OSError:
+                connection.close()
+                if time.monotonic() > deadline or self._supervisor.status(self._pid) is not None:
+                    raise self._failed(f"no socket {name}") from None
+                time.sleep(0.05)
+            else:
+                return connection
+
+    def _failed(self, text: str) -> LabError:
+        said = [text]
+        for name in ("qemu.log", "console"):
+            with contextlib.suppress(OSError):
+                lines = (self.folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+                said += [f"{name}: {line}" for line in lines[-_TAIL_LINES:]]
+        return LabError("\n".join(said))
+
+    @staticmethod
+    def _make_disk(path: Path, mib: int, *, filesystem: bool) -> None:
+        with path.open("wb") as disk:
+            disk.truncate(mib << 20)
+        if filesystem:
+            subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True, capture_output=True)

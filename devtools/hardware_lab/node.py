@@ -1,0 +1,96 @@
+"""A node inside the emulated machine: its kubelet and containerd, of a control plane that runs outside."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Final
+
+from devtools.cluster.control_plane import ControlPlane
+from devtools.hardware_lab.machine import HOST_FROM_INSIDE, LabError, LabMachine
+from devtools.real_node.configuration import (
+    NodeFolders,
+    cni_configuration,
+    containerd_configuration,
+    kubelet_arguments,
+    kubelet_configuration,
+    write_image,
+)  # fmt: skip
+from devtools.real_node.here import binaries
+
+FOLDERS: Final = NodeFolders(Path("/var/lib/lab/k"), Path("/var/lib/lab/c"), Path("/run/node"))
+_KUBELET_PORT, _HEALTH_PORT = 10250, 10248
+_READY_SECONDS: Final = 240.0
+
+
+class LabNode:
+    """``machine`` has booted; :meth:`start` is called again after each boot. Files come by the shared root folder."""
+
+    def __init__(self, machine: LabMachine, plane: ControlPlane, name: str) -> None:
+        self.machine, self.plane, self.name = machine, plane, name
+        self._files = machine.folder / "node"
+        self._files.mkdir()
+        self._kubelet = 0
+        settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
+        for file, text in {
+            "containerd.toml": containerd_configuration(FOLDERS, binaries()),
+            "cni.conflist": json.dumps(cni_configuration()),
+            "kubelet.json": json.dumps(settings),
+            "kubeconfig": self.kubeconfig(f"system:node:{name}", ("system:nodes",)),
+        }.items():
+            (self._files / file).write_text(text)
+        write_image(binaries() / "busybox", self._files / "image.tar")
+
+    def kubeconfig(self, user: str, groups: tuple[str, ...] = ()) -> str:
+        """A user's kubeconfig as it is used inside, where the API server has another address than its certificate."""
+        config = json.loads(self.plane.kubeconfig_of_user(user, groups).read_text())
+        (cluster,) = config["clusters"]
+        cluster["cluster"]["server"] = f"https://{HOST_FROM_INSIDE}:{self.plane.port}"
+        cluster["cluster"]["tls-server-name"] = "localhost"
+        return json.dumps(config)
+
+    def start(self) -> None:
+        """Starts containerd and kubelet and waits until the node is ready. Raises :class:`LabError`."""
+        made = " ".join(str(path) for path in (FOLDERS.kubelet, FOLDERS.containerd, FOLDERS.cdi, FOLDERS.run / "cni"))
+        self.machine.check(
+            "sh", "-c", f"mkdir -p {made} && cp {self._files}/cni.conflist {FOLDERS.run}/cni/10-none.conflist"
+        )
+        path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        self.machine.start(
+            str(binaries() / "containerd"), "--config", f"{self._files}/containerd.toml",
+            log="/var/lib/lab/containerd.log", environment=path,
+        )  # fmt: skip
+        waiting = f"until [ -S {FOLDERS.runtime_socket} ]; do sleep 0.2; done"
+        self.machine.check("sh", "-c", waiting, timeout=120)
+        self.machine.check(
+            str(binaries() / "ctr"), "--address", str(FOLDERS.runtime_socket), "--namespace", "k8s.io",
+            "images", "import", "--all-platforms", f"{self._files}/image.tar", timeout=120,
+        )  # fmt: skip
+        started = self._heartbeat()
+        self.start_kubelet()
+        deadline = time.monotonic() + _READY_SECONDS
+        while not ((beat := self._heartbeat()) and beat != started):
+            if time.monotonic() > deadline:
+                raise LabError(f"the node isn't ready\n{self.logs()}")
+            time.sleep(0.5)
+
+    def start_kubelet(self) -> None:
+        path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        arguments = kubelet_arguments(FOLDERS, self.name, self._files / "kubelet.json", self._files / "kubeconfig")
+        self._kubelet = self.machine.start(
+            str(binaries() / "kubelet"), *arguments, log="/var/lib/lab/kubelet.log", environment=path
+        )
+
+    def logs(self) -> str:
+        return self.machine.run("sh", "-c", "tail -n 30 /var/lib/lab/*.log").out
+
+    def _heartbeat(self) -> str:
+        """The time at which the kubelet last said that the node is ready; "" if it isn't."""
+        nodes = self.plane.request("GET", "/api/v1/nodes")["items"]
+        for node in nodes:
+            if node["metadata"]["name"] == self.name:
+                for condition in node["status"].get("conditions", ()):
+                    if condition["type"] == "Ready" and condition["status"] == "True":
+                        return str(condition["lastHeartbeatTime"])
+        return ""

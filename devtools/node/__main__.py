@@ -1,0 +1,56 @@
+"""``python -m devtools.node N [--seed S]``: N random histories, on all processors. A broken promise is printed with the
+history that led to it, and its seed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import multiprocessing
+import os
+import random
+import time
+
+from devtools.node.histories import Broken, play
+
+CHUNK = 200
+
+
+def broken(seeds: range) -> str:
+    """The first history of these that breaks a promise; "" if none does."""
+    return asyncio.run(_broken(seeds))
+
+
+def _without_logs() -> None:
+    """The driver logs each fault."""
+    logging.disable()
+
+
+async def _broken(seeds: range) -> str:
+    for seed in seeds:
+        try:
+            await play(seed)
+        except Broken as error:
+            return f"seed {seed}:\n{error}"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    options = parser.parse_args()
+    end = options.seed + options.count
+    chunks = [range(start, min(start + CHUNK, end)) for start in range(options.seed, end, CHUNK)]
+    began = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _without_logs) as pool:
+        for story in pool.imap_unordered(broken, chunks):
+            if story:
+                print(story)  # noqa: T201 - a command's output
+                raise SystemExit(1)
+    seconds = time.monotonic() - began
+    print(f"{options.count} histories of a node from seed {options.seed} in {seconds:.0f} s: no promise was broken")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,414 @@
+"""Random histories of claims on a node in memory: prepare, unprepare, crash, reboot, hotplug, two instances of the
+driver at once, and faults at every write of sysfs, checkpoint and files.
+
+The scheduler is hostile: claims may want what others have. Whatever happens, no device is given to two claims, and no
+group to two pods; a device isn't taken away from a running VM; nobody finds a predecessor's data; what the node needs
+is never touched. Once all is calm and every claim is released, nothing of it is left on the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from devtools.node.faults import Crash, Fault, no_faults
+from devtools.node.kernel import Function, Link
+from devtools.node.world import CDI_FOLDER, DRIVER, PLUGIN_FOLDER, DriverInstance, Node, claim, claim_name
+from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
+from node_driver.state.checkpoint import CheckpointError
+from node_driver.state.records import ClaimRecord, Stage
+from node_driver.wire.service import ReadyClaim, ReleasedClaim
+from virt_dra.api.resource_v1 import ResourceClaim
+
+NIC: Final = "0000:01:00.0"
+NVME: Final = "0000:02:00.0"
+BRIDGE: Final = "0000:00:1c.0"
+PAIR: Final = ("0000:03:00.0", "0000:03:00.1")
+CARD: Final = "0000:04:00.0"
+VGPU: Final = "0000:05:00.4"
+BESIDE_ROUTE: Final = "0000:06:00.0"
+ROUTE: Final = "0000:06:00.1"
+VF: Final = "0000:07:00.1"
+PF: Final = "0000:07:00.0"
+NETWORK: Final = {"network": {"vlan": 100, "mac": "02:00:00:00:00:07"}}
+PARAMETERS: Final = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig"}
+SETTINGS: Final = {"vlan": 0, "vlanQos": 0, "mac": "02:aa:00:00:00:01"}
+ROOT_DISK: Final = "0000:00:02.0"
+PROTECTED: Final = frozenset((ROUTE, ROOT_DISK, BRIDGE, PF))
+
+STEPS: Final = 16
+ATTEMPTS: Final = 4
+"""Calls that a kubelet needs at most once all is calm: one goes on with what was stuck."""
+ORPHANED: Final = 700.0
+
+
+def _functions() -> list[Function]:
+    return [
+        Function(NIC, 12, "e1000e"),
+        Function(NVME, 13, "nvme", "0x010802", {"nvme": {"nvme0": {"nvme0n1": {}}}}),
+        Function(BRIDGE, 14, "pcieport", "0x060400"),
+        Function(PAIR[0], 14, "e1000e"),
+        Function(PAIR[1], 14),
+        Function(CARD, 15, "nvidia", "0x030200"),
+        Function(VGPU, 16, "nvidia", "0x030200"),
+        Function(BESIDE_ROUTE, 17, "e1000e"),
+        Function(ROUTE, 17, "e1000e"),
+        Function(PF, 18, "e1000e", files={"net": {"enp7": {}}, "virtfn0": Link(VF)}),
+        Function(VF, 19, "e1000e", files={"physfn": Link(PF)}),
+        Function(ROOT_DISK, 2, "nvme", "0x010802"),
+    ]
+
+
+_VFIO = DeviceKind.VFIO
+DEVICES: Final = (
+    PassthroughDevice("nic", _VFIO, NIC, (NIC,)),
+    PassthroughDevice("nvme", _VFIO, NVME, (NVME,), sanitizing=Sanitizing.ERASE),
+    PassthroughDevice("first", _VFIO, PAIR[0], PAIR, exclusive=("group-a",)),
+    PassthroughDevice("second", _VFIO, PAIR[1], PAIR, exclusive=("group-a",)),
+    PassthroughDevice("beside-route", _VFIO, BESIDE_ROUTE, (BESIDE_ROUTE,)),
+    PassthroughDevice("card", _VFIO, CARD, (CARD,)),
+    PassthroughDevice("vf", DeviceKind.SRIOV, VF, (VF,)),
+    PassthroughDevice("small-0", DeviceKind.MDEV, CARD, type_id="small"),
+    PassthroughDevice("small-1", DeviceKind.MDEV, CARD, type_id="small"),
+    PassthroughDevice("large-0", DeviceKind.MDEV, CARD, type_id="large"),
+    PassthroughDevice("profile-558", DeviceKind.VGPU, VGPU, type_id="558"),
+    PassthroughDevice("profile-559", DeviceKind.VGPU, VGPU, type_id="559"),
+)
+BY_NAME: Final = {device.name: device for device in DEVICES}
+
+
+class Broken(AssertionError):
+    """A promise that wasn't kept, with the history so far."""
+
+
+@dataclass(slots=True)
+class History:
+    """One history. ``given``: UID -> the record of a claim whose answer was ready and that wasn't released since;
+    ``open_groups``: UID -> nodes that its VM has open."""
+
+    random: random.Random
+    node: Node = field(default_factory=Node)
+    claims: list[ResourceClaim] = field(default_factory=list)
+    instances: list[DriverInstance] = field(default_factory=list)
+    given: dict[str, ClaimRecord] = field(default_factory=dict)
+    open_groups: dict[str, list[str]] = field(default_factory=dict)
+    pulled: dict[str, Function] = field(default_factory=dict)
+    story: list[str] = field(default_factory=list)
+    trouble: float = 0.0
+    now: float = 0.0
+
+    async def play(self) -> None:
+        """Raises :class:`Broken`."""
+        self._set_up()
+        actions: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self._prepare, 6),
+            (self._unprepare, 4),
+            (self._both, 3),
+            (self._run_vm, 4),
+            (self._stop_vm, 3),
+            (self._restart, 2),
+            (self._reboot, 1),
+            (self._hotplug, 1),
+            (self._settle, 2),
+            (self._forget, 1),
+            (self._erase, 1),
+        ]
+        chosen = self.random.choices([action for action, _ in actions], [weight for _, weight in actions], k=STEPS)
+        for action in chosen:
+            await action()
+            self._check()
+        await self._end()
+
+    def _set_up(self) -> None:
+        kernel = self.node.kernel
+        kernel.drivers.add("nvidia")
+        kernel.mdev_types = {CARD: {"small": 2, "large": 1}}
+        kernel.profiles = {VGPU: "0"}
+        kernel.vf_settings = {VF: dict(SETTINGS)}
+        for function in _functions():
+            kernel.add(function)
+        self.node.devices = DEVICES
+        self.trouble = self.random.choice((0.0, 0.0, 0.02, 0.06, 0.2))
+        self.node.faults = self._fault
+        for index in range(5):
+            devices = self.random.sample(sorted(BY_NAME), self.random.choice((1, 1, 2)))
+            pod = self.random.choice(("pod-1", "pod-2", "pod-3"))
+            parameters = {**PARAMETERS, **NETWORK} if devices == ["vf"] and self.random.random() < 0.8 else None
+            self.claims.append(claim(f"c{index}", *devices, pods=(pod,), parameters=parameters))
+            self._note(f"c{index}: {devices} for {pod}")
+        self.node.reader.claims = {("default", claim.metadata.name): claim for claim in self.claims}
+        self.instances = [self.node.start(), self.node.start()]
+
+    def _fault(self, step: str) -> Fault:
+        if self.random.random() >= self.trouble:
+            return Fault.NONE
+        fault = self.random.choice((Fault.REFUSED, Fault.STUCK, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
+        self._note(f"  {fault.value}: {step}")
+        return fault
+
+    # --- what happens ---
+
+    async def _prepare(self) -> None:
+        await self._call(self.random.randrange(2), "prepare", self._some_claims())
+
+    async def _unprepare(self) -> None:
+        await self._call(self.random.randrange(2), "unprepare", self._some_claims())
+
+    async def _both(self) -> None:
+        """Both instances at once, for different claims: the kubelet asks for one claim once at a time."""
+        shuffled = self.random.sample(self.claims, 4)
+        calls = [self.random.choice(("prepare", "prepare", "unprepare")) for _ in range(2)]
+        await asyncio.gather(self._call(0, calls[0], shuffled[:2]), self._call(1, calls[1], shuffled[2:]))
+
+    def _some_claims(self) -> list[ResourceClaim]:
+        return self.random.sample(self.claims, self.random.choice((1, 1, 2)))
+
+    async def _call(self, index: int, call: str, claims: list[ResourceClaim]) -> None:
+        instance = self.instances[index]
+        names = [claim_name(claim) for claim in claims]
+        self._note(f"{call} {[name.name for name in names]} at {index}")
+        if call == "unprepare":  # the kubelet has stopped the containers, or lost them
+            for name in names:
+                self.given.pop(name.uid, None) if name.uid not in self.open_groups else None
+        before = dict(self.given)
+        try:
+            answers = await (instance.claims.prepare(names) if call == "prepare" else instance.claims.unprepare(names))
+        except Crash:
+            await self._replace(index)
+            return
+        if set(answers) != {name.uid for name in names}:
+            raise self._broken("a claim got no answer")
+        for name in names:
+            answer = answers[name.uid]
+            if isinstance(answer, ReadyClaim):
+                self._check_ready(name.uid)
+                self.given[name.uid] = self.node.state.claims[name.uid]
+            elif isinstance(answer, ReleasedClaim):
+                self.given.pop(name.uid, None)
+                if name.uid in self.open_groups and before:
+                    raise self._broken(f"{name.uid} was released while its VM runs")
+            else:
+                self._note(f"  {name.name}: {answer.message}")
+
+    async def _run_vm(self) -> None:
+        """A VM of a given claim opens its devices, and leaves its data in them."""
+        idle = [uid for uid in self.given if uid not in self.open_groups]
+        if not idle:
+            return
+        uid = self.random.choice(idle)
+        document = self.node.disk.contents.get(f"{CDI_FOLDER}/{DRIVER}_{uid}.json", "")
+        kernel = self.node.kernel
+        nodes = [
+            f"/dev/vfio/{function.group}"
+            for function in kernel.functions.values()
+            if any(
+                function.address in device.members or function.address == device.address
+                for device in self.given[uid].devices
+            )
+        ]
+        nodes += [
+            f"/dev/vfio/{mdev.group}"
+            for mdev_uuid, mdev in kernel.mdevs.items()
+            if any(mdev_uuid == device.address for device in self.given[uid].devices)
+        ]
+        nodes = [node for node in dict.fromkeys(nodes) if f'"{node}"' in document and node not in kernel.open_nodes]
+        if not nodes:
+            return
+        self._note(f"the VM of {uid} opens {nodes}")
+        self.open_groups[uid] = nodes
+        kernel.open_nodes |= dict.fromkeys(nodes, f"qemu ({uid})")
+        for device in self.given[uid].devices:
+            for member in device.members:
+                if member in kernel.functions and f"/dev/vfio/{kernel.functions[member].group}" in nodes:
+                    kernel.functions[member].tenant = self.given[uid].pods[0]
+
+    async def _stop_vm(self) -> None:
+        if self.open_groups:
+            self._stop(self.random.choice(sorted(self.open_groups)))
+
+    def _stop(self, uid: str) -> None:
+        self._note(f"the VM of {uid} ends")
+        for node in self.open_groups.pop(uid):
+            self.node.kernel.open_nodes.pop(node, None)
+
+    async def _restart(self) -> None:
+        await self._replace(self.random.randrange(2))
+
+    async def _replace(self, index: int) -> None:
+        """An instance is killed, and another starts in its place."""
+        self.instances[index].process.crashed = True
+        for _ in range(ATTEMPTS):
+            self._note(f"{index} starts")
+            self.instances[index] = self.node.start()
+            try:
+                await self.instances[index].repair.at_start()
+            except Crash:
+                continue
+            except CheckpointError as error:
+                self._note(f"  {error}")
+            break
+        else:
+            self.instances[index] = self.node.start()
+        self._check_leftovers()
+
+    async def _reboot(self) -> None:
+        self._note("reboot")
+        for instance in self.instances:
+            instance.process.crashed = True
+        self.given.clear()
+        self.open_groups.clear()
+        self.node.reboot()
+        self.node.kernel.vf_settings[VF] = dict(SETTINGS)
+        for function in self.node.kernel.functions.values():
+            function.group += 20
+        for index in range(2):
+            await self._replace(index)
+
+    async def _hotplug(self) -> None:
+        """A function is pulled out, or put in again, in another group."""
+        kernel = self.node.kernel
+        if self.pulled and self.random.random() < 0.5:
+            address = self.random.choice(sorted(self.pulled))
+            old = self.pulled.pop(address)
+            self._note(f"{address} is plugged in")
+            kernel.add(Function(address, old.group + 40, old.natural, old.class_code, old.files, tenant=old.tenant))
+            return
+        address = self.random.choice([NIC, NVME])
+        if address in kernel.functions:
+            self._note(f"{address} is pulled out")
+            self.pulled[address] = kernel.functions[address]
+            for uid, record in list(self.given.items()):
+                if any(address in device.members for device in record.devices):
+                    del self.given[uid]
+                    if uid in self.open_groups:
+                        self._stop(uid)
+            kernel.remove(address)
+
+    async def _settle(self) -> None:
+        self._note("what was stuck goes through")
+        self.node.kernel.settle()
+
+    async def _forget(self) -> None:
+        """A claim is deleted by force, and found to be orphaned."""
+        gone = self.random.choice(self.claims)
+        self._note(f"{gone.metadata.name} is deleted")
+        self.node.reader.claims.pop(("default", gone.metadata.name), None)
+        await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
+        self.now += ORPHANED
+        await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
+        self.node.reader.claims["default", gone.metadata.name] = gone
+        kept = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
+        for uid in set(self.given) - kept:
+            if uid in self.open_groups:
+                raise self._broken(f"{uid} was released as an orphan while its VM runs")
+            del self.given[uid]
+
+    async def _erase(self) -> None:
+        self._note("devices are erased")
+        await self._guarded(1, lambda instance: instance.repair.erase_unclean())
+
+    async def _guarded(self, index: int, work: Callable[[DriverInstance], Awaitable[None]]) -> None:
+        try:
+            await work(self.instances[index])
+        except Crash:
+            await self._replace(index)
+        except CheckpointError as error:
+            self._note(f"  {error}")
+
+    # --- what must hold ---
+
+    def _check_ready(self, uid: str) -> None:
+        """A claim that was answered has all it needs, and nobody's data."""
+        kernel = self.node.kernel
+        record = self.node.state.claims.get(uid)
+        if record is None or record.stage is not Stage.DONE:
+            raise self._broken(f"{uid} is ready, but the checkpoint doesn't know it")
+        text = self.node.disk.contents.get(f"{CDI_FOLDER}/{DRIVER}_{uid}.json", "")
+        for device in record.devices:
+            group = kernel.link(f"/sys/bus/{'mdev' if device.parent else 'pci'}/devices/{device.address}/iommu_group")
+            if not group or f'"/dev/vfio/{group}"' not in text:
+                raise self._broken(f"{uid} is ready without the node of {device.device}")
+            for member in device.members:
+                function = kernel.functions.get(member)
+                if function is not None and function.tenant not in ("", record.pods[0]):
+                    raise self._broken(f"{uid} finds the data of {function.tenant} in {device.device}")
+
+    def _check(self) -> None:
+        kernel = self.node.kernel
+        if touched := kernel.touched & PROTECTED:
+            raise self._broken(f"{touched} was touched")
+        holders: dict[str, str] = {}
+        groups: dict[str, str] = {}
+        for uid, record in self.given.items():
+            for device in record.devices:
+                if holders.setdefault(device.address, uid) != uid:
+                    raise self._broken(f"{device.address} was given to {uid} and {holders[device.address]}")
+                for name in device.held_names - {device.address}:
+                    if groups.setdefault(name, record.pods[0]) != record.pods[0]:
+                        raise self._broken(f"{name} was given to two pods")
+                for member in device.members:
+                    if kernel.functions[member].driver != "vfio-pci":
+                        raise self._broken(f"{member} was taken away from {uid}")
+                if device.kind is DeviceKind.MDEV and device.address not in kernel.mdevs:
+                    raise self._broken(f"the mdev of {uid} is gone")
+                if device.network and kernel.vf_settings[VF] != {**SETTINGS, **json.loads(device.network)}:
+                    raise self._broken(f"{uid} lost its network settings")
+                if device.kind is DeviceKind.VGPU and kernel.profiles[VGPU] != device.type_id:
+                    raise self._broken(f"the profile of {uid} is gone")
+
+    def _check_leftovers(self) -> None:
+        """What isn't as the kernel made it belongs to a claim that the checkpoint knows."""
+        kernel = self.node.kernel
+        path = f"{PLUGIN_FOLDER}/checkpoint.json"
+        if f"{path}.bad" in self.node.disk.contents:
+            raise self._broken("the checkpoint was damaged")
+        state = self.node.state
+        known = {name for record in state.claims.values() for name in record.held_names}
+        for function in kernel.functions.values():
+            if (function.driver != function.natural or function.override) and function.address not in known:
+                raise self._broken(f"{function.address} is left on {function.driver!r} without a claim")
+        if lost := set(kernel.mdevs) - known:
+            raise self._broken(f"{lost} is left without a claim")
+
+    async def _end(self) -> None:
+        """All is calm, all VMs end, and every claim is released."""
+        self._note("calm")
+        self.trouble = 0.0
+        self.node.faults = no_faults
+        for uid in list(self.open_groups):
+            self._stop(uid)
+        for _ in range(ATTEMPTS):
+            self.node.kernel.settle()
+            await self._replace(0)
+            await self._call(0, "unprepare", self.claims)
+            await self._guarded(0, lambda instance: instance.repair.erase_unclean())
+        kernel, state = self.node.kernel, self.node.state
+        if state.claims or state.stuck:
+            raise self._broken(f"left in the checkpoint: {list(state.claims)}, stuck {list(state.stuck)}")
+        for function in kernel.functions.values():
+            if function.driver != function.natural or function.override:
+                raise self._broken(f"{function.address} is left on {function.driver!r}/{function.override!r}")
+            if function.tenant and function.address not in state.unclean:
+                raise self._broken(f"{function.address} keeps the data of {function.tenant}")
+        if kernel.mdevs or kernel.profiles[VGPU] != "0":
+            raise self._broken("an mdev or a profile is left")
+        if kernel.vf_settings[VF] != SETTINGS:
+            raise self._broken(f"the VF is left with {kernel.vf_settings[VF]}")
+        if files := set(self.node.disk.contents) - {f"{PLUGIN_FOLDER}/checkpoint.json"}:
+            raise self._broken(f"left: {files}")
+
+    def _note(self, text: str) -> None:
+        self.story.append(text)
+
+    def _broken(self, text: str) -> Broken:
+        return Broken("\n".join((*self.story, f"BROKEN: {text}")))
+
+
+async def play(seed: int) -> None:
+    """Raises :class:`Broken`."""
+    async with asyncio.timeout(60):
+        await History(random.Random(seed)).play()

@@ -1,0 +1,148 @@
+"""A node in memory with its driver: what the API server says of claims, what the policy publishes, and as many
+instances of the driver as are started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
+from devtools.node.faults import Faults, Process, no_faults
+from devtools.node.kernel import Kernel, ProcessKernel, ProcessPrograms
+from node_driver.claims.carrying_out import ClaimSteps
+from node_driver.claims.placement import FilePlacement
+from node_driver.claims.repairing import ClaimRepair
+from node_driver.claims.service import NodeClaims
+from node_driver.devices import PassthroughDevice, PublishedSet
+from node_driver.host.node_host import NodeHost
+from node_driver.state.checkpoint import Checkpoint, decoded
+from node_driver.state.records import DriverState
+from node_driver.wire.service import ClaimName
+from virt_dra.api.meta import ObjectT
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.port import ApiError, Listed, NotFound
+
+DRIVER = "passthrough.virt-dra.io"
+NODE = "worker-1"
+PLUGIN_FOLDER = f"/var/lib/kubelet/plugins/{DRIVER}"
+CDI_FOLDER = "/var/run/cdi"
+
+
+class ClaimReader:
+    """The API server, for claims only. ``error``: what it answers instead."""
+
+    def __init__(self) -> None:
+        self.claims: dict[tuple[str, str], ResourceClaim] = {}
+        self.error: ApiError | None = None
+
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
+        if self.error is not None:
+            raise self.error
+        claim = self.claims.get((namespace, name))
+        if claim is None:
+            raise NotFound(f'resourceclaims.resource.k8s.io "{name}" not found')
+        assert isinstance(claim, kind)
+        return claim
+
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class DriverInstance:
+    process: Process
+    claims: NodeClaims
+    repair: ClaimRepair
+
+
+@dataclass(slots=True)
+class Node:
+    """``boot_id`` changes at a reboot."""
+
+    kernel: Kernel = field(default_factory=Kernel)
+    disk: Disk = field(default_factory=Disk)
+    locks: MemoryLocks = field(default_factory=MemoryLocks)
+    reader: ClaimReader = field(default_factory=ClaimReader)
+    devices: tuple[PassthroughDevice, ...] = ()
+    boot_id: str = "boot-1"
+    faults: Faults = no_faults
+    """What befalls the instances that are started from now on."""
+
+    def published(self) -> PublishedSet:
+        return PublishedSet(self.devices)
+
+    def start(self) -> DriverInstance:
+        """Another instance of the driver."""
+        process = Process(self.faults)
+        disk = ProcessDisk(self.disk, process)
+        checkpoint = Checkpoint(PLUGIN_FOLDER, disk, self.locks, self.boot_id)
+        host = NodeHost(ProcessKernel(self.kernel, process), ProcessPrograms(self.kernel, process))
+        work = ClaimSteps(
+            host,
+            disk,
+            FilePlacement(DRIVER, NODE, PLUGIN_FOLDER, CDI_FOLDER),
+        )
+        claims = NodeClaims(self.reader, self, work, checkpoint, self.locks)
+        return DriverInstance(process, claims, ClaimRepair(claims, work, checkpoint, self.locks, self.reader))
+
+    def reboot(self) -> None:
+        self.kernel.reboot()
+        self.disk.contents = {
+            path: text for path, text in self.disk.contents.items() if not path.startswith(CDI_FOLDER)
+        }
+        self.boot_id = f"{self.boot_id}'"
+
+    @property
+    def state(self) -> DriverState:
+        text = self.disk.contents.get(f"{PLUGIN_FOLDER}/checkpoint.json")
+        return DriverState() if text is None else decoded(text)
+
+
+def claim(
+    name: str,
+    *devices: str,
+    uid: str = "",
+    pods: tuple[str, ...] = ("pod-1",),
+    requests: tuple[str, ...] = (),
+    admin_access: bool = False,
+    parameters: Any = None,
+    annotations: dict[str, str] | None = None,
+) -> ResourceClaim:
+    """An allocated claim in the namespace ``default``, a request a device."""
+    results = [
+        {
+            "request": requests[index] if requests else f"request-{index}",
+            "driver": DRIVER,
+            "pool": NODE,
+            "device": device,
+            **({"adminAccess": True} if admin_access else {}),
+        }
+        for index, device in enumerate(devices)
+    ]
+    config = (
+        [{"source": "FromClaim", "requests": [], "opaque": {"driver": DRIVER, "parameters": parameters}}]
+        if parameters is not None
+        else []
+    )
+    return ResourceClaim.from_wire(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": uid or f"uid-{name}",
+                "annotations": annotations or {},
+            },
+            "status": {
+                "allocation": {"devices": {"results": results, "config": config}},
+                "reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods],
+            },
+        }
+    )
+
+
+def claim_name(claim: ResourceClaim) -> ClaimName:
+    return ClaimName(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)

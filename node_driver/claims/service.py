@@ -1,0 +1,237 @@
+"""Prepares and releases claims: the driver behind the kubelet's two calls (D-14 to D-17, D-44 to D-51, D-58).
+
+Nothing is remembered between calls but what the checkpoint says. A claim is worked on by one call at a time, and so is
+what devices share, an IOMMU group or a card; claims that share nothing go on side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
+
+from node_driver.claims.allocation import NodeAllocation, allocated_claim, check_name
+from node_driver.claims.carrying_out import ClaimSteps
+from node_driver.claims.planning import (
+    check_free,
+    cleaned,
+    handed_over,
+    new_record,
+    refreshed,
+    to_clean,
+    unclean_devices,
+    unmet,
+    with_changes,
+)
+from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
+from node_driver.devices import PublishedSet
+from node_driver.host.changes import HostBusy, HostError
+from node_driver.host.locks import Locks
+from node_driver.state.checkpoint import Checkpoint, CheckpointError
+from node_driver.state.records import ClaimRecord, DriverState, Stage, StuckChange, UncleanDevice
+from node_driver.wire.service import ClaimName, FailedClaim, ReadyClaim, ReleasedClaim
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.port import ApiError, NotFound, Reader
+
+_logger = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+LOCK_LIMIT: Final = 10.0
+"""Seconds to wait for another call with the same claim or group (D-11)."""
+API_LIMIT: Final = 10.0
+
+
+class DeviceSource(Protocol):
+    def published(self) -> PublishedSet:
+        """What the policy publishes now."""
+
+
+class NodeClaims:
+    """:class:`node_driver.wire.service.ClaimService`."""
+
+    def __init__(
+        self, reader: Reader, devices: DeviceSource, work: ClaimSteps, checkpoint: Checkpoint, locks: Locks
+    ) -> None:
+        self._reader = reader
+        self._devices = devices
+        self._work = work
+        self._checkpoint = checkpoint
+        self._locks = locks
+
+    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
+        return await _answers(claims, self._prepare)
+
+    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
+        return await _answers(claims, self._unprepare)
+
+    async def _prepare(self, name: ClaimName) -> ReadyClaim:
+        check_name(name)
+        claim = await self._allocated(name)
+        async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
+            state = await self._checkpoint.read()
+            record = state.claims.get(name.uid)
+            wanted = refreshed(record, claim) if record is not None and record.stage is not Stage.REMOVING else None
+            if record is not None and wanted is None:
+                await self.release(record)
+            if wanted is None:
+                devices = self._devices.published().devices
+                wanted = new_record(claim, {device.name: device for device in devices})
+                wanted = replace(wanted, files=self._work.placement.paths(wanted))
+            to_clean(state, wanted)  # before a lock is waited for that erasing holds for an hour
+            return self._work.placement.answer(await self._prepared(wanted))
+
+    async def _allocated(self, name: ClaimName) -> NodeAllocation:
+        placement = self._work.placement
+        try:
+            async with asyncio.timeout(API_LIMIT):
+                claim = await self._reader.get(ResourceClaim, name.name, name.namespace)
+        except NotFound:
+            raise ClaimRefusal(
+                ClaimRefusalReason.CLAIM_GONE, f"ResourceClaim {name.namespace}/{name.name} doesn't exist (any more)"
+            ) from None
+        except (ApiError, TimeoutError) as error:
+            raise ClaimRefusal(
+                ClaimRefusalReason.API_UNAVAILABLE,
+                f"ResourceClaim {name.namespace}/{name.name} can't be read from the API server: "
+                f"{str(error) or 'no answer'}; it is tried again",
+            ) from error
+        return allocated_claim(claim, name, placement.driver, placement.pool)
+
+    async def mend(self, record: ClaimRecord) -> None:
+        """Makes again what is missing of a prepared claim (D-51). Whoever calls it holds the claim's lock. Raises as
+        :meth:`release`."""
+        await self._prepared(record)
+
+    async def _prepared(self, record: ClaimRecord) -> ClaimRecord:
+        """The record of a claim whose devices are ready, also of one that was prepared before."""
+        async with self._locks.hold(record.held_names, limit=LOCK_LIMIT):
+            return await self._make_ready(record)
+
+    async def _make_ready(self, record: ClaimRecord) -> ClaimRecord:
+        state = await self._checkpoint.read()
+        record = replace(state.claims.get(record.uid, record), pods=record.pods)
+        observed = await self._work.observed(record)
+        record = with_changes(record, observed, state)
+        await self._work.check_obstacles(record, observed)
+        unclean = await self._checkpoint.update(lambda state: _claimed(state, record))
+        try:
+            await self._work.apply(unmet(record, observed))
+            await self._work.reset(unclean.values())
+            record = await self._work.with_hardware_addresses(record)
+            written = await self._work.write_files(record, again=record.stage is Stage.DONE)
+        except (HostError, ClaimRefusal) as error:
+            await self._failed(record, error)
+            raise
+        done = replace(written, stage=Stage.DONE)
+        await self._checkpoint.update(lambda state: (cleaned(state, unclean).with_claim(done), None))
+        return done
+
+    async def _failed(self, record: ClaimRecord, error: Exception) -> None:
+        """Puts back what a prepare that failed has changed (D-46). What containers may use already stays, and so does
+        what the kernel is still working on: the next call goes on with it."""
+        if isinstance(error, HostBusy) or record.stage is Stage.DONE:
+            return
+        try:
+            await self._put_back(record)
+        except (HostError, ClaimRefusal, CheckpointError) as second:
+            _logger.warning("claim %s/%s can't be rolled back yet: %s", record.namespace, record.name, second)
+
+    async def _unprepare(self, name: ClaimName) -> ReleasedClaim:
+        check_name(name)
+        async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
+            record = (await self._checkpoint.read()).claims.get(name.uid)
+            if record is not None:
+                await self.release(record)
+        return ReleasedClaim()
+
+    async def release(self, record: ClaimRecord) -> None:
+        """Removes all that was done for a claim. Whoever calls it holds the claim's lock. Raises :class:`ClaimRefusal`,
+        :class:`HostError`, :class:`CheckpointError`; the record stays then."""
+        async with self._locks.hold(record.held_names, limit=LOCK_LIMIT):
+            record = await self._current(record)
+            if record.stage is Stage.STARTED:
+                await self._put_back(record)
+                return
+            if holders := await self._work.holders(record):
+                raise ClaimRefusal(
+                    ClaimRefusalReason.IN_USE,
+                    f"devices of ResourceClaim {record.namespace}/{record.name} are still open in "
+                    f"{', '.join(holders)}; they are released when it has ended",
+                )
+            removing = replace(record, stage=Stage.REMOVING)
+            await self._put_back(removing)
+
+    async def _current(self, record: ClaimRecord) -> ClaimRecord:
+        """The record as it is now, with changes that another claim of the pod may have handed over (D-43). Whoever
+        calls it holds the locks of what both need."""
+        return (await self._checkpoint.read()).claims.get(record.uid, record)
+
+    async def _put_back(self, record: ClaimRecord) -> None:
+        """Removes files, cleans devices and undoes changes. Devices that aren't clean then are remembered, and nothing
+        else of the claim."""
+        leaving = await self._checkpoint.update(lambda state: _leaving(state, record))
+        record = leaving.record
+        await self._work.remove_files(record, leaving.kept_files)
+        clean = await self._work.cleaned(leaving.unclean)
+        stuck = await self._work.undo(record)
+        await self._checkpoint.update(lambda state: (_left(cleaned(state, clean), record, stuck), None))
+        if stuck:
+            raise HostError("; ".join(change.message for change in stuck))
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """A claim that is being removed. ``kept_files``: that other claims need, too; ``unclean``: what it leaves."""
+
+    record: ClaimRecord
+    kept_files: frozenset[str]
+    unclean: Mapping[str, UncleanDevice]
+
+
+def _claimed(state: DriverState, record: ClaimRecord) -> tuple[DriverState, Mapping[str, UncleanDevice]]:
+    """The state in which a claim has its devices, and what of them must be cleaned before it is answered."""
+    check_free(state, record)
+    return state.with_claim(record), to_clean(state, record)
+
+
+def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, _Leaving]:
+    """The state in which a claim is being removed. What no container could use is as clean as before."""
+    state, record = handed_over(state, record)
+    unclean = unclean_devices(state, record) if record.stage is Stage.REMOVING else {}
+    others = (path for other in state.claims.values() if other.uid != record.uid for path in other.files)
+    return replace(state, unclean={**state.unclean, **unclean}), _Leaving(record, frozenset(others), unclean)
+
+
+def _left(state: DriverState, record: ClaimRecord, stuck: Iterable[StuckChange]) -> DriverState:
+    """The state after a claim was removed, or as far as it could be."""
+    still_stuck = {change.change.target: change for change in stuck}
+    targets = {change.target for change in record.changes}
+    others = {target: change for target, change in state.stuck.items() if target not in targets}
+    state = replace(state, stuck={**others, **still_stuck})
+    return state if still_stuck else state.without_claim(record.uid)
+
+
+def claim_lock(uid: str) -> str:
+    """The name of the lock under which one call at a time works on a claim."""
+    return f"claim {uid}"
+
+
+async def _answers(
+    claims: Sequence[ClaimName], work: Callable[[ClaimName], Awaitable[_Answer]]
+) -> dict[str, _Answer | FailedClaim]:
+    """An answer for each claim: one that fails doesn't fail the others (D-10)."""
+    names = list({claim.uid: claim for claim in claims}.values())
+    answers = await asyncio.gather(*(_answer(name, work) for name in names))
+    return {name.uid: answer for name, answer in zip(names, answers, strict=True)}
+
+
+async def _answer(name: ClaimName, work: Callable[[ClaimName], Awaitable[_Answer]]) -> _Answer | FailedClaim:
+    try:
+        return await work(name)
+    except (ClaimRefusal, HostError, CheckpointError) as error:
+        return FailedClaim(str(error))
+    except Exception as error:
+        _logger.exception("claim %s/%s", name.namespace, name.name)
+        return FailedClaim(f"the driver failed: {error!r}; its log says more")

@@ -1,0 +1,93 @@
+"""The kernel's files of this node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from node_driver.host.changes import HostBusy
+from node_driver.host.child import AttributeHelper, StillRunning
+from node_driver.host.file_locks import FileLocks
+from node_driver.host.kernel_files import LIMIT, AttributeRead, KernelOperation
+
+HELD_MAX: Final = 10
+"""Processes that are named in a message."""
+
+
+class NodeFiles:
+    """:class:`node_driver.host.kernel_files.KernelFiles`. ``root``: "" or where a copy of these trees is, for tests."""
+
+    def __init__(self, locks: FileLocks, helper: AttributeHelper, *, root: str = "") -> None:
+        self._locks = locks
+        self._helper = helper
+        self._root = root
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._root + path)
+
+    def link(self, path: str) -> str:
+        try:
+            return Path(self._root + path).readlink().name
+        except OSError:
+            return ""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(self._root + path)))  # noqa: PTH208 - names
+        except OSError:
+            return ()
+
+    def is_character_device(self, path: str) -> bool:
+        try:
+            return stat.S_ISCHR(Path(self._root + path).stat().st_mode)
+        except OSError:
+            return False
+
+    async def holders(self, nodes: frozenset[str]) -> tuple[str, ...]:
+        return await asyncio.to_thread(lambda: tuple(self._holders(nodes))) if nodes else ()
+
+    async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
+        words = [word for operation in operations for word in self._words(operation)]
+        try:
+            async with self._locks.descriptor(f"kernel {target}", limit=limit) as lock:
+                status, *texts = await self._helper.operate(words, limit=limit, lock=lock)
+        except StillRunning:
+            raise HostBusy(
+                f"the kernel hasn't finished changing {target} within {limit:.0f} s; it goes on and is waited for again"
+            ) from None
+        if status != "0":
+            raise OSError(int(status), os.strerror(int(status)), texts[0].removeprefix(self._root))
+        return tuple(texts)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def _words(self, operation: KernelOperation) -> tuple[str, ...]:
+        if isinstance(operation, AttributeRead):
+            return "r", self._root + operation.path
+        return "w", self._root + operation.path, operation.text
+
+    def _holders(self, nodes: frozenset[str]) -> Iterator[str]:
+        """By the names of open files: asking for a file's status could wait for a dead network disk."""
+        for process in self.names("/proc"):
+            if process.isdigit() and any(
+                self._target(f"/proc/{process}/fd/{descriptor}") in nodes
+                for descriptor in self.names(f"/proc/{process}/fd")
+            ):
+                yield f"{self._command(process)} ({process})"
+
+    def _target(self, path: str) -> str:
+        try:
+            return os.readlink(self._root + path)  # noqa: PTH115 - a name, not a path
+        except OSError:
+            return ""
+
+    def _command(self, process: str) -> str:
+        try:
+            return Path(f"{self._root}/proc/{process}/comm").read_text(errors="replace").strip()
+        except OSError:
+            return "a process"

@@ -1,0 +1,95 @@
+"""The host of this node: each property's own module behind one port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from node_driver.host.binding import PCI, DriverBinding
+from node_driver.host.changes import HostError, HostProperty
+from node_driver.host.kernel_files import KernelFiles
+from node_driver.host.mediated import MDEVS, MediatedDevices
+from node_driver.host.network_functions import NetworkFunctions
+from node_driver.host.obstacles import Obstacles
+from node_driver.host.sanitizing import Programs, Sanitizer
+from node_driver.host.vgpu import VgpuProfiles
+
+CONTAINER_NODE: Final = "/dev/vfio/vfio"
+NODE_LIMIT: Final = 5.0
+"""Seconds in which udev or devtmpfs makes a node (D-44)."""
+NODE_PAUSE: Final = 0.02
+
+
+class PropertyOfHost(Protocol):
+    """One kind of change: :meth:`Host.value` and :meth:`Host.set_value` of one property."""
+
+    async def value(self, target: str) -> str: ...
+
+    async def set_value(self, target: str, value: str) -> None: ...
+
+
+class NodeHost:
+    """:class:`node_driver.host.changes.Host`."""
+
+    def __init__(self, files: KernelFiles, programs: Programs) -> None:
+        self._files = files
+        self._sanitizer = Sanitizer(files, programs)
+        self._obstacles = Obstacles(files)
+        self._properties: Mapping[HostProperty, PropertyOfHost] = {
+            HostProperty.DRIVER: DriverBinding(files),
+            HostProperty.MDEV: MediatedDevices(files),
+            HostProperty.VGPU_PROFILE: VgpuProfiles(files),
+            HostProperty.NETWORK_FUNCTION: NetworkFunctions(files, programs),
+        }
+
+    async def value(self, host_property: HostProperty, target: str) -> str:
+        return await self._properties[host_property].value(target)
+
+    async def set_value(self, host_property: HostProperty, target: str, value: str) -> None:
+        await self._properties[host_property].set_value(target, value)
+
+    async def obstacle(self, members: Sequence[str], target_driver: str) -> str:
+        return await self._obstacles.first(members, target_driver)
+
+    async def vfio_nodes(self, address: str) -> tuple[str, ...]:
+        waited = 0.0
+        while missing := self._missing_node(address):
+            if waited >= NODE_LIMIT:
+                raise HostError(f"{missing} of {address} didn't appear within {NODE_LIMIT:.0f} s; is udev running?")
+            await self._files.sleep(NODE_PAUSE)
+            waited += NODE_PAUSE
+        return self._nodes(address)
+
+    async def holders(self, address: str) -> tuple[str, ...]:
+        return await self._files.holders(frozenset(self._nodes(address)) - {CONTAINER_NODE})
+
+    async def reset(self, members: Sequence[str]) -> None:
+        await self._sanitizer.reset(members)
+
+    async def erase(self, address: str) -> None:
+        if obstacle := await self._obstacles.in_use(address):
+            raise HostError(obstacle)
+        await self._sanitizer.erase(address)
+
+    def _missing_node(self, address: str) -> str:
+        """The first node that has to be there and isn't, "" if none."""
+        group = self._files.link(f"{_folder(address)}/iommu_group")
+        if not group:
+            return "an IOMMU group"
+        return next(
+            (node for node in (CONTAINER_NODE, f"/dev/vfio/{group}") if not self._files.is_character_device(node)), ""
+        )
+
+    def _nodes(self, address: str) -> tuple[str, ...]:
+        folder = _folder(address)
+        group = self._files.link(f"{folder}/iommu_group")
+        devices = (f"/dev/vfio/devices/{name}" for name in self._files.names(f"{folder}/vfio-dev"))
+        return (
+            *((CONTAINER_NODE, f"/dev/vfio/{group}") if group else ()),
+            *(node for node in devices if self._files.is_character_device(node)),
+        )
+
+
+def _folder(address: str) -> str:
+    """Of a PCI function, or of an mdev, whose names have no colon."""
+    return f"{PCI}/devices/{address}" if ":" in address else f"{MDEVS}/{address}"

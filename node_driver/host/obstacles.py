@@ -1,0 +1,215 @@
+"""Why PCI functions must not be bound to another driver now: what is looked at before anything is unbound (D-45, D-62).
+The facts are gathered from the kernel's files; :func:`obstacle` decides, and is pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from node_driver.hardware.inventory import BRIDGE_CLASS
+from node_driver.host.binding import PCI
+from node_driver.host.kernel_files import AttributeRead, KernelFiles
+
+GROUPS: Final = "/sys/kernel/iommu_groups"
+HARMLESS_DRIVERS: Final = frozenset(("", "pci-stub", "pcieport"))
+"""Drivers that leave a group viable, beside those that provide VFIO."""
+DEPTH_MAX: Final = 9
+"""Levels of sysfs below a function: host/target/lun/block/disk/partition are six."""
+FOLDERS_MAX: Final = 4096
+IFF_UP: Final = 1
+LINK_SCOPE: Final = "20"
+NVIDIA_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionUse:
+    """How the node uses a PCI function. ``neighbours``: the other functions of its group that spoil it, with drivers.
+    ``interfaces``, ``disks``: those in use, with how. ``processes``: that have a device node of it open."""
+
+    address: str
+    driver: str
+    group: str
+    neighbours: tuple[str, ...] = ()
+    enabled_vfs: int = 0
+    interfaces: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+
+
+def obstacle(use: FunctionUse) -> str:
+    """The first reason not to touch the function, with what to do; "" if there is none."""
+    if not use.group:
+        return (
+            f"{use.address} has no IOMMU group; enable the IOMMU in the node's firmware, and boot with intel_iommu=on "
+            "or amd_iommu=on"
+        )
+    if use.neighbours:
+        return (
+            f"IOMMU group {use.group} of {use.address} isn't viable: {', '.join(use.neighbours)} is in it, too; "
+            "publish the group as one device, or unbind that function"
+        )
+    return in_use(use)
+
+
+def in_use(use: FunctionUse) -> str:
+    """What the node does with the function; "" if nothing."""
+    if use.enabled_vfs:
+        return f"{use.address} has {use.enabled_vfs} VFs; set sriov_numvfs to 0 first, or claim a VF instead"
+    if use.disks:
+        return f"{use.address} is in use by the node: {', '.join(use.disks)}; unmount it first"
+    if use.interfaces:
+        return f"{use.address} is in use by the node: {', '.join(use.interfaces)}; take the interface down first"
+    if use.processes:
+        return f"{use.address} is held by {', '.join(use.processes)}; end the process first"
+    return ""
+
+
+class Obstacles:
+    """Looks at functions and their groups."""
+
+    def __init__(self, files: KernelFiles) -> None:
+        self._files = files
+
+    async def first(self, members: Sequence[str], target_driver: str) -> str:
+        """Functions that are bound to the target driver already are left as they are, and only their group is looked
+        at."""
+        if not self._files.exists(f"{PCI}/drivers/{target_driver}"):
+            return f"driver {target_driver} isn't loaded; run modprobe {target_driver} on the node"
+        for address in members:
+            use = await self._use(address, members, target_driver)
+            if use is not None and (refusal := obstacle(use)):
+                return refusal
+        return ""
+
+    async def in_use(self, address: str) -> str:
+        """What the node does with a function, whatever its driver and group."""
+        use = await self._use(address, (address,), "")
+        return "" if use is None else in_use(use)
+
+    async def _use(self, address: str, members: Sequence[str], target_driver: str) -> FunctionUse | None:
+        """None if there is no such function."""
+        folder = f"{PCI}/devices/{address}"
+        if not self._files.exists(folder):
+            return None
+        driver = self._files.link(f"{folder}/driver")
+        group = self._files.link(f"{folder}/iommu_group")
+        neighbours = await self._neighbours(address, group, members) if group else ()
+        if driver in ("", target_driver):
+            return FunctionUse(address, driver, group, neighbours)
+        disks, nodes = await self._block_devices(address, folder)
+        return FunctionUse(
+            address,
+            driver,
+            group,
+            neighbours,
+            enabled_vfs=sum(name.startswith("virtfn") for name in self._files.names(folder)),
+            interfaces=await self._interfaces(address, folder),
+            disks=disks,
+            processes=await self._files.holders(nodes | await self._nvidia_nodes(address)),
+        )
+
+    async def _neighbours(self, address: str, group: str, members: Sequence[str]) -> tuple[str, ...]:
+        spoiling = []
+        for neighbour in self._files.names(f"{GROUPS}/{group}/devices"):
+            folder = f"{PCI}/devices/{neighbour}"
+            driver = self._files.link(f"{folder}/driver")
+            if neighbour in members or driver in HARMLESS_DRIVERS or "vfio" in driver:
+                continue
+            if self._files.exists(f"{folder}/vfio-dev"):
+                continue
+            (class_code,) = await self._texts(address, [f"{folder}/class"])
+            if not class_code.removeprefix("0x").startswith(BRIDGE_CLASS):
+                spoiling.append(f"{neighbour} ({driver})")
+        return tuple(spoiling)
+
+    async def _interfaces(self, address: str, folder: str) -> tuple[str, ...]:
+        names = self._files.names(f"{folder}/net")
+        if not names:
+            return ()
+        flags = await self._texts(address, [f"{folder}/net/{name}/flags" for name in names])
+        routes, addresses = await self._texts(address, ["/proc/net/route", "/proc/net/if_inet6"])
+        routed = {line.split("\t")[0].strip() for line in routes.splitlines()[1:]}
+        addressed = {row[5] for row in map(str.split, addresses.splitlines()) if row[5:] and row[3] != LINK_SCOPE}
+        uses = []
+        for name, flag in zip(names, flags, strict=True):
+            master = self._files.link(f"{folder}/net/{name}/master")
+            if master:
+                uses.append(f"interface {name} is a port of {master}")
+            elif _is_up(flag) and name in routed | addressed:
+                uses.append(f"interface {name} is up with an address")
+        return tuple(uses)
+
+    async def _block_devices(self, address: str, folder: str) -> tuple[tuple[str, ...], frozenset[str]]:
+        """How the node uses disks and partitions of the function; all device nodes of the function."""
+        folders = list(self._folders_with_nodes(folder))
+        numbers = await self._texts(address, [f"{path}/dev" for path in folders])
+        events = await self._texts(address, [f"{path}/uevent" for path in folders])
+        names = [_device_name(event) or path.rpartition("/")[2] for path, event in zip(folders, events, strict=True)]
+        mounts, swaps = await self._texts(address, ["/proc/1/mountinfo", "/proc/swaps"])
+        mounted = dict(_mounts(mounts))
+        swapping = {line.split()[0] for line in swaps.splitlines()[1:] if line.split()}
+        uses = []
+        for path, number, name in zip(folders, numbers, names, strict=True):
+            node = f"/dev/{name}"
+            if place := mounted.get(number) or mounted.get(node):
+                uses.append(f"{name} is mounted at {place}")
+            if node in swapping:
+                uses.append(f"{name} is swap")
+            uses += [f"{name} is part of {holder}" for holder in self._files.names(f"{path}/holders")]
+        return tuple(uses), frozenset(f"/dev/{name}" for name in names)
+
+    def _folders_with_nodes(self, folder: str) -> Iterator[str]:
+        """The folders below that stand for a device node; links aren't followed."""
+        pending, seen = [(folder, 0)], 0
+        while pending and seen < FOLDERS_MAX:
+            path, depth = pending.pop()
+            seen += 1
+            names = self._files.names(path)
+            if "dev" in names and depth:
+                yield path
+            if depth < DEPTH_MAX:
+                pending += [
+                    (f"{path}/{name}", depth + 1)
+                    for name in names
+                    if name not in ("power", "holders", "queue", "msi_irqs") and not self._files.link(f"{path}/{name}")
+                ]
+
+    async def _nvidia_nodes(self, address: str) -> frozenset[str]:
+        """Nodes of NVIDIA's own driver, which sysfs doesn't show."""
+        path = f"/proc/driver/nvidia/gpus/{address}/information"
+        if not self._files.exists(path):
+            return frozenset()
+        minor = NVIDIA_MINOR.search((await self._texts(address, [path]))[0])
+        return frozenset({f"/dev/nvidia{minor[1]}"} if minor else ())
+
+    async def _texts(self, address: str, paths: Sequence[str]) -> tuple[str, ...]:
+        """The files' texts, "" for those that aren't there."""
+        present = [path for path in paths if self._files.exists(path)]
+        if not present:
+            return ("",) * len(paths)
+        texts = await self._files.operate(address, *map(AttributeRead, present))
+        by_path: Mapping[str, str] = dict(zip(present, texts, strict=True))
+        return tuple(by_path.get(path, "") for path in paths)
+
+
+def _is_up(flags: str) -> bool:
+    try:
+        return bool(int(flags, 16) & IFF_UP)
+    except ValueError:
+        return False
+
+
+def _device_name(uevent: str) -> str:
+    return next((line[len("DEVNAME=") :] for line in uevent.splitlines() if line.startswith("DEVNAME=")), "")
+
+
+def _mounts(mountinfo: str) -> Iterable[tuple[str, str]]:
+    """Device number, and source, of each mount, with its place."""
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        columns, sources = fields.split(), rest.split()
+        if len(columns) > 4 and len(sources) > 1:
+            yield columns[2], columns[4]
+            yield sources[1], columns[4]

@@ -1,0 +1,131 @@
+"""The driver's Prometheus metrics (D-66). Labels have few values, none of which a user can choose."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Counts
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from node_driver.conditions import ConditionReason, Evaluation
+from node_driver.devices import DeviceKind
+from node_driver.host.changes import Host, HostBusy, HostProperty
+from node_driver.wire.service import ClaimName, ClaimService, FailedClaim, ReadyClaim, ReleasedClaim
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0)
+
+
+class DriverMetrics:
+    """One registry, its own if none is given. It is the observer of publishing."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = self.registry = CollectorRegistry() if registry is None else registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self.prepare_seconds = seconds(
+            "virt_dra_driver_prepare_seconds",
+            "Time to prepare a call's claims, by result (ready, failed).",
+            ("result",),
+        )
+        self.unprepare_seconds = seconds(
+            "virt_dra_driver_unprepare_seconds",
+            "Time to release a call's claims, by result (released, failed).",
+            ("result",),
+        )
+        self._devices = gauge(
+            "virt_dra_driver_devices", "Published devices, by kind and state (free, claimed).", ("kind", "state")
+        )
+        self._conditions = gauge("virt_dra_driver_tainted_devices", "Devices with a condition, by reason.", ("reason",))
+        self._excluded = gauge("virt_dra_driver_excluded_devices", "Devices that a policy names and that are refused.")
+        self._hung = counter(
+            "virt_dra_driver_hung_writes", "Changes of the host that the kernel didn't finish in time.", ("property",)
+        )
+        self._checkpoints = counter("virt_dra_driver_checkpoint_writes", "Writes of the checkpoint.")
+        self._slices = counter("virt_dra_driver_slice_writes", "Writes of ResourceSlices, by verb.", ("verb",))
+        failures = "Attempts to publish that failed, by the API server's reason."
+        self._publishing_failures = counter("virt_dra_driver_publishing_failures", failures, ("reason",))
+
+    def wrote(self, verb: str) -> None:
+        self._slices.labels(verb).inc()
+
+    def failed(self, reason: str) -> None:
+        self._publishing_failures.labels(reason).inc()
+
+    def checkpoint_written(self) -> None:
+        self._checkpoints.inc()
+
+    def hung(self, host_property: HostProperty) -> None:
+        self._hung.labels(host_property.value).inc()
+
+    def evaluated(self, evaluation: Evaluation, claimed: frozenset[str]) -> None:
+        """``claimed``: names of the devices that claims have."""
+        devices = Counts(
+            (device.kind, "claimed" if device.name in claimed else "free") for device in evaluation.published.devices
+        )
+        for kind in DeviceKind:
+            for state in ("free", "claimed"):
+                self._devices.labels(kind.value, state).set(devices[kind, state])
+        tainted = Counts(condition.reason for condition in evaluation.conditions)
+        for reason in ConditionReason:
+            self._conditions.labels(reason.value).set(tainted[reason])
+        self._excluded.set(len(evaluation.published.excluded))
+
+
+class MeasuredClaims:
+    """A :class:`ClaimService` whose calls are timed."""
+
+    def __init__(self, claims: ClaimService, metrics: DriverMetrics, after: Callable[[], None]) -> None:
+        """``after`` is called after each call: what claims have may have changed."""
+        self._claims, self._metrics, self._after = claims, metrics, after
+
+    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
+        began = time.monotonic()
+        answers = await self._claims.prepare(claims)
+        self._observe(self._metrics.prepare_seconds, "ready", answers, began)
+        return answers
+
+    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
+        began = time.monotonic()
+        answers = await self._claims.unprepare(claims)
+        self._observe(self._metrics.unprepare_seconds, "released", answers, began)
+        return answers
+
+    def _observe(self, seconds: Histogram, good: str, answers: Mapping[str, object], began: float) -> None:
+        failed = any(isinstance(answer, FailedClaim) for answer in answers.values())
+        seconds.labels("failed" if failed else good).observe(time.monotonic() - began)
+        self._after()
+
+
+class MeasuredHost:
+    """A :class:`Host` whose hung writes are counted."""
+
+    def __init__(self, host: Host, metrics: DriverMetrics) -> None:
+        self._host, self._metrics = host, metrics
+
+    async def value(self, host_property: HostProperty, target: str) -> str:
+        return await self._host.value(host_property, target)
+
+    async def set_value(self, host_property: HostProperty, target: str, value: str) -> None:
+        try:
+            await self._host.set_value(host_property, target, value)
+        except HostBusy:
+            self._metrics.hung(host_property)
+            raise
+
+    async def obstacle(self, members: Sequence[str], target_driver: str) -> str:
+        return await self._host.obstacle(members, target_driver)
+
+    async def vfio_nodes(self, address: str) -> tuple[str, ...]:
+        return await self._host.vfio_nodes(address)
+
+    async def holders(self, address: str) -> tuple[str, ...]:
+        return await self._host.holders(address)
+
+    async def reset(self, members: Sequence[str]) -> None:
+        await self._host.reset(members)
+
+    async def erase(self, address: str) -> None:
+        await self._host.erase(address)

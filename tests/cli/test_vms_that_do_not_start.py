@@ -1,0 +1,185 @@
+"""A VM whose pod was refused, or whose pod can't give it its devices: ``explain``, ``report``, ``get`` and ``describe``
+say so, and ``explain`` ends with 1 (K-5.34, K-12.9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.controllers.beside_kubevirt.test_readiness import NOT_SYNCHRONIZED, RECORD, recorded, shim
+from tests.controllers.published_world import objects
+from virt_dra.cli.main import cli
+
+CREATE: Final = "failed to create virtual machine pod: "
+BY_NOBODY_KNOWN: Final = (
+    'Pod "virt-launcher-fedora-x" is invalid: spec.containers[0].resources.claims[0].request: Invalid'
+)
+REFUSED: Final = {
+    "by the API server": (CREATE + BY_NOBODY_KNOWN, "the API server refuses its pod: "),
+    "by a webhook": (
+        CREATE + 'admission webhook "pods.example.com" denied the request: no GPUs today',
+        'admission webhook "pods.example.com" refuses its pod: ',
+    ),
+    "for a webhook": (
+        CREATE + 'Internal error occurred: failed calling webhook "pods.example.com": connection refused',
+        'the API server, which gets no answer of webhook "pods.example.com", refuses its pod: ',
+    ),
+    "by a policy": (
+        CREATE + "pods is forbidden: ValidatingAdmissionPolicy 'no-gpus' with binding 'b' denied request: no",
+        "ValidatingAdmissionPolicy no-gpus refuses its pod: ",
+    ),
+    "by a quota": (CREATE + 'pods "x" is forbidden: exceeded quota: small, requested: pods=1', "quota small refuses"),
+    "by KubeVirt": ("failed to render launch manifest: no such PVC", "virt-controller refuses its pod: "),
+}
+NATIVE: Final = {"claim": "gpus", "request": "gpu", "path": "native", "reason": "AskedFor"}
+STUCK: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "the driver mounts a file in our volume": (
+        {
+            RECORD: recorded(shim()),
+            "classes": [{"metadata": {"name": "c", "annotations": {"virt-dra.io/writes-metadata": "gpu.example.com"}}}],
+        },
+        "MetadataClash",
+    ),
+    "native on a KubeVirt that looks elsewhere": (
+        {RECORD: recorded({**NATIVE, "path": "none", "reason": "NativeNotRead"})},
+        "NoIntegrationPath",
+    ),
+    "native and a driver that writes nothing": ({RECORD: recorded(NATIVE)}, "NoMetadataFile"),
+    "a launcher that finds no device": (
+        {"vmi.status": {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED]}},
+        "GuestNotStarted",
+    ),
+}
+UNPROCESSED: Final[dict[str, Any]] = {"pod": None, "claims": []}
+
+
+def _dump(folder: Path, changes: dict[str, Any]) -> str:
+    path = folder / "dump.yaml"
+    path.write_text(yaml.safe_dump_all([each.to_wire() for each in objects(changes)]))
+    return str(path)
+
+
+def _run(*arguments: str) -> tuple[int, Any]:
+    result = CliRunner().invoke(cli, [*arguments, "-o", "json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+def _reported(folder: Path, dump: str) -> Any:
+    out = folder / "report.json"
+    result = CliRunner().invoke(cli, ["report", "-f", dump, "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    return json.loads(out.read_text())
+
+
+def _refused(message: str) -> dict[str, Any]:
+    condition = {**NOT_SYNCHRONIZED, "reason": "FailedCreate", "message": message}
+    return {**UNPROCESSED, "vmi.status": {"phase": "Pending", "conditions": [condition]}}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_explain_says_who_refused_the_pod_and_why(tmp_path: Path, case: str) -> None:
+    message, by = REFUSED[case]
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "single-gpu", "namespace": "lab"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "c"}}]}}},
+    }
+    dump = _dump(tmp_path, _refused(message))
+    Path(dump).write_text(f"{Path(dump).read_text()}---\n{yaml.safe_dump(template)}")
+    code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
+    assert (code, document["verdict"], document["reason"]) == (1, "broken", "PodNotCreated")
+    assert document["headline"].startswith(f"VMI lab/fedora can't start: {by}")
+    assert message in document["headline"]
+    assert _run("explain", "-f", dump) == (1, {"version": 1, "subjects": [document], "leftOut": 0})
+    assert _reported(tmp_path, dump)["waiting"] == [document]
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    assert (row["ready"], row["reason"]) == ("0/1", "PodNotCreated")
+    assert message in row["message"]
+
+
+@pytest.mark.parametrize("case", STUCK)
+def test_all_say_what_keeps_a_device_from_its_vm(tmp_path: Path, case: str) -> None:
+    changes, reason = STUCK[case]
+    dump = _dump(tmp_path, changes)
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    assert (row["ready"], row["reason"]) == ("0/1", reason)
+    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]
+    assert (described["ready"], described["reason"], described["message"]) == ("0/1", reason, row["message"])
+    code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
+    assert (code, document["verdict"], document["reason"]) == (1, "broken", reason)
+    assert document["headline"] == f"VMI lab/fedora can't start: {row['message']}"
+    contents = _reported(tmp_path, dump)
+    assert contents["waiting"] == [document]
+    assert [(vm["ready"], vm["reason"]) for vm in contents["vms"]] == [("0/1", reason)]
+
+
+PATHS: Final = {
+    # path, driver -> verdict, reason, exit code, what isn't known
+    ("native", "gpu.example.com"): ("fits", None, 0, ["PathMayNotWork"]),
+    ("native", "gpu.intel.com"): ("fits", None, 0, []),
+    ("metadata-shim", "gpu.example.com"): ("fits", None, 0, []),
+    ("metadata-shim", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
+    ("device-plugin", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
+}
+CLUSTER: Final = """
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: node-1-gpu}
+spec:
+  driver: DRIVER
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {resource.kubernetes.io/pciBusID: {string: "0000:01:00.0"}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: any}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu, namespace: team}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: any}}]}}}
+---
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: vm, namespace: team}
+spec:
+  runStrategy: Always
+  template:
+    metadata: {annotations: {virt-dra.io/integration-path: PATH}}
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+      domain:
+        resources: {requests: {memory: 1Gi}}
+        devices: {gpus: [{name: gpu, claimName: gpu, requestName: gpu}], interfaces: []}
+"""
+
+
+@pytest.mark.parametrize(("path", "driver"), PATHS)
+def test_explain_says_of_a_new_vm_whether_its_path_works(tmp_path: Path, path: str, driver: str) -> None:
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(CLUSTER.replace("DRIVER", driver).replace("PATH", path))
+    code, document = _run("explain", "vm", "team/vm", "-f", str(dump))
+    unknown = [fact["code"] for fact in document["unknown"] if fact["code"] == "PathMayNotWork"]
+    assert (document["verdict"], document["reason"], code, unknown) == PATHS[path, driver]
+
+
+def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) -> None:
+    dump = _dump(tmp_path, {RECORD: recorded(NATIVE), "vmi.status": {"phase": "Running", "nodeName": "node-a"}})
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    assert (row["ready"], row["reason"]) == ("1/1", None)
+    code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
+    assert (code, document["verdict"]) == (0, "placed")

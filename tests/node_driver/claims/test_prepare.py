@@ -1,0 +1,585 @@
+"""Claims are prepared, repeated, refused and released on a node in memory: whole answers, files and host."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from devtools.node.faults import Crash, Fault, no_faults
+from devtools.node.kernel import Function
+from devtools.node.world import CDI_FOLDER, DRIVER, NODE, PLUGIN_FOLDER, Node, claim, claim_name
+from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
+from node_driver.state.records import Stage
+from node_driver.wire.service import FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
+from virt_dra.api.resource_v1 import DeviceAttribute, ResourceClaim
+from virt_dra.cluster.port import Unavailable
+
+NIC = "0000:01:00.0"
+NVME = "0000:02:00.0"
+FIRST_OF_TWO = "0000:03:00.0"
+SECOND_OF_TWO = "0000:03:00.1"
+BRIDGE = "0000:00:1c.0"
+
+
+def device(address: str, *members: str, exclusive: tuple[str, ...] = ()) -> PassthroughDevice:
+    return PassthroughDevice(
+        f"pci-{address.replace(':', '-').replace('.', '-')}",
+        DeviceKind.VFIO,
+        address,
+        members or (address,),
+        exclusive=exclusive,
+        attributes={"resource.kubernetes.io/pciBusID": DeviceAttribute(string=address)},
+    )
+
+
+def a_node() -> Node:
+    node = Node(
+        devices=(
+            device(NIC),
+            device(NVME),
+            device(FIRST_OF_TWO, FIRST_OF_TWO, SECOND_OF_TWO, exclusive=("group-14",)),
+            device(SECOND_OF_TWO, FIRST_OF_TWO, SECOND_OF_TWO, exclusive=("group-14",)),
+        )
+    )
+    node.kernel.add(Function(NIC, 12, "e1000e"))
+    node.kernel.add(Function(NVME, 13, "nvme"))
+    node.kernel.add(Function(BRIDGE, 14, "pcieport", "0x060400"))
+    node.kernel.add(Function(FIRST_OF_TWO, 14, "e1000e"))
+    node.kernel.add(Function(SECOND_OF_TWO, 14))
+    return node
+
+
+async def prepare(node: Node, *claims: ResourceClaim) -> list[ReadyClaim | FailedClaim]:
+    node.reader.claims |= {(claim.metadata.namespace, claim.metadata.name): claim for claim in claims}
+    answers = await node.start().claims.prepare([claim_name(claim) for claim in claims])
+    return [answers[claim.metadata.uid] for claim in claims]
+
+
+async def unprepare(node: Node, *claims: ResourceClaim) -> list[ReleasedClaim | FailedClaim]:
+    answers = await node.start().claims.unprepare([claim_name(claim) for claim in claims])
+    return [answers[claim.metadata.uid] for claim in claims]
+
+
+def bindings(node: Node) -> dict[str, tuple[str, str]]:
+    return {function.address: (function.driver, function.override) for function in node.kernel.functions.values()}
+
+
+def files(node: Node) -> dict[str, Any]:
+    """All files but the checkpoint; a list of JSON objects each."""
+    return {
+        path: [json.loads(line) for line in text.splitlines()] if path.startswith(PLUGIN_FOLDER) else json.loads(text)
+        for path, text in node.disk.contents.items()
+        if not path.endswith("checkpoint.json")
+    }
+
+
+NIC_CLAIM = claim("nic", "pci-0000-01-00-0", requests=("gpu/big",))
+UNTOUCHED = bindings(a_node())
+
+
+async def test_a_claim_is_prepared_with_nodes_and_metadata_and_released_without_a_trace() -> None:
+    node = a_node()
+
+    ready = await prepare(node, NIC_CLAIM)
+
+    ids = (f"{DRIVER}/device=uid-nic-pci-0000-01-00-0", f"{DRIVER}/metadata=uid-nic_gpu")
+    assert ready == [ReadyClaim((HandedDevice(("gpu",), NODE, "pci-0000-01-00-0", ids),))]
+    assert bindings(node) == {**UNTOUCHED, NIC: ("vfio-pci", "vfio-pci")}
+    metadata = {
+        "kind": "DeviceMetadata",
+        "metadata": {"name": "nic", "namespace": "default", "uid": "uid-nic", "generation": 1},
+        "requests": [
+            {
+                "name": "gpu/big",
+                "devices": [
+                    {
+                        "driver": DRIVER,
+                        "pool": NODE,
+                        "name": "pci-0000-01-00-0",
+                        "attributes": {"resource.kubernetes.io/pciBusID": {"string": NIC}},
+                    }
+                ],
+            }
+        ],
+    }
+    host_path = f"{PLUGIN_FOLDER}/dra-device-metadata/default_nic/gpu/metadata.json"
+    container_path = f"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/nic/gpu/{DRIVER}-metadata.json"
+    assert files(node) == {
+        host_path: [
+            {"apiVersion": f"metadata.resource.k8s.io/{version}", **metadata} for version in ("v1beta1", "v1alpha1")
+        ],
+        f"{CDI_FOLDER}/{DRIVER}_uid-nic.json": {
+            "cdiVersion": "0.5.0",
+            "kind": f"{DRIVER}/device",
+            "devices": [
+                {
+                    "name": "uid-nic-pci-0000-01-00-0",
+                    "containerEdits": {
+                        "deviceNodes": [
+                            {"path": "/dev/vfio/vfio", "permissions": "rw"},
+                            {"path": "/dev/vfio/12", "permissions": "rw"},
+                        ]
+                    },
+                }
+            ],
+        },
+        f"{CDI_FOLDER}/{DRIVER}_metadata_uid-nic_gpu.json": {
+            "cdiVersion": "0.5.0",
+            "kind": f"{DRIVER}/metadata",
+            "devices": [
+                {
+                    "name": "uid-nic_gpu",
+                    "containerEdits": {
+                        "mounts": [{"hostPath": host_path, "containerPath": container_path, "options": ["ro", "bind"]}]
+                    },
+                }
+            ],
+        },
+    }
+
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+    assert (bindings(node), files(node), node.state.claims) == (UNTOUCHED, {}, {})
+
+
+async def test_both_calls_may_be_repeated() -> None:
+    node = a_node()
+    first = await prepare(node, NIC_CLAIM)
+    contents = dict(node.disk.contents)
+
+    assert await prepare(node, NIC_CLAIM) == first
+    assert node.disk.contents == contents
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+
+
+async def test_a_claim_of_a_template_has_its_metadata_under_the_pods_name_for_it() -> None:
+    node = a_node()
+    generated = claim("vm-gpu-x7k2p", "pci-0000-01-00-0", annotations={"resource.kubernetes.io/pod-claim-name": "gpu"})
+
+    await prepare(node, generated)
+
+    (document,) = [text for path, text in files(node).items() if "_metadata_" in path]
+    mounts = document["devices"][0]["containerEdits"]["mounts"]
+    assert [mount["containerPath"] for mount in mounts] == [
+        f"/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu/request-0/{DRIVER}-metadata.json"
+    ]
+    metadata = files(node)[f"{PLUGIN_FOLDER}/dra-device-metadata/default_vm-gpu-x7k2p/request-0/metadata.json"]
+    assert [version["podClaimName"] for version in metadata] == ["gpu", "gpu"]
+
+
+async def test_all_endpoints_of_a_group_are_bound_and_its_bridge_is_left_alone() -> None:
+    node = a_node()
+
+    await prepare(node, claim("card", "pci-0000-03-00-0"))
+
+    bound = {FIRST_OF_TWO: ("vfio-pci", "vfio-pci"), SECOND_OF_TWO: ("vfio-pci", "vfio-pci")}
+    assert bindings(node) == {**UNTOUCHED, **bound}
+
+
+async def test_what_is_on_vfio_pci_already_is_left_as_it_is_and_stays_so() -> None:
+    node = a_node()
+    node.devices = (replace(device(NIC), sanitizing=Sanitizing.NONE),)
+    node.kernel.functions[NIC].driver = "vfio-pci"
+
+    assert isinstance((await prepare(node, NIC_CLAIM))[0], ReadyClaim)
+    await unprepare(node, NIC_CLAIM)
+
+    assert bindings(node)[NIC] == ("vfio-pci", "")
+    assert not node.kernel.touched
+
+
+async def test_admin_access_changes_nothing_on_the_host() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    node.kernel.touched.clear()
+    admin = claim("admin", "pci-0000-01-00-0", "pci-0000-02-00-0", pods=("pod-2",), admin_access=True)
+
+    ready = await prepare(node, admin)
+
+    assert ready == [
+        ReadyClaim(
+            (
+                HandedDevice(("request-0",), NODE, "pci-0000-01-00-0", (f"{DRIVER}/metadata=uid-admin_request-0",)),
+                HandedDevice(("request-1",), NODE, "pci-0000-02-00-0", (f"{DRIVER}/metadata=uid-admin_request-1",)),
+            )
+        )
+    ]
+    await unprepare(node, admin)
+    assert not node.kernel.touched
+    assert node.state.claims.keys() == {"uid-nic"}
+
+
+GROUP_TEXT = (
+    "device pci-0000-03-00-1 shares an IOMMU group or a card with a device of ResourceClaim default/first (uid-first), "
+    "which is prepared on this node; delete the pod that uses that claim"
+)
+
+
+@pytest.mark.parametrize(("pod", "refusal"), [("pod-1", None), ("pod-2", GROUP_TEXT)])
+async def test_devices_of_a_group_go_to_one_pod(pod: str, refusal: str | None) -> None:
+    node = a_node()
+    await prepare(node, claim("first", "pci-0000-03-00-0", pods=("pod-1",)))
+
+    (answer,) = await prepare(node, claim("second", "pci-0000-03-00-1", pods=(pod,)))
+
+    assert (answer.message if isinstance(answer, FailedClaim) else None) == refusal
+
+
+async def test_a_function_that_two_claims_of_a_pod_use_is_put_back_by_the_last() -> None:
+    node = a_node()
+    first, second = claim("first", "pci-0000-03-00-0"), claim("second", "pci-0000-03-00-1")
+    await prepare(node, first)
+    await prepare(node, second)
+
+    await unprepare(node, first)
+    assert bindings(node)[FIRST_OF_TWO] == ("vfio-pci", "vfio-pci")
+    await unprepare(node, second)
+    assert (bindings(node), node.state.claims) == (UNTOUCHED, {})
+
+
+def _bad_network(node: Node) -> ResourceClaim:
+    return claim(
+        "bad",
+        "pci-0000-01-00-0",
+        parameters={
+            "apiVersion": "virt-dra.io/v1alpha1",
+            "kind": "PassthroughConfig",
+            "network": {"vlna": 7, "vlan": 5000},
+            "x": 1,
+        },
+    )
+
+
+def _held(node: Node) -> ResourceClaim:
+    node.kernel.open_nodes["/dev/nvme0n1"] = "fio (4711)"
+    node.kernel.functions[NVME].files |= {"nvme": {"nvme0n1": {"dev": "259:0", "uevent": "DEVNAME=nvme0n1"}}}
+    return claim("bad", "pci-0000-02-00-0")
+
+
+def _mounted(node: Node) -> ResourceClaim:
+    _held(node)
+    node.kernel.files["/proc/1/mountinfo"] = "36 35 259:0 / /srv rw,noatime master:1 - ext4 /dev/root rw"
+    return claim("bad", "pci-0000-02-00-0")
+
+
+def _interface_up(node: Node) -> ResourceClaim:
+    node.kernel.functions[NIC].files |= {"net": {"eth7": {"flags": "0x1003"}}}
+    node.kernel.files["/proc/net/route"] = "Iface\tDestination\neth7\t0000A8C0\t00000000"
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _group_not_viable(node: Node) -> ResourceClaim:
+    node.kernel.add(Function("0000:01:00.1", 12, "nvme"))
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _vfs_enabled(node: Node) -> ResourceClaim:
+    node.kernel.functions[NIC].files |= {"virtfn0": "", "virtfn1": ""}
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _no_iommu(node: Node) -> ResourceClaim:
+    node.kernel.functions[NIC].group = -1
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _no_vfio(node: Node) -> ResourceClaim:
+    node.devices = (replace(device(NIC), target_driver="mlx5_vfio_pci"), *node.devices[1:])
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _gone(node: Node) -> ResourceClaim:
+    node.kernel.remove(NIC)
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _api_down(node: Node) -> ResourceClaim:
+    node.reader.error = Unavailable("connection refused")
+    return claim("bad", "pci-0000-01-00-0")
+
+
+def _hostile_annotation(node: Node) -> ResourceClaim:
+    return claim("bad", "pci-0000-01-00-0", annotations={"resource.kubernetes.io/pod-claim-name": "../../etc"})
+
+
+def _hostile_request(node: Node) -> ResourceClaim:
+    return claim("bad", "pci-0000-01-00-0", requests=("../../../x",))
+
+
+REFUSED = [
+    (
+        _bad_network,
+        "status.allocation.devices.config[0].opaque.parameters.x: unknown field; "
+        "status.allocation.devices.config[0].opaque.parameters.network.vlna: unknown field; did you mean vlan?; "
+        "status.allocation.devices.config[0].opaque.parameters.network.vlan: 5000 isn't a number from 0 to 4094",
+    ),
+    (_held, "device pci-0000-02-00-0: 0000:02:00.0 is held by fio (4711); end the process first"),
+    (
+        _mounted,
+        "device pci-0000-02-00-0: 0000:02:00.0 is in use by the node: nvme0n1 is mounted at /srv; unmount it first",
+    ),
+    (
+        _interface_up,
+        "device pci-0000-01-00-0: 0000:01:00.0 is in use by the node: interface eth7 is up with an address; "
+        "take the interface down first",
+    ),
+    (
+        _group_not_viable,
+        "device pci-0000-01-00-0: IOMMU group 12 of 0000:01:00.0 isn't viable: 0000:01:00.1 (nvme) is in it, too; "
+        "publish the group as one device, or unbind that function",
+    ),
+    (
+        _vfs_enabled,
+        "device pci-0000-01-00-0: 0000:01:00.0 has 2 VFs; set sriov_numvfs to 0 first, or claim a VF instead",
+    ),
+    (
+        _no_iommu,
+        "device pci-0000-01-00-0: 0000:01:00.0 has no IOMMU group; enable the IOMMU in the node's firmware, and boot "
+        "with intel_iommu=on or amd_iommu=on",
+    ),
+    (
+        _no_vfio,
+        "device pci-0000-01-00-0: driver mlx5_vfio_pci isn't loaded; run modprobe mlx5_vfio_pci on the node",
+    ),
+    (_gone, "device pci-0000-01-00-0: 0000:01:00.0 is gone from the node; is it plugged in?"),
+    (
+        lambda node: claim("bad", "pci-0000-09-00-0"),
+        "device pci-0000-09-00-0 isn't published (any more); virt-dra node-driver --plan says why",
+    ),
+    (
+        _api_down,
+        "ResourceClaim default/bad can't be read from the API server: connection refused; it is tried again",
+    ),
+    (_hostile_annotation, 'annotation resource.kubernetes.io/pod-claim-name "../../etc" isn\'t a valid name'),
+    (_hostile_request, 'request "../../../x" isn\'t a valid name'),
+]
+
+
+@pytest.mark.parametrize(("arrange", "message"), REFUSED, ids=[arrange.__name__ for arrange, _ in REFUSED])
+async def test_what_can_not_be_prepared_is_refused_without_a_trace_and_doesnt_fail_others(
+    arrange: Any, message: str
+) -> None:
+    node = a_node()
+    bad = arrange(node)
+    before = bindings(node)
+    other = claim("other", "pci-0000-03-00-0")
+    error, node.reader.error = node.reader.error, None
+    await prepare(node, other)
+    contents = dict(node.disk.contents)
+    touched = set(node.kernel.touched)
+    node.reader.error = error
+
+    answers = await prepare(node, bad, other)
+
+    assert answers[0] == FailedClaim(message)
+    assert isinstance(answers[1], FailedClaim if error else ReadyClaim)
+    assert node.disk.contents == contents
+    assert node.kernel.touched == touched
+    assert {**bindings(node), FIRST_OF_TWO: before[FIRST_OF_TWO], SECOND_OF_TWO: before[SECOND_OF_TWO]} == before
+
+
+async def test_a_claim_that_was_replaced_or_deleted_is_named() -> None:
+    node = a_node()
+    node.reader.claims["default", "nic"] = claim("nic", "pci-0000-01-00-0", uid="uid-of-another")
+
+    answers = await node.start().claims.prepare([claim_name(NIC_CLAIM)])
+    assert answers == {
+        "uid-nic": FailedClaim(
+            'ResourceClaim default/nic was replaced: its UID is "uid-of-another", not uid-nic; the pod must be created '
+            "again"
+        )
+    }
+
+    node.reader.claims.clear()
+    answers = await node.start().claims.prepare([claim_name(NIC_CLAIM)])
+    assert answers == {"uid-nic": FailedClaim("ResourceClaim default/nic doesn't exist (any more)")}
+
+
+async def test_a_device_of_another_claim_is_refused_whatever_the_scheduler_said() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+
+    (answer,) = await prepare(node, claim("thief", "pci-0000-01-00-0"))
+
+    assert answer == FailedClaim(
+        "device pci-0000-01-00-0 is held by ResourceClaim default/nic (uid-nic), which is prepared on this node; "
+        "delete the pod that uses that claim"
+    )
+
+
+async def test_a_device_that_a_process_has_open_isnt_released() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    node.kernel.open_nodes["/dev/vfio/12"] = "qemu-system-x86 (99)"
+
+    assert await unprepare(node, NIC_CLAIM) == [
+        FailedClaim(
+            "devices of ResourceClaim default/nic are still open in qemu-system-x86 (99); they are released when it "
+            "has ended"
+        )
+    ]
+    assert bindings(node)[NIC] == ("vfio-pci", "vfio-pci")
+
+    node.kernel.open_nodes.clear()
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+
+
+async def test_a_full_disk_is_said_and_leaves_the_checkpoint_as_it_was() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    contents = dict(node.disk.contents)
+    node.faults = lambda step: Fault.REFUSED
+
+    (answer,) = await prepare(node, claim("second", "pci-0000-02-00-0"))
+
+    assert answer == FailedClaim(
+        "the driver's checkpoint can't be written: [Errno 28] No space left on device: "
+        f"'{PLUGIN_FOLDER}/checkpoint.json'; free space on the node, then it is tried again"
+    )
+    assert node.disk.contents == contents
+    assert bindings(node) == {**UNTOUCHED, NIC: ("vfio-pci", "vfio-pci")}
+
+
+async def test_a_stuck_unbind_fails_its_claim_alone_and_a_later_call_goes_on_with_it() -> None:
+    node = a_node()
+    node.faults = lambda step: Fault.STUCK if step.endswith("e1000e/unbind") else Fault.NONE
+    nvme = claim("nvme", "pci-0000-02-00-0")
+
+    answers = await prepare(node, NIC_CLAIM, nvme)
+    assert answers[0] == FailedClaim("the kernel hasn't finished changing 0000:01:00.0 within 15 s")
+    assert isinstance(answers[1], ReadyClaim)
+    assert node.state.claims["uid-nic"].stage is Stage.STARTED
+
+    node.kernel.settle()
+    node.faults = no_faults
+    (answer,) = await prepare(node, NIC_CLAIM)
+    assert isinstance(answer, ReadyClaim)
+
+
+async def test_what_fails_in_the_middle_is_put_back_in_reverse() -> None:
+    node = a_node()
+    node.kernel.functions[SECOND_OF_TWO].files["driver_override"] = "(null)"
+    probes = 0
+
+    def second_probe_fails(step: str) -> Fault:
+        nonlocal probes
+        probes += step.endswith("drivers_probe")
+        return Fault.REFUSED if step.endswith("drivers_probe") and probes == 2 else Fault.NONE
+
+    node.faults = second_probe_fails
+
+    (answer,) = await prepare(node, claim("card", "pci-0000-03-00-0"))
+
+    assert answer == FailedClaim(
+        "0000:03:00.1 can't be bound to vfio-pci: /sys/bus/pci/drivers_probe: Input/output error (EIO)"
+    )
+    assert (bindings(node), files(node), node.state.claims) == (UNTOUCHED, {}, {})
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("step", range(12))
+async def test_a_crash_at_any_step_is_repaired_at_start(step: int, fault: Fault) -> None:
+    node = a_node()
+    steps = 0
+
+    def crash(_: str) -> Fault:
+        nonlocal steps
+        steps += 1
+        return fault if steps == step + 1 else Fault.NONE
+
+    node.faults = crash
+    card = claim("card", "pci-0000-03-00-0")
+    crashed = False
+    try:
+        await prepare(node, card)
+        await unprepare(node, card)
+    except Crash:
+        crashed = True
+    assert crashed
+    node.faults = no_faults
+
+    await node.start().repair.at_start()
+    if record := node.state.claims.get("uid-card"):
+        assert record.stage is Stage.DONE
+        await unprepare(node, card)
+    assert (bindings(node), files(node), node.state.claims) == (UNTOUCHED, {}, {})
+
+
+async def test_after_a_reboot_a_prepared_claim_is_built_again() -> None:
+    node = a_node()
+    ready = await prepare(node, NIC_CLAIM)
+    node.reboot()
+    node.kernel.functions[NIC].group = 33
+    await node.start().repair.at_start()
+    assert bindings(node) == UNTOUCHED
+
+    assert await prepare(node, NIC_CLAIM) == ready
+    nodes = files(node)[f"{CDI_FOLDER}/{DRIVER}_uid-nic.json"]["devices"][0]["containerEdits"]["deviceNodes"]
+    assert [entry["path"] for entry in nodes] == ["/dev/vfio/vfio", "/dev/vfio/33"]
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+    assert bindings(node) == UNTOUCHED
+
+
+async def test_a_claim_whose_device_was_pulled_out_is_released() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    node.kernel.remove(NIC)
+
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+    assert (files(node), node.state.claims) == ({}, {})
+
+
+async def test_missing_files_are_written_again_with_the_next_generation() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    expected = files(node)
+    node.disk.contents = {path: text for path, text in node.disk.contents.items() if path.endswith("checkpoint.json")}
+
+    await node.start().repair.at_start()
+
+    for path, documents in expected.items():
+        for document in documents if path.startswith(PLUGIN_FOLDER) else ():
+            document["metadata"]["generation"] = 2
+    assert files(node) == expected
+
+
+async def test_orphans_are_released_after_ten_minutes_unless_a_process_holds_them() -> None:
+    node = a_node()
+    nvme = claim("nvme", "pci-0000-02-00-0")
+    await prepare(node, NIC_CLAIM, nvme)
+    del node.reader.claims["default", "nic"]
+    repair = node.start().repair
+    node.kernel.open_nodes["/dev/vfio/12"] = "qemu (99)"
+
+    await repair.release_orphans(1000.0)
+    await repair.release_orphans(1599.0)
+    assert node.state.claims.keys() == {"uid-nic", "uid-nvme"}
+    await repair.release_orphans(1600.0)
+    assert node.state.claims.keys() == {"uid-nic", "uid-nvme"}
+    node.kernel.open_nodes.clear()
+    node.reader.error = Unavailable("no answer")
+    await repair.release_orphans(1660.0)
+    assert node.state.claims.keys() == {"uid-nvme"}
+    assert bindings(node) == {**UNTOUCHED, NVME: ("vfio-pci", "vfio-pci")}
+
+
+async def test_a_damaged_checkpoint_is_kept_and_nothing_is_prepared_or_released() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    path = f"{PLUGIN_FOLDER}/checkpoint.json"
+    damaged = node.disk.contents[path].replace("uid-nic", "uid-cin")
+    node.disk.contents[path] = damaged
+    message = (
+        f"the driver's checkpoint was damaged and is kept as {path}.bad; nothing is prepared or released on this node: "
+        "drain it, reboot it, then delete that file"
+    )
+
+    for _ in range(2):
+        assert await prepare(node, claim("nvme", "pci-0000-02-00-0")) == [FailedClaim(message)]
+        assert await unprepare(node, NIC_CLAIM) == [FailedClaim(message)]
+    assert node.disk.contents[f"{path}.bad"] == damaged
+    assert path not in node.disk.contents
+    assert bindings(node) == {**UNTOUCHED, NIC: ("vfio-pci", "vfio-pci")}

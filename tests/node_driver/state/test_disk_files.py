@@ -1,0 +1,56 @@
+"""Files are replaced whole or not at all, and removed with their empty folders."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from node_driver.state.disk_files import DiskFiles
+
+
+def contents(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_text(), path.stat().st_mode & 0o777)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+async def test_a_file_is_written_read_replaced_and_renamed(tmp_path: Path) -> None:
+    files, path = DiskFiles(), str(tmp_path / "a/b/c.json")
+    assert await files.read(path) is None
+    await files.replace(path, "first", mode=0o644)
+    await files.replace(path, "second", mode=0o644)
+    assert await files.read(path) == "second"
+    await files.rename(path, f"{path}.bad")
+    assert contents(tmp_path) == {"a/b/c.json.bad": ("second", 0o644)}
+
+
+async def test_folders_that_are_empty_go_with_the_last_file(tmp_path: Path) -> None:
+    files, top = DiskFiles(), str(tmp_path)
+    await files.replace(f"{top}/claim/one/metadata.json", "1")
+    await files.replace(f"{top}/claim/two/metadata.json", "2")
+
+    await files.remove(f"{top}/claim/one/metadata.json", up_to=top)
+    assert sorted(path.name for path in (tmp_path / "claim").iterdir()) == ["two"]
+    await files.remove(f"{top}/claim/two/metadata.json", up_to=top)
+    await files.remove(f"{top}/claim/two/metadata.json", up_to=top)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, path = DiskFiles(), str(tmp_path / "checkpoint.json")
+    await files.replace(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        await files.replace(path, "new")
+    assert contents(tmp_path) == {"checkpoint.json": ("old", 0o600)}

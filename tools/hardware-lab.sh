@@ -1,0 +1,61 @@
+#!/bin/sh
+# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel with its modules and an initramfs, in a cache outside of
+# the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
+# it does nothing. With --print: writes the folder, and ends with 1 where it isn't complete.
+set -eu
+cd "$(dirname "$0")/hardware-lab"
+PATH=$PATH:/usr/sbin:/sbin
+packages="qemu-system-x86 kmod cpio busybox-static e2fsprogs"
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/hardware-lab
+initramfs_modules="virtio_pci 9pnet_virtio 9p overlay virtio_console"
+
+programs_present() {
+  for program in qemu-system-x86_64 modprobe depmod cpio busybox mkfs.ext4; do command -v "$program" >/dev/null || return 1; done
+}
+
+complete() { [ -e "$cache/kernel/complete" ] && cmp -s init "$cache/kernel/complete"; }
+
+build() {
+  work=$(mktemp -d "$cache/building.XXXXXX") || return 1
+  trap 'rm -rf "$work"' EXIT
+  image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
+  [ -n "$image" ] || { echo "no package linux-image-amd64 is known"; return 1; }
+  (cd "$work" && apt-get -qq download "$image") || return 1
+  dpkg -x "$work"/linux-image*.deb "$work/kernel" || return 1
+  release=${image#linux-image-}
+  depmod -b "$work/kernel" "$release" || return 1
+  mkdir -p "$work/initramfs/bin" "$work/initramfs/modules" || return 1
+  cp "$(command -v busybox)" "$work/initramfs/bin/busybox" && ln -s busybox "$work/initramfs/bin/sh" && cp init "$work/initramfs/init" || return 1
+  for module in $initramfs_modules; do modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || return 1; done |
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+      cp "$file" "$work/initramfs/modules/" && basename "$file" >>"$work/initramfs/modules/order" || return 1
+    done
+  (cd "$work/initramfs" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/kernel/initramfs" || return 1
+  mv "$work/kernel/boot/vmlinuz-$release" "$work/kernel/vmlinuz" && rm -rf "$work/kernel/boot" "$work/kernel/usr" || return 1
+  cp init "$work/kernel/complete"
+  rm -rf "$cache/kernel" && mv "$work/kernel" "$cache/kernel"
+}
+
+advice="the hardware tests will be skipped; to run them, as root on Debian: apt-get install $packages, then tools/hardware-lab.sh"
+if ! programs_present || ! complete; then
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "setup: no hardware lab: $advice" >&2
+  else
+    mkdir -p "$cache"
+    if command -v flock >/dev/null; then exec 9>"$cache/lock" && flock 9; fi
+    log=$(mktemp)
+    if ! programs_present; then
+      echo "setup: installing QEMU and what makes an initramfs for the hardware lab" >&2
+      { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $packages; } >"$log" 2>&1 || tail -n 3 "$log" >&2
+    fi
+    if ! complete; then
+      echo "setup: getting a kernel for the hardware lab" >&2
+      { apt-get -qq update && build; } >"$log" 2>&1 || { tail -n 3 "$log" >&2; echo "setup: no kernel: $advice" >&2; }
+    fi
+    rm -f "$log"
+  fi
+fi
+if [ "${1:-}" = --print ]; then
+  echo "$cache/kernel"
+  programs_present && complete
+fi

@@ -1,0 +1,63 @@
+"""The plan that has KubeVirt replace a launcher pod that was made before its driver was known (K-12.10). Pure.
+
+Such a pod has virt-dra's volume, into which a driver that writes metadata can't mount its file, so its container is
+never made. The path of a new pod is chosen by the driver, which is known now. virt-controller takes a VMI whose pod
+somebody deletes for failed, so this is done only where KubeVirt then makes another VMI: for a VM whose run strategy
+says so. Of other VMIs the reason MetadataClash says what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.integration.paths import DRIVER_UNKNOWN, ClaimRequestPair
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
+from virt_dra.controllers.devices.delivery import METADATA_CLASH
+from virt_dra.controllers.devices.inputs import DeviceInputs
+from virt_dra.controllers.events import Event, normal
+from virt_dra.controllers.loops.virtual_machines import deletes_instance, strategy_of
+from virt_dra.controllers.writes import Delete
+
+POD_REPLACED: Final = "PodReplaced"
+"""Event of the VM: its launcher pod was deleted, so that KubeVirt makes another."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """``event`` is emitted once the pod is deleted."""
+
+    delete: Delete
+    event: Event
+
+
+def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
+    """The deletion of the current pod, if that helps. ``vm``: the VM of the VMI's name."""
+    pod = inputs.pod
+    if pod is None or vm is None or not _restarts(vm, inputs.vmi):
+        return None
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase not in (None, "", "Pending"):
+        return None
+    current = current_devices(inputs)
+    if current is None or current.record is None:
+        return None
+    by_timeout = {recorded.pair for recorded in current.record.pairs if recorded.reason == DRIVER_UNKNOWN}
+    for device in current.report.devices:
+        obstacle, subject = device.obstacle, device.subject
+        pair = ClaimRequestPair(subject.claim_name, subject.request_name)
+        if obstacle is not None and obstacle.reason == METADATA_CLASH and pair in by_timeout:
+            text = (
+                f"pod {pod.name} is deleted, so that KubeVirt makes another: it was made before the driver of "
+                f"{subject} was known, which mounts a metadata file of its own"
+            )
+            return Replacement(Delete.object(pod), normal(vm, POD_REPLACED, text))
+    return None
+
+
+def _restarts(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
+    """True if KubeVirt makes another VMI for the VM when this one fails."""
+    owner = vmi.metadata.controller_owner
+    owned = owner is not None and owner.uid == vm.metadata.uid and vm.metadata.deletion_timestamp is None
+    strategy = strategy_of(vm)
+    return owned and strategy != "Halted" and deletes_instance(strategy, "Failed")

@@ -1,0 +1,37 @@
+"""Why a VM that was admitted doesn't start: its pod was refused, or the pod as it was made gives it no devices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
+from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
+from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED
+from virt_dra.controllers.kubevirt_failures import creation_failure, refuser, start_failure
+from virt_dra.inventory.vm_inputs import inputs_of
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.scheduling.framework.refusals import Reason
+
+_NOW: Final = datetime.max.replace(tzinfo=UTC)
+"""What is in the way doesn't depend on the time, but for whether it counts as an error already."""
+
+
+def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason | None:
+    """The reason, by what KubeVirt and the objects say; None where nothing is known to be in the way."""
+    if vmi.status.phase == "Running":
+        return None
+    inputs = inputs_of(vmi, model, _NOW)
+    if inputs.pod is None:
+        failure = creation_failure(vmi)
+        if failure is None:
+            return None
+        said = f"{refuser(failure)} refuses its pod: {failure.message}"
+        return Reason(POD_NOT_CREATED, f"{said}. KubeVirt retries; the VMI's events have the latest attempt")
+    current = current_devices(inputs)
+    for device in current.report.devices if current is not None else ():
+        if device.obstacle is not None:
+            return Reason(device.obstacle.reason, f"{device.subject}: {device.obstacle.message}")
+    failure = start_failure(vmi)
+    return Reason(GUEST_NOT_STARTED, f"({failure.reason}): {failure.message}") if failure is not None else None
