@@ -4,35 +4,14 @@ history that led to it, and its seed."""
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
 import multiprocessing
 import os
 import random
 import time
 
-from devtools.node.histories import Broken, play
+from devtools.node.histories import broken, without_logs
 
 CHUNK = 200
-
-
-def broken(seeds: range) -> str:
-    """The first history of these that breaks a promise; "" if none does."""
-    return asyncio.run(_broken(seeds))
-
-
-def _without_logs() -> None:
-    """The driver logs each fault."""
-    logging.disable()
-
-
-async def _broken(seeds: range) -> str:
-    for seed in seeds:
-        try:
-            await play(seed)
-        except Broken as error:
-            return f"seed {seed}:\n{error}"
-    return ""
 
 
 def main() -> None:
@@ -43,7 +22,7 @@ def main() -> None:
     end = options.seed + options.count
     chunks = [range(start, min(start + CHUNK, end)) for start in range(options.seed, end, CHUNK)]
     began = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _without_logs) as pool:
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), without_logs) as pool:
         for story in pool.imap_unordered(broken, chunks):
             if story:
                 print(story)  # noqa: T201 - a command's output

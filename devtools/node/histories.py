@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -412,3 +413,22 @@ async def play(seed: int) -> None:
     """Raises :class:`Broken`."""
     async with asyncio.timeout(60):
         await History(random.Random(seed)).play()
+
+
+def broken(seeds: range) -> str:
+    """The first history of these that breaks a promise; "" if none does."""
+    return asyncio.run(_broken(seeds))
+
+
+def without_logs() -> None:
+    """The driver logs each fault."""
+    logging.disable()
+
+
+async def _broken(seeds: range) -> str:
+    for seed in seeds:
+        try:
+            await play(seed)
+        except Broken as error:
+            return f"seed {seed}:\n{error}"
+    return ""

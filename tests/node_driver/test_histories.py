@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.node.__main__ import broken
+from devtools.node.histories import broken
 
 HISTORIES = 60
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from devtools.node.faults import Crash, Fault, no_faults
-from devtools.node.kernel import Function
+from devtools.node.kernel import Function, Link
 from devtools.node.world import CDI_FOLDER, DRIVER, NODE, PLUGIN_FOLDER, Node, claim, claim_name
 from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
-from node_driver.state.records import Stage
+from node_driver.state.records import Stage, UncleanDevice
 from node_driver.wire.service import FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
 from virt_dra.api.resource_v1 import DeviceAttribute, ResourceClaim
 from virt_dra.cluster.port import Unavailable
@@ -583,3 +583,114 @@ async def test_a_damaged_checkpoint_is_kept_and_nothing_is_prepared_or_released(
     assert node.disk.contents[f"{path}.bad"] == damaged
     assert path not in node.disk.contents
     assert bindings(node) == {**UNTOUCHED, NIC: ("vfio-pci", "vfio-pci")}
+
+
+def tenant_of(node: Node, address: str) -> str:
+    return node.kernel.functions[address].tenant
+
+
+async def test_a_device_is_reset_before_it_goes_back_and_nobody_finds_its_data() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    node.kernel.functions[NIC].tenant = "A"
+
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+
+    assert (tenant_of(node, NIC), node.state.unclean) == ("", {})
+
+
+async def test_a_device_whose_reset_failed_is_released_unclean_and_reset_before_its_next_claim() -> None:
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    node.kernel.functions[NIC].tenant = "A"
+    node.faults = lambda step: Fault.REFUSED if step.endswith("/reset") else Fault.NONE
+    unclean = UncleanDevice("pci-0000-01-00-0", Sanitizing.RESET, (NIC,), "it was in use and hasn't been cleaned since")
+
+    assert await unprepare(node, NIC_CLAIM) == [ReleasedClaim()]
+    assert (bindings(node), node.state.unclean) == (UNTOUCHED, {NIC: unclean})
+
+    other = claim("other", "pci-0000-01-00-0", pods=("pod-2",))
+    assert await prepare(node, other) == [
+        FailedClaim(f"{NIC} can't be reset: /sys/bus/pci/devices/{NIC}/reset: Input/output error (EIO)")
+    ]
+    assert (bindings(node), tenant_of(node, NIC), node.state.claims) == (UNTOUCHED, "A", {})
+
+    node.faults = no_faults
+    assert isinstance((await prepare(node, other))[0], ReadyClaim)
+    assert (tenant_of(node, NIC), node.state.unclean) == ("", {})
+
+
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.REFUSED])
+async def test_a_drive_that_is_to_be_erased_is_given_to_nobody_until_it_is(fault: Fault) -> None:
+    node = a_node()
+    drive = Function(NVME, 13, "nvme", "0x010802", {"nvme": {"nvme0": {"nvme0n1": {}}}})
+    node.kernel.remove(NVME)
+    node.kernel.add(drive)
+    node.devices = (replace(device(NVME), sanitizing=Sanitizing.ERASE),)
+    first, second = claim("first", "pci-0000-02-00-0"), claim("second", "pci-0000-02-00-0", pods=("pod-2",))
+    await prepare(node, first)
+    drive.tenant = "A"
+    assert await unprepare(node, first) == [ReleasedClaim()]
+    refused = FailedClaim(
+        "device pci-0000-02-00-0 is erased before anybody gets it again: it was in use and hasn't been cleaned since; "
+        "it is tried again"
+    )
+    assert await prepare(node, second) == [refused]
+
+    node.faults = lambda step: fault if step.startswith("nvme format") else Fault.NONE
+    crashed = False
+    try:
+        await node.start().repair.erase_unclean()
+    except Crash:
+        crashed = True
+    assert crashed is (fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
+    if fault is not Fault.NONE:
+        assert await prepare(node, second) == [refused]
+        node.faults = no_faults
+        node.reboot()
+        await node.start().repair.at_start()
+        await node.start().repair.erase_unclean()
+
+    assert isinstance((await prepare(node, second))[0], ReadyClaim)
+    assert drive.tenant == ""
+
+
+VF, PF = "0000:07:00.2", "0000:07:00.0"
+
+
+async def test_a_network_function_has_the_claims_settings_and_gets_its_own_back() -> None:
+    node = a_node()
+    node.kernel.add(Function(PF, 20, "e1000e", files={"net": {"enp7": {"type": "1"}}, "virtfn1": Link(VF)}))
+    node.kernel.add(Function(VF, 21, "e1000e", files={"physfn": Link(PF)}))
+    before = {"mac": "02:aa:00:00:00:01", "vlan": 4, "vlanQos": 0, "trust": False}
+    node.kernel.vf_settings = {VF: dict(before)}
+    node.devices = (PassthroughDevice("vf", DeviceKind.SRIOV, VF, (VF,)),)
+    network = {"mac": "02:00:00:00:00:07", "vlan": 100}
+    parameters = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig", "network": network}
+    vf = claim("vf", "vf", parameters=parameters)
+
+    assert isinstance((await prepare(node, vf))[0], ReadyClaim)
+
+    assert node.kernel.vf_settings[VF] == {**before, **network}
+    (metadata,) = [documents for path, documents in files(node).items() if path.startswith(PLUGIN_FOLDER)]
+    assert [document["requests"][0]["devices"][0]["networkData"] for document in metadata] == [
+        {"hardwareAddress": "02:00:00:00:00:07"}
+    ] * 2
+    assert await unprepare(node, vf) == [ReleasedClaim()]
+    assert node.kernel.vf_settings[VF] == before
+    assert PF not in node.kernel.touched
+
+
+async def test_settings_that_a_card_doesnt_have_fail_the_claim_by_their_name() -> None:
+    node = a_node()
+    node.kernel.add(Function(PF, 20, "e1000e", files={"net": {"enp7": {"type": "1"}}, "virtfn1": Link(VF)}))
+    node.kernel.add(Function(VF, 21, "e1000e", files={"physfn": Link(PF)}))
+    node.kernel.vf_settings = {VF: {"mac": "02:aa:00:00:00:01"}}
+    node.devices = (PassthroughDevice("vf", DeviceKind.SRIOV, VF, (VF,)),)
+    parameters = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig", "network": {"trust": True}}
+    before = bindings(node)
+
+    assert await prepare(node, claim("vf", "vf", parameters=parameters)) == [
+        FailedClaim(f"network function {VF} can't be set through enp7: trust: Operation not supported")
+    ]
+    assert (bindings(node), node.state.claims) == (before, {})

@@ -1,0 +1,77 @@
+"""The checkpoint survives what happens to files, and says what it can't read."""
+
+from __future__ import annotations
+
+import pytest
+
+from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
+from devtools.node.faults import Process
+from node_driver.devices import DeviceKind, Sanitizing
+from node_driver.host.changes import HostChange, HostProperty
+from node_driver.state.checkpoint import Checkpoint, CheckpointError, decoded, encoded
+from node_driver.state.records import ClaimRecord, DeviceRecord, DriverState, Stage, StuckChange, UncleanDevice
+
+CHANGE = HostChange(HostProperty.DRIVER, "0000:01:00.0", "nvme/", "vfio-pci/vfio-pci")
+DEVICE = DeviceRecord(
+    "nic", DeviceKind.SRIOV, "gpu/big", "0000:01:00.0", members=("0000:01:00.0",), sanitizing=Sanitizing.ERASE,
+    attributes={"numaNode": {"int": 1}}, network='{"vlan": 7}', changes=(CHANGE,),
+)  # fmt: skip
+STATE = DriverState(
+    "boot-1",
+    {"uid": ClaimRecord("uid", "default", "nic", Stage.REMOVING, ("pod",), "gpu", (DEVICE,), 3, ("/a", "/b"))},
+    {"0000:02:00.0": UncleanDevice("drive", Sanitizing.RESET, ("0000:02:00.0",), "it was in use")},
+    {"0000:01:00.0": StuckChange(CHANGE, "no answer")},
+)
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    assert decoded(encoded(STATE)) == STATE
+
+
+WHOLE = encoded(STATE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "{}",
+        "[]\n[]",
+        "nonsense",
+        WHOLE[:-20],
+        WHOLE.replace("nvme", "nvmf"),
+        WHOLE.splitlines()[1],
+        "[" * 100_000,
+    ],
+    ids=["empty", "blank", "object", "lists", "nonsense", "cut", "changed", "headless", "deep"],
+)
+async def test_a_damaged_file_is_kept_and_nothing_else_is_read_or_written(text: str) -> None:
+    disk = Disk({"/plugin/checkpoint.json": text})
+    checkpoint = Checkpoint("/plugin", ProcessDisk(disk, Process()), MemoryLocks(), "boot-1")
+
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"kept as /plugin/checkpoint.json.bad"):
+            await checkpoint.update(lambda state: (DriverState("boot-1"), None))
+    assert disk.contents == {"/plugin/checkpoint.json.bad": text}
+
+
+async def test_a_newer_drivers_file_is_left_alone() -> None:
+    text = WHOLE.replace('"version": 1', '"version": 2')
+    disk = Disk({"/plugin/checkpoint.json": text})
+    checkpoint = Checkpoint("/plugin", ProcessDisk(disk, Process()), MemoryLocks(), "boot-1")
+
+    with pytest.raises(CheckpointError, match="a newer driver wrote the checkpoint"):
+        await checkpoint.read()
+    assert disk.contents == {"/plugin/checkpoint.json": text}
+
+
+async def test_an_earlier_boots_state_is_changed_only_by_who_adapts_it() -> None:
+    disk = Disk({"/plugin/checkpoint.json": WHOLE})
+    checkpoint = Checkpoint("/plugin", ProcessDisk(disk, Process()), MemoryLocks(), "boot-2")
+
+    with pytest.raises(CheckpointError, match="hasn't looked through the node since its reboot"):
+        await checkpoint.update(lambda state: (DriverState("boot-2"), None))
+    assert disk.contents == {"/plugin/checkpoint.json": WHOLE}
+    await checkpoint.update(lambda state: (DriverState("boot-2"), None), after_reboot=True)
+    assert await checkpoint.read() == DriverState("boot-2")
