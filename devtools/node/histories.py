@@ -388,12 +388,13 @@ class History:
             await self._call(0, "unprepare", self.claims)
             await self._guarded(0, lambda instance: instance.repair.erase_unclean())
         kernel, state = self.node.kernel, self.node.state
+        unclean = {member for device in state.unclean.values() for member in device.members}
         if state.claims or state.stuck:
             raise self._broken(f"left in the checkpoint: {list(state.claims)}, stuck {list(state.stuck)}")
         for function in kernel.functions.values():
             if function.driver != function.natural or function.override:
                 raise self._broken(f"{function.address} is left on {function.driver!r}/{function.override!r}")
-            if function.tenant and function.address not in state.unclean:
+            if function.tenant and function.address not in unclean:
                 raise self._broken(f"{function.address} keeps the data of {function.tenant}")
         if kernel.mdevs or kernel.profiles[VGPU] != "0":
             raise self._broken("an mdev or a profile is left")

@@ -240,28 +240,34 @@ def _heir(state: DriverState, record: ClaimRecord, change: HostChange) -> ClaimR
     return None
 
 
-def unclean_devices(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
-    """What a claim leaves behind that its containers could use: address -> how it is cleaned. Functions that another
-    claim still uses are left to that one."""
-    others = [other for other in state.claims.values() if other.uid != record.uid]
-    still_used = {member for other in others for device in other.devices for member in device.members}
+def unclean_devices(record: ClaimRecord) -> dict[str, UncleanDevice]:
+    """What a claim leaves behind that its containers could use: address -> how it is cleaned."""
     return {
         device.address: UncleanDevice(
-            device.device,
-            device.sanitizing,
-            (device.address, *(member for member in device.members if member not in {device.address, *still_used})),
-            "it was in use and hasn't been cleaned since",
+            device.device, device.sanitizing, device.members, "it was in use and hasn't been cleaned since"
         )
         for device in record.devices
         if not device.admin_access and device.members and device.sanitizing is not Sanitizing.NONE
     }
 
 
+def cleanable(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
+    """The unclean devices among those of a claim that can be cleaned while it has them, or has just had them: a group
+    that another claim of the pod still uses waits until that one is released."""
+    members = {member for device in record.devices if not device.admin_access for member in device.members}
+    others = [other for other in state.claims.values() if other.uid != record.uid and other.stage is Stage.DONE]
+    in_use = {member for other in others for device in other.devices for member in device.members}
+    return {
+        address: unclean
+        for address, unclean in state.unclean.items()
+        if members & set(unclean.members) and not in_use & set(unclean.members)
+    }
+
+
 def to_clean(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
     """The unclean devices that a claim would get, which are reset first. Raises :class:`ClaimRefusal` for one that has
-    to be erased."""
-    members = {member for device in record.devices if not device.admin_access for member in device.members}
-    entries = {address: unclean for address, unclean in state.unclean.items() if members & set(unclean.members)}
+    to be erased. Nothing is reset of a claim that may be in use."""
+    entries = {} if record.stage is Stage.DONE else cleanable(state, record)
     for unclean in entries.values():
         if unclean.sanitizing is Sanitizing.ERASE:
             raise ClaimRefusal(

@@ -16,6 +16,7 @@ from node_driver.claims.allocation import NodeAllocation, allocated_claim, check
 from node_driver.claims.carrying_out import ClaimSteps
 from node_driver.claims.planning import (
     check_free,
+    cleanable,
     cleaned,
     handed_over,
     new_record,
@@ -183,7 +184,8 @@ class NodeClaims:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """A claim that is being removed. ``kept_files``: that other claims need, too; ``unclean``: what it leaves."""
+    """A claim that is being removed. ``kept_files``: that other claims need, too; ``unclean``: what can be
+    cleaned now."""
 
     record: ClaimRecord
     kept_files: frozenset[str]
@@ -199,9 +201,10 @@ def _claimed(state: DriverState, record: ClaimRecord) -> tuple[DriverState, Mapp
 def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, _Leaving]:
     """The state in which a claim is being removed. What no container could use is as clean as before."""
     state, record = handed_over(state, record)
-    unclean = unclean_devices(state, record) if record.stage is Stage.REMOVING else {}
+    if record.stage is Stage.REMOVING:
+        state = replace(state, unclean={**state.unclean, **unclean_devices(record)})
     others = (path for other in state.claims.values() if other.uid != record.uid for path in other.files)
-    return replace(state, unclean={**state.unclean, **unclean}), _Leaving(record, frozenset(others), unclean)
+    return state, _Leaving(record, frozenset(others), cleanable(state, record))
 
 
 def _left(state: DriverState, record: ClaimRecord, stuck: Iterable[StuckChange]) -> DriverState:
