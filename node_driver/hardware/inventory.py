@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+_K = TypeVar("_K")
 _V = TypeVar("_V")
 
 BRIDGE_CLASS: Final = "0604"
 """PCI-to-PCI bridges: they share groups with what is behind them and keep their driver (D-43)."""
+_BRIDGES: Final = "06"
+DEFAULT_VFIO_DRIVER: Final = "vfio-pci"
 
 
-def no_entries() -> Mapping[str, _V]:
+def no_entries() -> Mapping[_K, _V]:
     return MappingProxyType({})
 
 
@@ -53,7 +57,8 @@ class PciFunction:
 
     @property
     def is_bridge(self) -> bool:
-        return self.class_code.startswith(BRIDGE_CLASS)
+        """True for bridges of any kind: a host's and an ISA bridge can't be passed through either."""
+        return self.class_code.startswith(_BRIDGES)
 
     @property
     def slot(self) -> str:
@@ -63,7 +68,9 @@ class PciFunction:
 
 @dataclass(frozen=True, slots=True)
 class MdevType:
-    """A type that a parent can make. ``available``: instances that it could make now."""
+    """A type that a parent can make. ``parent``: a PCI address, or a name such as ``mtty``. ``available``: instances
+    that it could make now; ``most``: the most that were seen since the start, since making one takes away from other
+    types (D-49)."""
 
     parent: str
     type_id: str
@@ -71,6 +78,7 @@ class MdevType:
     description: str = ""
     device_api: str = ""
     available: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +92,29 @@ class MediatedDevice:
 @dataclass(frozen=True, slots=True)
 class VgpuFunction:
     """A VF of a card whose driver provides vGPUs without mdev (D-61). ``current_type``: "0" if it has no profile.
-    ``creatable``: type id -> profile name, what the card could still give."""
+    ``creatable``: type id -> profile name, what the card could give at the start; what it can still give shrinks with
+    each profile that is in use."""
 
     address: str
     current_type: str = "0"
     creatable: Mapping[str, str] = field(default_factory=no_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """``distances``: its ACPI SLIT row, empty where the kernel doesn't show it. ``socket``: None for a node without
+    processors."""
+
+    distances: tuple[int, ...] = ()
+    socket: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VfioAlias:
+    """A VFIO driver of the node's kernel, for functions whose modalias matches the pattern (D-64)."""
+
+    pattern: str
+    driver: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +123,35 @@ class UnreadableDevice:
 
     subject: str
     message: str
+    iommu_group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """All devices of a node. ``mdev_types`` by parent's address; the other mappings by address or UUID.
 
-    ``distances``: NUMA node -> its ACPI SLIT row, where the kernel shows it (D-59). ``protected``: address -> why the
-    node itself needs that function (root disk, console, route: D-39).
+    ``protected``: address -> why the node itself needs that function (disks, console, route: D-39), as in ``it has the
+    disk nvme0n1, which is mounted at /``. ``vfio_aliases``: the most specific first.
     """
 
     functions: Mapping[str, PciFunction] = field(default_factory=no_entries)
     mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=no_entries)
     mdevs: Mapping[str, MediatedDevice] = field(default_factory=no_entries)
     vgpus: Mapping[str, VgpuFunction] = field(default_factory=no_entries)
-    distances: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    numa_nodes: Mapping[int, NumaNode] = field(default_factory=no_entries)
     protected: Mapping[str, str] = field(default_factory=no_entries)
+    vfio_aliases: tuple[VfioAlias, ...] = ()
     unreadable: tuple[UnreadableDevice, ...] = ()
 
     def group_members(self, group: int) -> tuple[PciFunction, ...]:
         """The functions of an IOMMU group, by address, bridges included."""
         members = (function for function in self.functions.values() if function.iommu_group == group)
         return tuple(sorted(members, key=lambda function: function.address))
+
+    def vfio_driver(self, function: PciFunction) -> str:
+        """The VFIO driver that the kernel has for a function: that of the most specific alias, ``vfio-pci`` if none
+        matches (D-64)."""
+        name = "vfio_" + function.modalias
+        return next(
+            (alias.driver for alias in self.vfio_aliases if fnmatchcase(name, alias.pattern)), DEFAULT_VFIO_DRIVER
+        )

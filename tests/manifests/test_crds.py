@@ -10,12 +10,23 @@ import yaml
 
 from tests.manifests.described import undescribed
 from virt_dra.api.reading.yaml_writing import write_yaml
-from virt_dra.api.schemas.custom_resources import BESIDE_KUBEVIRT, DEVICES, STANDALONE, Definition
+from virt_dra.api.schemas.custom_resources import (
+    BESIDE_KUBEVIRT,
+    DEVICES,
+    NODE_DRIVER,
+    NODE_POLICIES,
+    STANDALONE,
+    Definition,
+)
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 FILES = {
     f"{overlay}/{definition.kind.PLURAL}.yaml": definition
-    for overlay, definitions in (("beside-kubevirt", BESIDE_KUBEVIRT), ("standalone", STANDALONE))
+    for overlay, definitions in (
+        ("beside-kubevirt", BESIDE_KUBEVIRT),
+        ("standalone", STANDALONE),
+        ("node-driver", NODE_DRIVER),
+    )
     for definition in definitions
 }
 
@@ -47,8 +58,9 @@ def test_every_file_belongs_to_a_kind() -> None:
     assert listed == set(FILES)
 
 
-def test_kubectl_explain_says_something_of_every_field_of_ours() -> None:
-    (version,) = DEVICES.to_wire()["spec"]["versions"]
+@pytest.mark.parametrize("definition", [DEVICES, NODE_POLICIES], ids=lambda definition: definition.kind.KIND)
+def test_kubectl_explain_says_something_of_every_field_of_ours(definition: Definition) -> None:
+    (version,) = definition.to_wire()["spec"]["versions"]
     assert undescribed(version["schema"]["openAPIV3Schema"]) == ["metadata"], "the API server describes that itself"
 
 

@@ -1,8 +1,8 @@
 """Our CustomResourceDefinitions: the types' own schemas, and what types can't say (required, bounds, list keys, CEL
 rules, columns).
 
-``manifests/crds`` holds :data:`BESIDE_KUBEVIRT` and :data:`STANDALONE` as YAML; a test holds them together. Why it is
-like this: docs/decisions/0014-manifests.md.
+``manifests/crds`` holds :data:`BESIDE_KUBEVIRT`, :data:`STANDALONE` and :data:`NODE_DRIVER` as YAML; a test holds them
+together. Why it is like this: docs/decisions/0014-manifests.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
 from virt_dra.api.meta import Condition, TypedObject
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.api.schemas import node_policy_schema
 from virt_dra.api.schemas.field_descriptions import DESCRIPTIONS
 from virt_dra.api.schemas.structural import NOT_DESCRIBED, Additions, Descriptions, object_schema
 from virt_dra.api.wire import Json, Wire
@@ -266,5 +268,13 @@ VIRTUAL_MACHINES: Final = Definition(
     _VIRTUAL_MACHINES,
     _PARTIAL,
 )
+NODE_POLICIES: Final = Definition(
+    VirtDraNodePolicy,
+    ("vdnp",),
+    (Column("Sets", ".spec.deviceSets[*].name"), _AGE),
+    node_policy_schema.ADDITIONS,
+    descriptions=node_policy_schema.DESCRIPTIONS,
+)
 STANDALONE: Final = (VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES)
 BESIDE_KUBEVIRT: Final = (DEVICES,)
+NODE_DRIVER: Final = (NODE_POLICIES,)

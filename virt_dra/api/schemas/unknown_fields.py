@@ -1,5 +1,5 @@
-"""Unknown fields in kinds of resource.k8s.io and in the claims of a Pod, as an API server's strict validation finds
-them.
+"""Unknown fields in kinds of resource.k8s.io, in VirtDraNodePolicies and in the claims of a Pod, as an API server's
+strict validation finds them.
 
 An object is checked as written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our
 types of the group have every field (``tests/api/test_fields.py``), so fields that they lack don't exist. Of a Pod only
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
 from virt_dra.api.nearest import nearest
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.resource_v1 import (
     Device,
     DeviceClass,
@@ -91,6 +92,8 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     unknown: Iterator[UnknownField]
     if group == GROUP and kind in _KINDS:
         unknown = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
+    elif (api_version, kind) == (VirtDraNodePolicy.API_VERSION, VirtDraNodePolicy.KIND):
+        unknown = _walk(raw, VirtDraNodePolicy, (), _fields)
     elif (group, kind) == ("", "Pod"):
         unknown = _of_pod(raw)
     else:

@@ -7,7 +7,7 @@
 
 Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every
 kind is checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
-ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and
+ResourcePoolStatusRequest and VirtDraNodePolicy whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and
 ``status.resourceClaimStatuses``. No other field of another kind is checked.
 
 Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's
@@ -21,6 +21,8 @@ from itertools import chain
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.policies.node_policy_rules import node_policy
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.resource_v1 import (
     DeviceClass,
     DeviceTaintRule,
@@ -118,6 +120,8 @@ def _create(obj: TypedObject, rules: Rules) -> Errors:
             yield from pod_groups.pod_group(obj)
         case Workload():
             yield from pod_groups.workload(obj)
+        case VirtDraNodePolicy():
+            yield from node_policy(obj)
         case PriorityClass():
             yield from pod_groups.priority_class(obj)
 
@@ -142,6 +146,8 @@ def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
             yield from pod_groups.pod_group_update(new, old)
         case PriorityClass(), PriorityClass():
             yield from pod_groups.priority_class_update(new, old)
+        case VirtDraNodePolicy(), VirtDraNodePolicy():
+            yield from node_policy(new)
 
 
 def _status_update(new: TypedObject, old: TypedObject) -> Errors:

@@ -1,9 +1,9 @@
-"""Validation of core/v1 NodeSelectors in slices, devices and allocations."""
+"""Validation of core/v1 NodeSelectors in slices, devices and allocations, and of meta/v1 LabelSelectors."""
 
 from __future__ import annotations
 
 from virt_dra.api import names
-from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement
+from virt_dra.api.core_v1 import LabelSelector, NodeSelector, NodeSelectorRequirement
 from virt_dra.api.validation.field_errors import Errors, TypedText, each_invalid, forbidden, invalid, required
 from virt_dra.api.validation.formats import items, label_name, subdomain
 
@@ -17,6 +17,18 @@ def node_selector(selector: NodeSelector, path: str) -> Errors:
     for index, term in enumerate(selector.node_selector_terms):
         yield from items(term.match_expressions, f"{terms}[{index}].matchExpressions", _expression)
         yield from items(term.match_fields, f"{terms}[{index}].matchFields", _field)
+
+
+def label_selector(selector: LabelSelector, path: str) -> Errors:
+    for key, value in selector.match_labels.items():
+        yield from label_name(key, f"{path}.matchLabels")
+        yield from each_invalid(f"{path}.matchLabels", value, names.label_value(value))
+    for index, requirement in enumerate(selector.match_expressions):
+        if requirement.operator in ("Gt", "Lt"):
+            operator = TypedText(requirement.operator)
+            yield invalid(f"{path}.matchExpressions[{index}].operator", operator, _UNKNOWN_OPERATOR)
+        else:
+            yield from _expression(requirement, f"{path}.matchExpressions[{index}]")
 
 
 def _expression(requirement: NodeSelectorRequirement, path: str) -> Errors:

@@ -1,0 +1,96 @@
+"""Reads a node's hardware: what ``/sys`` and ``/proc`` say, or copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from node_driver.hardware.file_tree import FileTree, UnreadableFile
+from node_driver.hardware.inventory import Hardware, MdevType, UnreadableDevice
+from node_driver.hardware.mediated import read_mdev_types, read_mdevs, read_vgpus
+from node_driver.hardware.numa import read_numa_nodes
+from node_driver.hardware.pci import read_functions
+from node_driver.hardware.protection import needed_functions
+from node_driver.hardware.variant_drivers import TABLE_MAX, read_aliases
+
+ALIAS_TABLE: Final = "modules.alias"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareRoots:
+    """``sysfs``, ``proc``: folders that hold what /sys and /proc hold. ``modules``: one that holds what
+    /lib/modules/RELEASE holds; "" if there is none."""
+
+    sysfs: str = "/sys"
+    proc: str = "/proc"
+    modules: str = ""
+
+
+def read_hardware(roots: HardwareRoots) -> Hardware:
+    """The hardware as it is now. What is malformed is :attr:`Hardware.unreadable`; raises
+    :class:`~node_driver.hardware.file_tree.UnreadableFile` if the trees can't be read at all."""
+    sysfs, proc = FileTree(roots.sysfs), FileTree(roots.proc)
+    if sysfs.resolved("bus") is None:
+        raise UnreadableFile(roots.sysfs, "holds nothing of what /sys holds: there is no folder bus")
+    functions, unreadable = read_functions(sysfs)
+    mdev_types, unreadable_parents = read_mdev_types(sysfs)
+    mdevs, unreadable_mdevs = read_mdevs(sysfs)
+    vgpus, unreadable_vgpus = read_vgpus(sysfs, functions)
+    table, unreadable_table = _alias_table(roots.modules)
+    return Hardware(
+        functions,
+        _with_made(mdev_types, [(mdev.parent, mdev.type_id) for mdev in mdevs.values()]),
+        mdevs,
+        vgpus,
+        read_numa_nodes(sysfs),
+        needed_functions(sysfs, proc),
+        read_aliases(sysfs, table),
+        (*unreadable, *unreadable_parents, *unreadable_mdevs, *unreadable_vgpus, *unreadable_table),
+    )
+
+
+def with_earlier_offers(hardware: Hardware, earlier: Hardware) -> Hardware:
+    """The hardware, with what its cards could give at an earlier time, when less of it may have been in use (D-49,
+    D-61)."""
+    most = {
+        (mdev_type.parent, mdev_type.type_id): mdev_type.most
+        for types in earlier.mdev_types.values()
+        for mdev_type in types
+    }
+    mdev_types = {
+        parent: tuple(
+            replace(mdev_type, most=max(mdev_type.most, most.get((parent, mdev_type.type_id), 0)))
+            for mdev_type in types
+        )
+        for parent, types in hardware.mdev_types.items()
+    }
+    vgpus = {
+        address: replace(vgpu, creatable={**earlier.vgpus[address].creatable, **vgpu.creatable})
+        if address in earlier.vgpus
+        else vgpu
+        for address, vgpu in hardware.vgpus.items()
+    }
+    return replace(hardware, mdev_types=mdev_types, vgpus=vgpus)
+
+
+def _with_made(
+    mdev_types: Mapping[str, tuple[MdevType, ...]], made: list[tuple[str, str]]
+) -> Mapping[str, tuple[MdevType, ...]]:
+    """The types, with the instances that exist counted among those that are possible."""
+    return {
+        parent: tuple(
+            replace(mdev_type, most=mdev_type.available + made.count((parent, mdev_type.type_id)))
+            for mdev_type in types
+        )
+        for parent, types in mdev_types.items()
+    }
+
+
+def _alias_table(modules: str) -> tuple[str, list[UnreadableDevice]]:
+    if not modules:
+        return "", []
+    try:
+        return FileTree(modules).text(ALIAS_TABLE, TABLE_MAX) or "", []
+    except UnreadableFile as error:
+        return "", [UnreadableDevice(modules, f"{error}: variant drivers aren't known, vfio-pci is used")]

@@ -1,0 +1,228 @@
+"""A node's hardware as read of trees that are as the kernel makes them, of this machine's own, and of broken ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from node_driver.hardware.file_tree import FileTree, UnreadableFile
+from node_driver.hardware.inventory import Hardware, NumaNode, PciFunction, VfioAlias
+from node_driver.hardware.reading import HardwareRoots, read_hardware, with_earlier_offers
+from tests.node_driver.machine_trees import MACHINES, described_machine, machine
+
+
+def read(name: str, folder: Path) -> Hardware:
+    return read_hardware(machine(name, folder).roots)
+
+
+def test_a_function_is_what_its_folder_says(tmp_path: Path) -> None:
+    hardware = read("gpu-workstation", tmp_path)
+    assert hardware.functions["0000:01:00.0"] == PciFunction(
+        "0000:01:00.0",
+        vendor="10de",
+        device="2684",
+        class_code="030000",
+        subsystem_vendor="1043",
+        subsystem_device="88e2",
+        driver="nvidia",
+        iommu_group=14,
+        numa_node=0,
+        pcie_root="pci0000:00",
+        modalias="pci:v000010DEd00002684sv00001043sd000088E2bc03sc00i00",
+        reset_methods=("bus",),
+    )
+    assert [function.address for function in hardware.group_members(16)] == [
+        "0000:03:00.0", "0000:03:00.1", "0000:04:00.0", "0000:04:00.1",
+    ]  # fmt: skip
+    assert hardware.unreadable == ()
+
+
+def test_virtual_functions_know_their_pf_and_index(tmp_path: Path) -> None:
+    functions = read("sriov-nic", tmp_path).functions
+    pf = functions["0000:41:00.0"]
+    assert (pf.virtual_functions, pf.total_vfs) == (tuple(f"0000:41:00.{number}" for number in range(2, 6)), 64)
+    assert [(functions[vf].physical_function, functions[vf].vf_index) for vf in pf.virtual_functions] == [
+        ("0000:41:00.0", index) for index in range(4)
+    ]
+    assert (functions["0000:41:00.1"].virtual_functions, functions["0000:41:00.1"].total_vfs) == ((), 64)
+    assert functions["0000:41:00.5"].pcie_root == "pci0000:40"
+
+
+def test_numa_nodes_have_distances_and_sockets(tmp_path: Path) -> None:
+    hardware = read("sriov-nic", tmp_path)
+    assert hardware.numa_nodes[1] == NumaNode((12, 10, 21, 21), 0)
+    assert hardware.functions["0000:41:00.0"].numa_node == 1
+    assert read("pci-bridge", tmp_path / "other").functions["0000:00:03.0"].numa_node is None, "the kernel says -1"
+
+
+def test_mdevs_count_among_what_their_parent_can_make(tmp_path: Path) -> None:
+    hardware = read("mdev-card", tmp_path)
+    assert {item.type_id: (item.available, item.most) for item in hardware.mdev_types["0000:3b:00.0"]} == {
+        "nvidia-222": (0, 0),
+        "nvidia-231": (6, 8),
+        "nvidia-232": (4, 4),
+        "nvidia-233": (1, 1),
+    }
+    assert [(item.name, item.device_api) for item in hardware.mdev_types["mtty"]] == [
+        ("Single port serial", "vfio-pci")
+    ]
+    assert {mdev.iommu_group: (mdev.parent, mdev.type_id) for mdev in hardware.mdevs.values()} == {
+        50: ("0000:3b:00.0", "nvidia-231"),
+        51: ("0000:3b:00.0", "nvidia-231"),
+    }
+
+
+def test_what_a_card_could_give_at_the_start_is_remembered(tmp_path: Path) -> None:
+    start = read("mdev-card", tmp_path)
+    later = replace(
+        start,
+        mdev_types={
+            parent: tuple(replace(item, available=0, most=0) for item in types)
+            for parent, types in start.mdev_types.items()
+        },
+    )
+    remembered = with_earlier_offers(later, start)
+    assert [item.most for item in remembered.mdev_types["0000:3b:00.0"]] == [0, 8, 4, 1]
+    assert {item.available for item in remembered.mdev_types["0000:3b:00.0"]} == {0}
+
+
+def test_vgpu_functions_have_what_their_driver_offers(tmp_path: Path) -> None:
+    hardware = read("vgpu-card", tmp_path)
+    assert list(hardware.vgpus) == [f"0000:61:00.{number}" for number in range(4, 8)]
+    assert hardware.vgpus["0000:61:00.4"].current_type == "0"
+    assert hardware.vgpus["0000:61:00.4"].creatable == {
+        "1155": "NVIDIA L40S-24Q",
+        "1159": "NVIDIA L40S-12Q",
+        "1157": "NVIDIA L40S-48Q",
+    }
+    assert hardware.functions["0000:61:00.4"].vfio_device == "vfio0"
+
+
+def test_variant_drivers_come_from_the_kernels_table(tmp_path: Path) -> None:
+    assert read("sriov-nic", tmp_path).vfio_aliases == (
+        VfioAlias("vfio_pci:v00008086d0000E20Bsv*sd*bc03sc*i*", "xe-vfio-pci"),
+        VfioAlias("vfio_pci:v000015B3d0000101Esv*sd*bc*sc*i*", "mlx5_vfio_pci"),
+        VfioAlias("vfio_pci:v*d*sv*sd*bc*sc*i*", "vfio-pci"),
+    )
+
+
+def test_a_loaded_module_says_what_its_driver_is_called(tmp_path: Path) -> None:
+    tree = machine("sriov-nic", tmp_path)
+    (tree.sysfs / "module/mlx5_vfio_pci/drivers/pci:mlx5-of-tomorrow").mkdir(parents=True)
+    assert "mlx5-of-tomorrow" in [alias.driver for alias in read_hardware(tree.roots).vfio_aliases]
+
+
+MALFORMED = {
+    "0000:01:00.0": "devices/pci0000:01/0000:01:00.0/vendor has '8086' instead of 0x and 4 hexadecimal digits",
+    "0000:02:00.0": "devices/pci0000:02/0000:02:00.0/class has '0x02' instead of 0x and 6 hexadecimal digits",
+    "0000:03:00.0": "devices/pci0000:03/0000:03:00.0/numa_node has 'many' instead of a number",
+    "0000:04:00.0": "devices/pci0000:04/0000:04:00.0/device is missing",
+    "0000:05:00.0": "devices/pci0000:05/0000:05:00.0/numa_node has '1024' instead of -1 or a node below 1024",
+    "0000:06:00.0": "devices/pci0000:06/0000:06:00.0/physfn has 'nowhere' instead of a link to a PCI function",
+    "0000:08:00.0": "bus/pci/devices/0000:08:00.0 isn't a folder inside of the tree",
+    "0000:09:00.0": "bus/pci/devices/0000:09:00.0 isn't a folder inside of the tree",
+    "0000:0a:00.0": "bus/pci/devices/0000:0a:00.0 leads to devices/pci0000:07/0000:07:00.0, which is another device",
+    "10000:e1:00.0": "bus/pci/devices/10000:e1:00.0 has a PCI domain of more than four digits, which pciBusID can't "
+    "express",
+    "garbage": "bus/pci/devices/garbage isn't named as a PCI address (dddd:bb:dd.f)",
+}
+
+
+def test_malformed_entries_are_named_and_the_others_read(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    hardware = read("malformed", tmp_path / "tree")
+    assert {device.subject: device.message for device in hardware.unreadable} == MALFORMED
+    assert list(hardware.functions) == ["0000:01:00.1", "0000:07:00.0"]
+
+
+def test_a_tree_without_sysfs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="holds nothing of what /sys holds"):
+        read_hardware(HardwareRoots(str(tmp_path / "nowhere")))
+
+
+# --- what a hostile copy of a tree can't do -----------------------------------------------------------------------
+
+
+def test_links_out_of_the_root_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/vendor").write_text("0x8086\n")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/folder").symlink_to("../secret")
+    (tmp_path / "root/file").symlink_to("../secret/vendor")
+    (tmp_path / "root/loop").symlink_to("loop")
+    tree = FileTree(tmp_path / "root")
+    assert (tree.resolved("folder"), tree.text("folder/vendor"), tree.text("file"), tree.names("folder")) == (
+        None, None, None, ()
+    )  # fmt: skip
+    assert (tree.resolved("loop"), tree.text("loop"), tree.text("../secret/vendor")) == (None, None, None)
+
+
+def test_a_root_beside_another_with_a_longer_name_is_not_left(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root-two").mkdir()
+    (tmp_path / "root/next").symlink_to("../root-two")
+    assert FileTree(tmp_path / "root").resolved("next") is None
+
+
+def test_large_files_and_pipes_are_refused_without_waiting(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 100_000)
+    os.mkfifo(tmp_path / "pipe")
+    tree = FileTree(tmp_path)
+    for name, message in (("large", "has more than 65536 bytes"), ("pipe", "isn't a regular file")):
+        with pytest.raises(UnreadableFile, match=f"{name} {message}"):
+            tree.text(name)
+
+
+def test_bytes_that_are_no_text_are_read_as_escapes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"\xff\x00ok\n")
+    assert FileTree(tmp_path).text("file") == "\\xff\0ok"
+
+
+# --- against others -----------------------------------------------------------------------------------------------
+
+
+def test_this_machine_is_read_as_its_files_say() -> None:
+    """The witness reads each attribute by its own name, without any of our code."""
+    devices = Path("/sys/bus/pci/devices")
+    addresses = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
+    if not addresses:
+        pytest.skip("this machine shows no PCI devices")
+    hardware = read_hardware(HardwareRoots())
+    assert sorted(hardware.functions) == addresses
+    for address, function in hardware.functions.items():
+        folder = devices / address
+        assert (f"0x{function.vendor}", f"0x{function.class_code}") == (
+            (folder / "vendor").read_text().strip(),
+            (folder / "class").read_text().strip(),
+        )
+        assert function.driver == ((folder / "driver").resolve().name if (folder / "driver").exists() else "")
+        assert function.pcie_root == folder.resolve().parts[3]
+        assert function.modalias == (folder / "modalias").read_text().strip()
+
+
+def test_every_machine_can_be_read_anew_with_the_same_outcome(tmp_path: Path) -> None:
+    for path in MACHINES.glob("*.yaml"):
+        tree = machine(path.stem, tmp_path / path.stem)
+        assert read_hardware(tree.roots) == read_hardware(tree.roots)
+        assert len(fields(read_hardware(tree.roots))) == 8
+
+
+def test_256_virtual_functions_are_read_in_far_less_than_a_second(tmp_path: Path) -> None:
+    pf = yaml.load(
+        """
+        0000:41:00.0: {vendor: "15b3", device: "101d", class: "020000", driver: mlx5_core, group: 21,
+          vfs: {count: 256, total: 256, first: 0000:41:01.0, device: "101e", driver: mlx5_core, group: 100}}
+        """,
+        yaml.BaseLoader,
+    )
+    tree = described_machine({"functions": pf}, tmp_path)
+    started = time.process_time()
+    hardware = read_hardware(tree.roots)
+    assert time.process_time() - started < 0.5
+    assert len(hardware.functions) == 257
+    assert hardware.functions["0000:42:00.7"].vf_index == 255
