@@ -23,7 +23,7 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENX
 _SHOWN: Final = 40
 
 
-class UnreadableFile(Exception):
+class UnreadableFile(OSError):
     """A file that isn't as the kernel writes it. ``str(error)`` names it and what it has."""
 
     def __init__(self, path: str, message: str) -> None:
