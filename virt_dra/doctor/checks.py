@@ -10,6 +10,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.doctor import cluster_checks as cluster
 from virt_dra.doctor import install_checks as install
 from virt_dra.doctor.caller_checks import callers
+from virt_dra.doctor.driver_checks import node_driver
 from virt_dra.doctor.extender_checks import extender
 from virt_dra.doctor.facts import ERROR, WARNING, ClusterFacts, DoctorFinding
 
@@ -38,6 +39,7 @@ def examine(
         partial(cluster.kubevirt, named=kubevirt),
         cluster.drivers,
         cluster.classes,
+        partial(node_driver, named=kubevirt),
         partial(install.installed, own_version=own_version),
         *_AFTER,
     )

@@ -117,6 +117,8 @@ class ClusterFacts:
     network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))
     launcher_policy: Json | Unknown | None = None
+    drivers: Sequence[Json] | Unknown = ()
+    """DaemonSets of the node driver."""
     extenders: Sequence[Json] | Unknown = ()
     """DaemonSets of the scheduler extender."""
     extender_answers: Mapping[str, int] | Unknown = field(default_factory=dict)

@@ -25,6 +25,7 @@ from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
+    DRIVER_NAMESPACE,
     INJECT_ANNOTATION,
     STANDALONE,
     Choices,
@@ -64,6 +65,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
         slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
         classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
         deployments=deployments,
+        drivers=await _tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
         extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL)),
         extender_answers=await _tried(_extender_answers(cluster)),
     )

@@ -1,0 +1,45 @@
+"""virt-handler's sweep of mediated devices (D-60): up to and including KubeVirt 1.9.0 it removes, at each heartbeat,
+every mdev whose type its configuration doesn't name. The guest loses its device while the VM seems to run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion
+from virt_dra.api.resource_v1 import Device, ResourceSlice
+from virt_dra.api.wire import Json
+
+PASSTHROUGH_DRIVER: Final = "passthrough.virt-dra.io"
+"""The name of the project's own driver for devices that are passed through."""
+SWEEP_GATE: Final = "DisableMDEVConfiguration"
+"""The gate of KubeVirt that turns the sweep off, and with it mdevs that KubeVirt makes."""
+
+
+def makes_mdevs(published: Iterable[ResourceSlice]) -> bool:
+    """True if a node's driver offers mdevs, which it makes when a claim is prepared."""
+    return any(obj.spec.driver == PASSTHROUGH_DRIVER and any(map(_is_mdev, obj.spec.devices)) for obj in published)
+
+
+def is_swept(kubevirt: KubeVirt, version: KubeVirtVersion) -> bool:
+    """True if this KubeVirt removes mdevs that others make."""
+    configuration = kubevirt.spec.configuration.developer_configuration
+    on = SWEEP_GATE in configuration.feature_gates and SWEEP_GATE not in configuration.disabled_feature_gates
+    return version <= V1_9_0 and not on
+
+
+def patch_against_sweep(kubevirt: KubeVirt) -> Json:
+    """The merge patch of the KubeVirt object that turns the sweep off."""
+    configuration = kubevirt.spec.configuration.developer_configuration
+    patched: Json = {"featureGates": [*configuration.feature_gates, SWEEP_GATE]}
+    if SWEEP_GATE in configuration.feature_gates:
+        del patched["featureGates"]
+    if SWEEP_GATE in configuration.disabled_feature_gates:
+        patched["disabledFeatureGates"] = [gate for gate in configuration.disabled_feature_gates if gate != SWEEP_GATE]
+    return {"spec": {"configuration": {"developerConfiguration": patched}}}
+
+
+def _is_mdev(device: Device) -> bool:
+    kind = device.attributes.get("kind") or device.attributes.get(f"{PASSTHROUGH_DRIVER}/kind")
+    return kind is not None and kind.string == "mdev"

@@ -1,0 +1,78 @@
+"""Doctor's checks of the node driver: whether it runs on the nodes, publishes anything, and keeps its mdevs. Pure:
+facts in, findings out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from virt_dra.api.counting import counted
+from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, is_swept, makes_mdevs, patch_against_sweep
+from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.wire import WireError
+from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
+
+GUIDE: Final = "docs/guides/driver.md"
+
+
+def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
+    """Findings on the node driver; none where it isn't installed. ``named``: overrides KubeVirt's version."""
+    published = tuple(_slices(facts))
+    yield from _running(facts, published)
+    if makes_mdevs(published):
+        yield from _sweep(facts, named)
+
+
+def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Iterator[DoctorFinding]:
+    if isinstance(facts.drivers, Unknown):
+        yield CheckSubject("node-driver", "node driver").unread(facts.drivers)
+        return
+    for daemon_set in facts.drivers:
+        metadata, status = daemon_set["metadata"], daemon_set.get("status") or {}
+        subject = CheckSubject("node-driver", f"DaemonSet {metadata['namespace']}/{metadata['name']}")
+        wanted, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
+        devices = sum(len(obj.spec.devices) for obj in published)
+        if ready < wanted or not wanted:
+            advice = (
+                f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; "
+                "devices of the nodes without it can't be prepared"
+            )
+            yield subject.warning(f"{ready} of {counted(wanted, 'pod')} ready", advice)
+        elif not published:
+            message = f"it runs on {counted(wanted, 'node')}, and has published nothing"
+            yield subject.warning(message, f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}")
+        elif not devices:
+            message = f"it runs on {counted(wanted, 'node')}, and no policy names a device that they have"
+            advice = f"virt-dra node-driver --plan says of each device why it isn't published; see {GUIDE}"
+            yield subject.warning(message, advice)
+        else:
+            nodes = len({obj.spec.node_name for obj in published if obj.spec.devices})
+            yield subject.ok(f"{counted(devices, 'device')} on {counted(nodes, 'node')}")
+
+
+def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
+    for raw in items(facts.kubevirts):
+        try:
+            kubevirt = KubeVirt.from_wire(raw)
+        except WireError:  # reported by the check of KubeVirt
+            continue
+        version = named or ObservedVersion.parse(kubevirt.status.observed_kube_virt_version or "").version
+        if is_swept(kubevirt, version):
+            message = (
+                f"virt-handler of KubeVirt {version} removes mdevs that the node driver makes, also those that VMs use"
+            )
+            patch = json.dumps(patch_against_sweep(kubevirt))
+            advice = f"kubectl patch kubevirt -n {kubevirt.namespace} {kubevirt.name} --type merge -p '{patch}'"
+            yield CheckSubject("mdev-sweep", f"KubeVirt {kubevirt.key}").error(message, advice)
+
+
+def _slices(facts: ClusterFacts) -> Iterator[ResourceSlice]:
+    for raw in items(facts.slices):
+        if (raw.get("spec") or {}).get("driver") == PASSTHROUGH_DRIVER:
+            try:
+                yield ResourceSlice.from_wire(raw)
+            except WireError:  # reported by the check of drivers
+                continue
