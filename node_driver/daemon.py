@@ -63,8 +63,8 @@ class HardwareSource(Protocol):
 
 
 class PolicySource(Protocol):
-    def published(self, hardware: Hardware) -> PublishedSet:
-        """What the policies publish of this hardware."""
+    def published(self, hardware: Hardware) -> PublishedSet | None:
+        """What the policies publish of this hardware; None as long as the policies aren't known."""
 
     async def changed(self) -> None:
         """Returns when the policies are others than at the last call of :meth:`published`."""
@@ -110,6 +110,8 @@ class DeviceSurvey:
         self._rest: Hardware | None = None
         self._obstacles: dict[str, str] = {}
         self._woken, self._reported = asyncio.Event(), asyncio.Event()
+        self.ready = False
+        """Whether the devices have been looked at, and the policies are known."""
 
     # --- the ports of claims and of health --------------------------------------------------------------------------
 
@@ -144,6 +146,8 @@ class DeviceSurvey:
         claims = tuple(state.claims.values())
         self._rest = at_rest(hardware, claims, self._rest)
         published = self._policy.published(self._rest)
+        if published is None:
+            return
         view = NodeView(
             hardware, claims, self._obstacles, links,
             {
@@ -194,6 +198,8 @@ class DeviceSurvey:
 
     async def leave(self) -> None:
         """Taints all devices, for a while: the API server may be away, too."""
+        if not self.ready:
+            return
         self._publish(driver_away(self._evaluation))
         try:
             async with asyncio.timeout(LEAVING):
@@ -217,7 +223,7 @@ class DeviceSurvey:
         log.error("%s", message)
         published = self._evaluation.published
         if not published.devices:
-            published = self._policy.published(hardware)
+            published = self._policy.published(hardware) or published
         stuck = tuple(DeviceCondition(device.name, ConditionReason.STUCK, message) for device in published.devices)
         self._show(Evaluation(published, stuck), DriverState())
 
@@ -227,7 +233,7 @@ class DeviceSurvey:
         if evaluation.published.excluded != self._evaluation.published.excluded:
             for excluded in evaluation.published.excluded:
                 log.warning("%s isn't published (%s): %s", excluded.subject, excluded.reason, excluded.message)
-        self._evaluation = evaluation
+        self._evaluation, self.ready = evaluation, True
         self._publish(evaluation)
         claims = state.claims.values()
         self._metrics.evaluated(evaluation, frozenset(device.device for claim in claims for device in claim.devices))

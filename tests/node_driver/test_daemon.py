@@ -17,9 +17,11 @@ from devtools.node.world import DRIVER, NODE
 from node_driver.daemon import DaemonSettings, DeviceSurvey, drive
 from node_driver.devices import DeviceKind, ExcludedDevice, PassthroughDevice, PublishedSet
 from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.hardware.links import read_links
 from node_driver.host.changes import HostBusy, HostProperty
 from node_driver.host.file_locks import FileLocks
 from node_driver.metrics import DriverMetrics, MeasuredClaims, MeasuredHost
+from node_driver.plain_port import serve_plain
 from node_driver.publishing import Publisher
 from node_driver.state.checkpoint import Checkpoint
 from node_driver.state.records import ClaimRecord, DeviceRecord, Stage
@@ -337,3 +339,38 @@ async def test_metrics_count_devices_calls_and_hung_writes(tmp_path: Path) -> No
         'virt_dra_driver_slice_writes_total{verb="create"}': 1,
     }
     assert calls == 3
+
+
+async def test_the_plain_port_says_whether_it_runs(unused_tcp_port: int) -> None:
+    metrics, ready = DriverMetrics(), False
+    serving = asyncio.create_task(serve_plain("127.0.0.1", unused_tcp_port, metrics.registry, lambda: ready))
+
+    async def status(path: str) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+        return answer
+
+    await asyncio.sleep(0.1)
+    assert (await status("/healthz")).startswith("HTTP/1.0 200 OK\r\n")
+    assert (await status("/readyz")).startswith("HTTP/1.0 503")
+    ready = True
+    assert (await status("/readyz")).startswith("HTTP/1.0 200")
+    assert "virt_dra_driver_checkpoint_writes_total 0.0" in await status("/metrics")
+    assert (await status("/" + "a" * 9000)) == ""
+    assert (await status("/other")).startswith("HTTP/1.0 404")
+    serving.cancel()
+
+
+def test_links_are_read_of_sysfs(tmp_path: Path) -> None:
+    for interface, address, carrier in (
+        ("eth0", ONE, "1"), ("eth1", TWO, "0"), ("down", "0000:03:00.0", None), ("veth", "virtual", "1"),
+    ):  # fmt: skip
+        folder = tmp_path / "class" / "net" / interface
+        folder.mkdir(parents=True)
+        (folder / "device").symlink_to(f"../../../{address}")
+        if carrier is not None:
+            (folder / "carrier").write_text(f"{carrier}\n")
+    assert read_links(str(tmp_path)) == {ONE: True, TWO: False}
+    assert read_links(str(tmp_path / "nothing")) == {}
