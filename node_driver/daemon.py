@@ -232,7 +232,7 @@ class DeviceSurvey:
             log.warning("device %s is %s: %s", condition.device, condition.reason, condition.message)
         if evaluation.published.excluded != self._evaluation.published.excluded:
             for excluded in evaluation.published.excluded:
-                log.warning("%s isn't published (%s): %s", excluded.subject, excluded.reason, excluded.message)
+                log.info("%s isn't published (%s): %s", excluded.subject, excluded.reason, excluded.message)
         self._evaluation, self.ready = evaluation, True
         self._publish(evaluation)
         claims = state.claims.values()

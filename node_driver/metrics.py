@@ -39,7 +39,7 @@ class DriverMetrics:
             "virt_dra_driver_devices", "Published devices, by kind and state (free, claimed).", ("kind", "state")
         )
         self._conditions = gauge("virt_dra_driver_tainted_devices", "Devices with a condition, by reason.", ("reason",))
-        self._excluded = gauge("virt_dra_driver_excluded_devices", "Devices that a policy names and that are refused.")
+        self._excluded = gauge("virt_dra_driver_excluded_devices", "Devices of the node that aren't published.")
         self._hung = counter(
             "virt_dra_driver_hung_writes", "Changes of the host that the kernel didn't finish in time.", ("property",)
         )

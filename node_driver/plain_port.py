@@ -57,7 +57,9 @@ def _response(request: bytes, registry: CollectorRegistry, ready: Callable[[], b
             return _answer("200 OK", _PLAIN, b"ok\n")
         case [b"GET", b"/readyz"]:
             is_ready = ready()
-            return _answer("200 OK" if is_ready else "503 Service Unavailable", _PLAIN, b"ok\n" if is_ready else b"no\n")
+            return _answer(
+                "200 OK" if is_ready else "503 Service Unavailable", _PLAIN, b"ok\n" if is_ready else b"no\n"
+            )
     return _answer("404 Not Found", _PLAIN, b"the paths are /healthz, /readyz, /metrics\n")
 
 
