@@ -115,6 +115,8 @@ def test_all_say_what_keeps_a_device_from_its_vm(tmp_path: Path, case: str) -> N
     code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
     assert (code, document["verdict"], document["reason"]) == (1, "broken", reason)
     assert document["headline"] == f"VMI lab/fedora can't start: {row['message']}"
+    code, of_pod = _run("explain", "pod", "virt-launcher-fedora-x7k2p", "-n", "lab", "-f", dump)
+    assert (code, of_pod["verdict"], of_pod["reason"]) == (1, "broken", reason)
     contents = _reported(tmp_path, dump)
     assert contents["waiting"] == [document]
     assert [(vm["ready"], vm["reason"]) for vm in contents["vms"]] == [("0/1", reason)]

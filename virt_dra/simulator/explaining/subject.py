@@ -18,6 +18,7 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.unknown import UnknownFact
 from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
@@ -117,7 +118,10 @@ class SubjectFinder:
         if isinstance(obj, ResourceClaim):
             return _of_claim(asked, obj)
         if isinstance(obj, Pod):
-            return self._of_pod(asked, obj)
+            of_pod = self.get(VirtualMachineInstance, vm_of_pod(obj), obj.namespace)
+            current = of_pod is not None and self._pod_of(of_pod) == obj
+            stuck = self._why_not_started(of_pod) if of_pod is not None and current else None
+            return self._of_pod(asked, obj) if stuck is None else replace(asked, made=True, problem=stuck)
         vmi = obj if isinstance(obj, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
         vmi = vmi if vmi is not None and not vmi.finished else None
         pod = self._pod_of(vmi) if vmi is not None else None
