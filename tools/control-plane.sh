@@ -2,16 +2,31 @@
 # Gets a control plane for the tests: etcd, kube-apiserver, kube-scheduler, kube-controller-manager, and kubectl to talk to it. Those in
 # KUBEBUILDER_ASSETS are used; what it lacks is built once from Go modules (control-plane/*/go.mod say which), into a cache outside of the
 # repository, in 7 to 10 minutes on 2 cores. Without Go it says in one line what will be skipped and how to get it. Built once, it does nothing.
+# With 1.30.14 or 1.31.14: those of that release for classic DRA, and a driver, to run beside the etcd of the others; never from
+# KUBEBUILDER_ASSETS. make conformance asks for them, make test doesn't.
 # With --print: writes the paths of the programs, one a line, and ends with 1 where one is missing.
 set -eu
 cd "$(dirname "$0")/control-plane"
-kubernetes=1.37.1 etcd=3.6.16
-programs="etcd kube-apiserver kube-scheduler kube-controller-manager kubectl"
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/control-plane/$kubernetes-$etcd
+kubernetes=1.37.1 etcd=3.6.16 print=
+for argument; do
+  case $argument in
+    --print) print=yes ;;
+    1.30.14 | 1.31.14) kubernetes=$argument etcd= ;;
+    *) echo "usage: tools/control-plane.sh [--print] [1.30.14 | 1.31.14]" >&2; exit 2 ;;
+  esac
+done
+all=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/control-plane
+if [ -n "$etcd" ]; then
+  programs="etcd kube-apiserver kube-scheduler kube-controller-manager kubectl" source=kubernetes
+  cache=$all/$kubernetes-$etcd assets=${KUBEBUILDER_ASSETS:-}
+else
+  programs="kube-apiserver kube-scheduler kube-controller-manager classic-driver" source=kubernetes-$kubernetes
+  cache=$all/$kubernetes assets=
+fi
 bin=$cache/bin
 
 path_of() {
-  for folder in "${KUBEBUILDER_ASSETS:-$bin}" "$bin"; do
+  for folder in "${assets:-$bin}" "$bin"; do
     if [ -x "$folder/$1" ]; then echo "$folder/$1"; return; fi
   done
 }
@@ -32,7 +47,8 @@ build() {
   for program in $1; do
     case $program in
       etcd) module=etcd package=. ;;
-      *) module=kubernetes package=k8s.io/kubernetes/cmd/$program ;;
+      classic-driver) module=$source package=./driver ;;
+      *) module=$source package=k8s.io/kubernetes/cmd/$program ;;
     esac
     echo "setup: building $program" >&2
     (cd "$module" && CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off \
@@ -43,7 +59,7 @@ build() {
 }
 
 if [ -n "$(missing)" ]; then
-  advice="the tests on a real control plane will be skipped; to run them:"
+  advice="the tests on a real control plane $kubernetes will be skipped; to run them:"
   if ! command -v go >/dev/null; then
     echo "setup: no $(missing)and no Go to build them: $advice install Go >= 1.21 (https://go.dev/dl), or name their folder in KUBEBUILDER_ASSETS" >&2
   elif ! mkdir -p "$bin" 2>/dev/null; then
@@ -52,11 +68,11 @@ if [ -n "$(missing)" ]; then
     # One builder at a time: a second one would only take the first one's cores. It finds the programs there when its turn comes.
     if command -v flock >/dev/null; then exec 9>"$cache/lock" && flock 9; fi
     if ! build "$(missing)"; then
-      echo "setup: building failed: $advice give Go a module proxy (GOPROXY), then tools/control-plane.sh" >&2
+      echo "setup: building failed: $advice give Go a module proxy (GOPROXY), then tools/control-plane.sh${*:+ $*}" >&2
     fi
   fi
 fi
-if [ "${1:-}" = --print ]; then
+if [ -n "$print" ]; then
   for program in $programs; do path_of "$program"; done
   [ -z "$(missing)" ]
 fi

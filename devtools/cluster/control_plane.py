@@ -23,7 +23,18 @@ from typing import Any, Self
 from devtools import needs
 from devtools.cluster.admin_requests import POLL_SECONDS, WAIT_SECONDS, AdminRequests, ControlPlaneError, RequestError
 from devtools.cluster.credentials import ADMINS, Credentials, User
-from devtools.cluster.programs import ADVICE, API_SERVER, CONTROLLERS, ETCD, SCHEDULER, SCRIPT, binary, require
+from devtools.cluster.programs import (
+    ADVICE,
+    API_SERVER,
+    CLASSIC_DRIVER,
+    CONTROLLERS,
+    ETCD,
+    SCHEDULER,
+    SCRIPT,
+    VERSION,
+    binary,
+    require,
+)
 from devtools.cluster.supervisor import Supervisor
 
 __all__ = [
@@ -90,7 +101,7 @@ class ControlPlane(AdminRequests):
     served; as a default all, alpha ones too. ``service_accounts``: have the ServiceAccount admission plugin on, as
     clusters have; then a pod needs the ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise
     add ``serviceaccount-controller``) and gets a token volume. ``arguments``: further ones of kube-apiserver. ``port``:
-    of kube-apiserver, 0 for a free one. ``folder``: keeps the logs.
+    of kube-apiserver, 0 for a free one. ``folder``: keeps the logs. ``version``: the release of its programs.
 
     While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the
     admin), :attr:`webhook_client_ca` (the authority of the certificate that the API server presents to webhooks),
@@ -106,7 +117,9 @@ class ControlPlane(AdminRequests):
         arguments: Sequence[str] = (),
         port: int = 0,
         folder: Path | None = None,
+        version: str = VERSION,
     ) -> None:
+        self._version = version
         self.gates: Mapping[str, bool] = dict(gates or {})
         self._runtime_config, self._service_accounts, self._arguments = (
             runtime_config,
@@ -267,7 +280,7 @@ class ControlPlane(AdminRequests):
 
         ``configuration``: a KubeSchedulerConfiguration; how it connects is filled in.
         """
-        require(SCHEDULER)
+        self._require(SCHEDULER)
         if SCHEDULER in self._pids:
             return
         arguments = self._component_arguments(SCHEDULER, "system:kube-scheduler")
@@ -277,7 +290,7 @@ class ControlPlane(AdminRequests):
             path.write_text(json.dumps({**configuration, "clientConnection": connection}), encoding="utf-8")
             arguments = (*arguments, "--config", str(path))
         self._run(SCHEDULER, *arguments)
-        self._wait_until_ready(SCHEDULER, "/readyz")
+        self._wait_until_ready(SCHEDULER, "/readyz" if self._version == VERSION else "/healthz")
 
     def stop_scheduler(self) -> None:
         self._stop(SCHEDULER)
@@ -288,7 +301,7 @@ class ControlPlane(AdminRequests):
 
         Where others run already, both do afterwards. Skips the test where the program is missing.
         """
-        require(CONTROLLERS)
+        self._require(CONTROLLERS)
         wanted = self._controllers | frozenset(names or DEFAULT_CONTROLLERS)
         if wanted == self._controllers:
             return
@@ -306,6 +319,13 @@ class ControlPlane(AdminRequests):
         self._controllers = frozenset()
         self._stop(CONTROLLERS)
 
+    def start_classic_driver(self, name: str, settings: Path) -> None:
+        """A driver of classic DRA that does what the JSON of a file says (tools/control-plane/kubernetes-…/driver)."""
+        self._run(CLASSIC_DRIVER, str(self.kubeconfig), name, str(settings))
+
+    def stop_classic_driver(self) -> None:
+        self._stop(CLASSIC_DRIVER)
+
     def restart_controllers(self) -> None:
         """Those that run, from the start: the garbage collector looks for kinds that are new only every 30 s. Nothing
         where none run."""
@@ -313,6 +333,11 @@ class ControlPlane(AdminRequests):
         self.stop_controllers()
         if running:
             self.start_controllers(*running)
+
+    def _require(self, name: str) -> None:
+        """Skip the test where a program isn't there; one of another release was required as a whole before."""
+        if self._version == VERSION:
+            require(name)
 
     def _component_arguments(self, name: str, user: str) -> tuple[str, ...]:
         kubeconfig = str(self._write_kubeconfig(name, self._credentials.user(user)))
@@ -383,7 +408,7 @@ class ControlPlane(AdminRequests):
     def _run(self, name: str, *arguments: str) -> None:
         if name in self._pids:
             return
-        program = binary(name)
+        program = binary(name, self._version)
         if program is None:
             raise ControlPlaneError(f"{name} is missing: {ADVICE}")
         self._pids[name] = self._supervisor.start([str(program), *arguments], self.logs / f"{name}.log")
