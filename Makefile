@@ -63,6 +63,9 @@ compiled:  ## Make a copy in out/compiled with a compiled allocator, a third fas
 
 conformance:  ## Compare with Kubernetes' own Go code: N=20000 allocations, 10 N expressions; SEED=S repeats
 	@tools/venv.sh dev
+	@tools/control-plane.sh
+	@tools/control-plane.sh 1.30.14
+	@tools/control-plane.sh 1.31.14
 	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
 
 lint:  ## Check code: ruff and mypy --strict

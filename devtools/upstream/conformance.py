@@ -4,9 +4,10 @@ H] [--questions Q] [--node-histories D]`` (``make conformance N=… SEED=…``).
 N allocation problems and ten times as many expressions against the references, on all processors; H histories of the
 control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); Q questions whether a pod fits
 to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at every write
-(:mod:`devtools.node`). Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as
-many seconds as a tenth of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails
-where a difference is unexplained, or an expression exceeds what it may take.
+(:mod:`devtools.node`); the scenarios of classic DRA on control planes 1.30.14 and 1.31.14 (:mod:`devtools.classic`).
+Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth
+of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is
+unexplained, or an expression exceeds what it may take.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def main() -> None:
         _run("devtools.interleavings", str(options.histories), "--seed", str(seed)),
         _run("devtools.fit", str(options.questions), "--seed", str(seed)),
         _run("devtools.node", str(options.node_histories), "--seed", str(seed)),
+        _run("devtools.classic"),
     ]
     harmless = [
         _run("devtools.cel.hostile", "--minutes", str(options.hostile_minutes), "--seed", str(seed)),

@@ -163,7 +163,13 @@ def loops_of(
 
 
 def node(name: str, **labels: str) -> Json:
+    labels = {"kubernetes.io/hostname": name, **labels}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def preempts(nodes: int) -> str:
+    """How the message of a pod that fits nowhere ends."""
+    return f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
 
 
 def resource_class(name: str, driver: str, **fields: object) -> Json:

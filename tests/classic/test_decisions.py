@@ -34,7 +34,6 @@ from virt_dra.classic.extension_points import (
     potential_nodes,
     pre_enqueue,
     pre_filter,
-    wakes,
 )
 from virt_dra.classic.objects import ClassicClaim, ClassicDeviceClass, PodSchedulingContext, ResourceClass
 from virt_dra.classic.release import ClassicRelease
@@ -116,6 +115,10 @@ BLOCKED: dict[str, tuple[ClassicClaim, str]] = {
         _claim().with_(spec=_claim().spec.with_(resource_class_name="none")),
         "resource class none does not exist",
     ),
+    "immediate of another class": (
+        _claim(mode="Immediate").with_(spec=_claim(mode="Immediate").spec.with_(resource_class_name="none")),
+        "resource class none does not exist",
+    ),
 }
 
 
@@ -136,7 +139,7 @@ def test_a_context_of_another_pod_by_that_name_is_not_used() -> None:
     """C-18.6: by UID."""
     foreign = _context().with_(metadata=_context().metadata.with_(owner_references=()))
     assert pre_filter(_pod("c"), _view(_claim(), context=foreign)) == NotNow(
-        "PodSchedulingContext lab/p belongs to another pod", error=True
+        "PodSchedulingContext object with UID  is not owned by Pod lab/p", error=True
     )
 
 
@@ -158,13 +161,13 @@ def test_post_filter_deallocates_what_nobody_else_uses() -> None:
     """C-18.6: PostFilter; the claim's own index counts, not its place among the unavailable ones."""
     view = _view(_claim("a", **ALLOCATED, reservedFor=[MINE]), _claim("b", **ALLOCATED))
     state = _state(view, "a", "b")
-    second = post_filter(state, [NodeRefused("", (1,))])
+    second = post_filter(state, {1})
     assert second is not None
     assert second.claim.name == "b"
     shared: Json = {**ALLOCATED, "allocation": {"availableOnNodes": ON_N1, "shareable": True}}
-    assert post_filter(_state(_view(_claim(**shared, reservedFor=[OTHER])), "c"), [NodeRefused("", (0,))]) is None
+    assert post_filter(_state(_view(_claim(**shared, reservedFor=[OTHER])), "c"), {0}) is None
     selected = _state(_view(_claim(**ALLOCATED), context=_context({"selectedNode": "n9"})), "c")
-    first = post_filter(selected, [NodeRefused("", (0,))])
+    first = post_filter(selected, {0})
     assert first is not None
     assert first.context is not None
 
@@ -178,7 +181,7 @@ def test_one_pending_claim_saves_a_round() -> None:
     two = negotiate(_state(_view(_claim("a"), _claim("b")), "a", "b"), "n1", ["n1", "n2"], {}, ClassicRelease())
     assert two.spec is not None
     assert two.spec.to_wire() == {"potentialNodes": ["n1", "n2"]}
-    assert two.waits == NotNow("waiting for resource driver to provide information", pending=True)
+    assert two.waits == NotNow("waiting for resource driver", pending=True)
     alone = negotiate(_state(_view(_claim("a"), _claim("b")), "a", "b"), "n1", ["n1"], {}, ClassicRelease())
     assert alone.spec is not None
     assert alone.spec.potential_nodes == ("n1",)
@@ -188,9 +191,12 @@ def test_nothing_is_published_twice_and_older_releases_say_it_otherwise() -> Non
     """C-18.6: 1.27 and 1.28 write in Reserve."""
     context = _context({"selectedNode": "n1", "potentialNodes": ["n1", "n2"]}, {"a": [], "b": ["n2"]})
     state = _state(_view(_claim("a"), _claim("b"), context=context), "a", "b")
-    done = negotiate(state, "n1", ["n1"], {}, ClassicRelease(28))
-    assert done.spec is None
-    assert done.waits == NotNow("waiting for resource driver to allocate resource", pending=True)
+    for minor in (28, 30):
+        done = negotiate(state, "n1", ["n1"], {}, ClassicRelease(minor))
+        assert done.spec is None
+        assert done.waits == NotNow("waiting for resource driver to provide information", pending=True)
+    chosen = negotiate(_state(_view(_claim()), "c"), "n1", ["n1"], {}, ClassicRelease(28))
+    assert chosen.waits == NotNow("waiting for resource driver to allocate resource", pending=True)
     assert negotiate(_state(_view(_claim(**ALLOCATED)), "c"), "n1", ["n1"], {}, ClassicRelease()).waits is None
 
 
@@ -214,39 +220,6 @@ def test_the_node_selected_before_stays_selected_while_it_fits() -> None:
     assert chosen_node(state, ["n0", "n1"], {}, {"n0": 7}) == "n1"
 
 
-HINTS = (
-    (None, _context({"potentialNodes": ["n1"]}), False),
-    (_context(), _context(answers={"a": []}), False),
-    (_context(answers={"a": []}), _context(answers={"a": [], "b": []}), True),
-    (
-        _context({"selectedNode": "n1"}, {"a": [], "b": []}),
-        _context({"selectedNode": "n1"}, {"a": [], "b": ["n1"]}),
-        True,
-    ),
-    (_context({}, {"a": [], "b": []}), _context({"selectedNode": "n1"}, {"a": [], "b": []}), False),
-    (
-        _context({"selectedNode": "n1"}, {"a": ["n1", "n2"], "b": []}),
-        _context({"selectedNode": "n1"}, {"a": ["n2"], "b": []}),
-        True,
-    ),
-    (
-        _context({"selectedNode": "n1"}, {"a": ["n1", "n2"], "b": []}),
-        _context({"selectedNode": "n1"}, {"a": ["n1"], "b": []}),
-        True,
-    ),
-    (_context({"selectedNode": "n1"}, {"a": ["n2"]}), _context({"selectedNode": "n1"}, {"a": []}), False),
-    (_context(answers={"a": [], "b": []}), None, False),
-)
-
-
-@pytest.mark.parametrize(("old", "new", "wake"), HINTS)
-def test_a_context_wakes_its_pod_by_complete_answers_or_a_refused_node(
-    old: PodSchedulingContext | None, new: PodSchedulingContext | None, wake: bool
-) -> None:
-    """C-18.6: queue hints."""
-    assert wakes(old, new, ["a", "b"]) is wake
-
-
 # --- a driver's controller ---
 
 FINALIZER = "gpu.example.com/deletion-protection"
@@ -266,25 +239,26 @@ def test_a_driver_does_what_a_claim_needs(name: str) -> None:
     """C-18.2, C-18.5.1."""
     subject, plan = PLANS[name]
     assert isinstance(CLASS, ResourceClass)
-    assert plan_claim(subject, lambda claim: CLASS, GPU) == plan
+    assert plan_claim(subject, lambda claim, name: CLASS, GPU) == plan
 
 
 def test_a_driver_allocates_immediate_claims_of_its_own_classes_only() -> None:
     """C-18.5.1: a missing class, one of another driver, a structured one."""
     immediate = _claim(mode="Immediate")
     assert isinstance(CLASS, ResourceClass)
-    assert plan_claim(immediate, lambda claim: CLASS, GPU) == AllocateNow(CLASS)
-    assert plan_claim(immediate, lambda claim: None, GPU) == Nothing("resource class gpu does not exist")
-    reason = "the class belongs to the driver gpu.example.com, which may change"
-    assert plan_claim(immediate, lambda claim: CLASS, "other.io") == Nothing(reason)
-    assert plan_claim(immediate, lambda claim: CLASS.with_(structured_parameters=True), GPU) == Nothing()
+    assert plan_claim(immediate, lambda claim, name: CLASS, GPU) == AllocateNow(CLASS)
+    assert plan_claim(immediate, lambda claim, name: None, GPU) == Nothing(
+        missing='resourceclass.resource.k8s.io "gpu" not found'
+    )
+    assert plan_claim(immediate, lambda claim, name: CLASS, "other.io") == Nothing(retry=True)
+    assert plan_claim(immediate, lambda claim, name: CLASS.with_(structured_parameters=True), GPU) == Nothing()
 
 
 def test_an_interrupted_deallocation_is_finished_an_allocation_left_alone() -> None:
     """C-18.5.1."""
     protected = _claim(finalizers=[FINALIZER])
-    assert plan_claim(protected, lambda claim: None, GPU, releasing=True) == Unprotect()
-    assert plan_claim(protected, lambda claim: None, GPU) == Nothing()
+    assert plan_claim(protected, lambda claim, name: None, GPU, releasing=True) == Unprotect()
+    assert plan_claim(protected, lambda claim, name: None, GPU) == Nothing()
 
 
 def test_of_many_unsuitable_nodes_128_are_published_with_the_selected_one() -> None:

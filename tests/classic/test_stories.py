@@ -7,7 +7,18 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from tests.classic.lab import FakeDriver, Lab, claim, config_map, node, play_classic, pod, resource_class, template
+from tests.classic.lab import (
+    FakeDriver,
+    Lab,
+    claim,
+    config_map,
+    node,
+    play_classic,
+    pod,
+    preempts,
+    resource_class,
+    template,
+)
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json
 from virt_dra.classic.driver import AllocationRefused, PendingClaim, on_nodes
@@ -91,7 +102,8 @@ def test_a_network_attached_accelerator_is_offered_on_the_nodes_that_reach_it_on
         )
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name == "n4"
-        assert await lab.waits("q") == "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector."
+        elsewhere = "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector."
+        assert await lab.waits("q") == f"{elsewhere} still not schedulable, {preempts(5)}"
         await lab.create(pod("r", "shared"))
         await lab.calm()
         assert (await lab.pod("r")).spec.node_name in ("n4", "n5")
@@ -150,7 +162,7 @@ def test_a_driver_keeps_trying_for_a_bound_pod() -> None:
         assert (await lab.claim("g")).status.allocation is not None
         return await lab.events()
 
-    assert play_classic(story, driver) == ["Failed: allocate: no device left on n2"]
+    assert play_classic(story, driver) == ["Failed: claim g: no device left on n2"]
 
 
 def test_a_shareable_claim_serves_several_pods_and_is_freed_after_the_last() -> None:
@@ -180,7 +192,8 @@ def test_a_claim_that_isnt_shareable_serves_one_pod_after_the_other() -> None:
         await lab.calm()
         await lab.create(pod("q", "g"))
         await lab.calm()
-        assert await lab.waits("q") == "0/3 nodes are available: resourceclaim in use."
+        in_use = "0/3 nodes are available: resourceclaim in use."
+        assert await lab.waits("q") == f"{in_use} no new claims to deallocate, {preempts(3)}"
         await lab.finish("p")
         await lab.calm()
         assert (await lab.pod("q")).spec.node_name == "n1"
@@ -224,8 +237,8 @@ def test_several_drivers_are_asked_first_and_then_agree_on_a_node() -> None:
 
     events = play_classic(story, gpu, net)
     assert events == [
+        "FailedScheduling: waiting for resource driver",
         "FailedScheduling: 0/1 nodes are available: 1 waiting for resource driver to provide information.",
-        "FailedScheduling: 0/1 nodes are available: 1 waiting for resource driver.",
         "Scheduled: Successfully assigned lab/p to n2",
     ]
     assert gpu.calls[0] == "unsuitable nodes of p among n1, n2, n3"
@@ -298,7 +311,8 @@ def test_a_pod_waits_for_an_immediate_claim_and_is_woken_by_its_allocation() -> 
     async def story(lab: Lab) -> None:
         await lab.create(claim("g", "gpu", allocationMode="Immediate"), pod("p", "g"))
         await lab.calm()
-        assert await lab.waits("p") == "0/3 nodes are available: unallocated immediate resourceclaim."
+        missing = "0/3 nodes are available: resource class gpu does not exist."
+        assert await lab.waits("p") == f"{missing} no new claims to deallocate, {preempts(3)}"
         await lab.create(resource_class("gpu", GPU))
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name == "n3"
@@ -436,7 +450,8 @@ def test_a_claim_of_131_names_its_driver_and_its_classes_only_restrict_nodes() -
             node("n4", rack="a"),
         )
         await lab.calm()
-        assert await lab.waits("p") == "0/4 nodes are available: device class racked does not exist."
+        missing = "0/4 nodes are available: request r: device class racked does not exist."
+        assert await lab.waits("p") == f"{missing} no new claims to deallocate, {preempts(4)}"
         spec = {"metadata": {"name": "racked"}, "spec": {"suitableNodes": racked}}
         await lab.create({"apiVersion": v1alpha3, "kind": "DeviceClass", **spec})
         await lab.calm()
@@ -480,13 +495,13 @@ def test_what_a_driver_answers_is_judged_and_reported() -> None:
 
     invalid = 'ResourceClaim.resource.k8s.io "g" is invalid: status.allocation.resourceHandles[0].data: Too long'
     assert play_classic(story, driver) == [
-        f"Failed: allocate: {invalid}: may not be more than 16384 bytes",
-        "Failed: allocate: the driver answered for 2 claims of 1",
+        f"Failed: add allocation: {invalid}: may not be longer than 16384",
+        "Failed: claim g: the driver answered for 2 claims of 1",
     ]
 
 
 def test_parameters_of_a_kind_that_the_driver_doesnt_know_are_reported() -> None:
-    """C-18.5.3: an Event on the claim, tried again."""
+    """C-18.5.3: Events on claim, pod and context; tried again."""
 
     async def story(lab: Lab) -> list[str]:
         reference = {"apiGroup": "vendor.example.com", "kind": "GpuParameters", "name": "m"}
@@ -495,7 +510,10 @@ def test_parameters_of_a_kind_that_the_driver_doesnt_know_are_reported() -> None
         return [each for each in await lab.events() if each.startswith("Failed:")]
 
     text = "parameters of kind GpuParameters.vendor.example.com are not known to this driver"
-    assert play_classic(story, FakeDriver(GPU, {"n1": 1})) == [f"Failed: parameters: {text}"]
+    where = "claim parameters &ResourceClaimParametersReference{APIGroup:vendor.example.com,Kind:GpuParameters,Name:m,}"
+    assert play_classic(story, FakeDriver(GPU, {"n1": 1})) == [
+        f"Failed: {text}", f"Failed: claim g: {where}: {text}", f"Failed: pod claim g: {where}: {text}"
+    ]  # fmt: skip
 
 
 def test_a_driver_may_read_parameters_itself() -> None:

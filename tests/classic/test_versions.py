@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
 from virt_dra.api.wire import Json, WireError
 from virt_dra.classic.objects import ClassicClaim, ClassicDeviceClass, PodSchedulingContext
+from virt_dra.classic.pod_claims import is_reservable
 from virt_dra.classic.versions import read_classic, write_classic
 
 V1 = "resource.k8s.io/v1alpha1"
@@ -95,7 +96,9 @@ def test_versions_differ_in_names_and_shapes_and_mean_the_same() -> None:
     new = read_classic(ROUND_TRIPS["claim of 1.31"])
     assert isinstance(new, ClassicClaim)
     assert new.status.allocation is not None
-    assert (new.status.driver_name, new.status.allocation.shareable) == ("d.io", True)
+    assert new.status.driver_name == "d.io"
+    used = new.with_(status=new.status.with_(reserved_for=(ResourceClaimConsumerReference(name="p", uid="1"),)))
+    assert is_reservable(used)
     assert new.status.allocation.available_on_nodes is not None
 
 

@@ -3,6 +3,6 @@ the scheduler.
 
 Objects and their versions, the API server's rules for them, a framework for drivers, the scheduler's and the claim
 controller's part, and the structured parameters of 1.30. Complete in itself: nothing imports it but one table row
-(``virt_dra.simulator.control_plane``), and removing it takes that row and this folder. Must not import a clock or
-randomness, nor be imported by anything else.
+(``virt_dra.simulator.control_plane``) and what compares it with real control planes (``devtools/classic``), which go
+with this folder. Must not import a clock or randomness, nor be imported by anything else.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
 from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
-from virt_dra.classic.driver_plans import deallocated, without_finalizer
+from virt_dra.classic.driver_plans import controls, without_finalizer
 from virt_dra.classic.objects import (
     BUILTIN_FINALIZER,
     ClassicClaim,
@@ -23,11 +23,12 @@ from virt_dra.classic.pod_claims import (
     is_reservable,
     is_reserved,
     name_of,
+    not_owner,
     with_consumers,
 )
 from virt_dra.controllers.loops.claims import is_done
 from virt_dra.controllers.loops.claims.creating import generate_name
-from virt_dra.scheduling.claim_references import PODS, Resolved, UnsupportedClaimSource
+from virt_dra.scheduling.claim_references import PODS, NotNeeded, Resolved, UnsupportedClaimSource
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,7 @@ def _existing(pod: Pod, entry: PodResourceClaim, view: PodView) -> ClassicClaim 
     if view.fixed:
         claim = view.claim(pod.namespace, fixed_name(pod, entry))
         if claim is not None and not is_owned_by(claim, pod):
-            return NoClaim(
-                entry.name, f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-            )
+            return NoClaim(entry.name, not_owner(claim, pod))
         return claim
     recorded = next(
         (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry.name), None
@@ -144,34 +143,34 @@ class AskDrivers:
 
 
 def for_scheduled_pod(pod: Pod, view: PodView) -> tuple[ReserveFor | AskDrivers, ...]:
-    """What a pod needs that got its node without the scheduler (C-18.7)."""
+    """What a pod needs that got its node without the scheduler, in the order of its claims: the first one that drivers
+    have to allocate, or that isn't there, ends it (C-18.7)."""
     actions: list[ReserveFor | AskDrivers] = []
-    pending = False
     for entry in pod.spec.resource_claims if pod.spec.node_name else ():
         try:
             name = name_of(pod, entry, fixed=view.fixed)
         except UnsupportedClaimSource:
+            break
+        if isinstance(name, NotNeeded):
             continue
         claim = view.claim(pod.namespace, name.name) if isinstance(name, Resolved) else None
         if claim is None or not isinstance(name, Resolved) or (name.must_check_owner and not is_owned_by(claim, pod)):
-            continue
-        if claim.status.allocation is None:
-            pending = pending or claim.delayed
-        elif not is_reserved(claim, pod) and is_reservable(claim) and not claim.deallocating:
+            break
+        if claim.status.allocation is None and claim.delayed:
+            return (*actions, *_ask_drivers(pod, view.context(pod.namespace, pod.name)))
+        if not is_reserved(claim, pod) and is_reservable(claim) and not claim.deallocating:
             actions.append(ReserveFor(claim))
-    if pending:
-        context = view.context(pod.namespace, pod.name)
-        if context is None:
-            actions.append(
-                AskDrivers(new_context(pod, SchedulingContextSpec(selected_node=pod.spec.node_name or "")), new=True)
-            )
-        elif context.spec.selected_node != pod.spec.node_name and any(
-            o.uid == pod.metadata.uid for o in context.metadata.owner_references
-        ):
-            actions.append(
-                AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False)
-            )
     return tuple(actions)
+
+
+def _ask_drivers(pod: Pod, context: PodSchedulingContext | None) -> tuple[AskDrivers, ...]:
+    """Select the pod's node, if that isn't done. Another pod's context is left alone."""
+    if context is None:
+        spec = SchedulingContextSpec(selected_node=pod.spec.node_name or "")
+        return (AskDrivers(new_context(pod, spec), new=True),)
+    if context.spec.selected_node == pod.spec.node_name or not controls(pod, context):
+        return ()
+    return (AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False),)
 
 
 def new_context(pod: Pod, spec: SchedulingContextSpec) -> PodSchedulingContext:
@@ -211,7 +210,7 @@ def for_claim(
     deleting = claim.metadata.deletion_timestamp is not None
     released = bool(reserved) and not kept
     if builtin and not kept and (deleting or (released and claim.delayed)):
-        new = deallocated(new)
+        new = new.with_(status=new.status.without("allocation"))
     elif released and claim.delayed and claim.status.allocation is not None and not claim.deallocating:
         new = new.with_(status=new.status.with_(deallocation_requested=True))
     unprotect = builtin and not kept and new.status.allocation is None and (deleting or released)

@@ -97,6 +97,6 @@ def on_nodes(
     driver: str, data: str, selector: NodeSelector | None = None, *, shareable: bool = False
 ) -> ClassicAllocation:
     """An allocation with one handle, available where a selector says (everywhere, if None)."""
-    handle = ResourceHandle(driver_name=driver, data=data)
-    allocation = ClassicAllocation(resource_handles=(handle,), shareable=shareable)
+    allocation = ClassicAllocation(resource_handles=(ResourceHandle(driver_name=driver, data=data),))
+    allocation = allocation.with_(shareable=True) if shareable else allocation
     return allocation if selector is None else allocation.with_(available_on_nodes=selector)

@@ -9,7 +9,8 @@ carry the resourceVersion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSett
 from virt_dra.classic.driver_plans import (
     AllocateNow,
     AnyClass,
+    ClaimsNotReady,
     Deallocate,
     DriverClaimPlan,
     Nothing,
@@ -48,6 +50,7 @@ from virt_dra.classic.objects import (
 )
 from virt_dra.classic.pod_claims import PodClaim, is_reserved, with_consumer
 from virt_dra.cluster.port import ApiError, NotFound
+from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.context import LoopContext
@@ -69,7 +72,7 @@ class DriverKey(NamedTuple):
 
 
 class DriverFault(ApiError):
-    """An attempt failed; an Event said so. The key is tried again with back-off."""
+    """An attempt failed: the text is for an Event on the claim or context. It is tried again with back-off."""
 
 
 class DriverController:
@@ -115,28 +118,35 @@ class DriverController:
             self._enqueue("claim", claim)
 
     async def _work(self, key: DriverKey) -> float | None:
-        if key.kind == "claim":
-            return await self._sync_claim(key)
-        return await self._sync_context(key)
+        informer: Informer[ClassicClaim] | Informer[PodSchedulingContext]
+        informer = self._claims if key.kind == "claim" else self._contexts
+        stored = informer.store.get(key.name, key.namespace)
+        if stored is None:
+            return None
+        try:
+            if isinstance(stored, ClassicClaim):
+                return await self._sync_claim(stored)
+            return await self._sync_context(stored)
+        except ApiError as error:
+            self._report(stored, str(error))
+            raise
 
-    def _class_of(self, claim: ClassicClaim) -> AnyClass | None:
-        names = class_names(claim)
+    def _class_of(self, claim: ClassicClaim, name: str = "") -> AnyClass | None:
+        """The claim's class of a name; its first one if that is empty."""
+        names = (name,) if name else class_names(claim)
         if claim.spec.controller is not None:
             return self._device_classes.store.get(names[0]) if names else None
         return self._classes.store.get(names[0])
 
     # --- claims ---
 
-    async def _sync_claim(self, key: DriverKey) -> float | None:
-        stored = self._claims.store.get(key.name, key.namespace)
-        if stored is None:
-            return None
+    async def _sync_claim(self, stored: ClassicClaim) -> float | None:
         if self._finalizer not in stored.metadata.finalizers:
             self._releasing.discard(stored.metadata.uid)
         plan = self._plan(stored)
         if not isinstance(plan, Nothing):
             try:
-                claim = await self._cluster.get(ClassicClaim, key.name, key.namespace)
+                claim = await self._cluster.get(ClassicClaim, stored.name, stored.namespace)
             except NotFound:
                 return None
             plan = self._plan(claim)
@@ -146,9 +156,12 @@ class DriverController:
             case Deallocate():
                 await self._deallocate(claim)
             case AllocateNow(resource_class=cls):
-                pending = await self._resolved((PodClaim("", claim),), cls)
-                await self._allocate(pending, "", None)
-            case Nothing(retry=reason) if reason:
+                pending = await self._resolved(PodClaim("", claim), cls)
+                for _, text in await self._allocate([pending], "", None):
+                    raise DriverFault(f"allocate: {text}")
+            case Nothing(missing=missing) if missing:
+                raise DriverFault(missing)
+            case Nothing(retry=True):
                 return self._settings.recheck
         return None
 
@@ -157,13 +170,11 @@ class DriverController:
 
     async def _deallocate(self, claim: ClassicClaim) -> None:
         self._releasing.add(claim.metadata.uid)
-        try:
+        with _failing("stop allocation" if claim.status.allocation is None else "deallocate"):
             await self._driver.deallocate(claim)
-        except Exception as error:
-            self._report(claim, f"deallocate: {error}")
-            raise DriverFault(str(error)) from error
         if deallocated(claim) != claim:
-            claim = await self._cluster.update_status(deallocated(claim))
+            with _failing("remove allocation"):
+                claim = await self._cluster.update_status(deallocated(claim))
         await self._unprotect(claim)
 
     async def _clean_up(self, claim: ClassicClaim) -> None:
@@ -176,39 +187,46 @@ class DriverController:
             log.warning(message, claim.key, self._driver.name, error)
 
     async def _unprotect(self, claim: ClassicClaim) -> None:
-        await self._cluster.update(without_finalizer(claim, self._finalizer))
+        with _failing("remove finalizer"):
+            await self._cluster.update(without_finalizer(claim, self._finalizer))
         self._releasing.discard(claim.metadata.uid)
 
-    async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> None:
-        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises
-        DriverFault."""
-        protected = [
-            pending_claim
-            if self._finalizer in pending_claim.claim.metadata.finalizers
-            else await self._protect(pending_claim)
-            for pending_claim in pending
-        ]
-        try:
-            answers = await self._driver.allocate(protected, node)
-            if len(answers) != len(protected):
-                raise AllocationRefused(f"the driver answered for {len(answers)} claims of {len(protected)}")
-        except Exception as error:
-            for pending_claim in protected:
-                self._report(pending_claim.claim, f"allocate: {error}")
-            raise DriverFault(str(error)) from error
-        failures: list[Exception] = []
-        for pending_claim, answer in zip(protected, answers, strict=True):
+    async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> list[tuple[str, str]]:
+        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Returns the
+        claims that failed, and why."""
+        failures: dict[str, str] = {}
+        protected: list[PendingClaim] = []
+        for pending_claim in pending:
             try:
-                if isinstance(answer, AllocationRefused):
-                    raise answer
+                protected.append(await self._protect(pending_claim))
+            except ApiError as error:
+                failures[pending_claim.claim.name] = f"add finalizer: {error}"
+        for pending_claim, answer in zip(protected, await self._answers(protected, node), strict=True):
+            name = pending_claim.claim.name
+            if isinstance(answer, Exception):
+                failures[name] = str(answer)
+                continue
+            try:
                 await self._cluster.update_status(self._allocated(pending_claim.claim, answer, pod))
-            except Exception as error:  # noqa: BLE001 - one claim's failure must not keep the others from being recorded; all are raised
-                self._report(pending_claim.claim, f"allocate: {error}")
-                failures.append(error)
-        if failures:
-            raise DriverFault("; ".join(map(str, failures))) from failures[0]
+            except Exception as error:  # noqa: BLE001 - one claim's failure must not keep the others from being recorded
+                failures[name] = f"add allocation: {error}"
+        return [(claim.claim.name, failures[claim.claim.name]) for claim in pending if claim.claim.name in failures]
+
+    async def _answers(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | Exception]:
+        if not claims:
+            return ()
+        try:
+            answers = await self._driver.allocate(claims, node)
+        except Exception as error:  # noqa: BLE001 - whatever the author's function raises is its answer for all claims
+            return [error] * len(claims)
+        if len(answers) != len(claims):
+            counted = f"the driver answered for {len(answers)} claims of {len(claims)}"
+            return [AllocationRefused(counted)] * len(claims)
+        return answers
 
     async def _protect(self, pending: PendingClaim) -> PendingClaim:
+        if self._finalizer in pending.claim.metadata.finalizers:
+            return pending
         claim = await self._cluster.update(with_finalizer(pending.claim, self._finalizer))
         return replace(pending, claim=claim)
 
@@ -219,34 +237,39 @@ class DriverController:
 
     # --- scheduling contexts ---
 
-    async def _sync_context(self, key: DriverKey) -> float | None:
+    async def _sync_context(self, stored: PodSchedulingContext) -> float | None:
         """Answer about nodes, and allocate for the selected one (C-18.5.3). Returns when to look again."""
-        stored = self._contexts.store.get(key.name, key.namespace)
-        if stored is None or not wants_answers(stored):
+        if not wants_answers(stored):
             return None
         try:
-            context = await self._cluster.get(PodSchedulingContext, key.name, key.namespace)
-            pod = await self._cluster.get(Pod, key.name, key.namespace)
+            context = await self._cluster.get(PodSchedulingContext, stored.name, stored.namespace)
+            pod = await self._cluster.get(Pod, stored.name, stored.namespace)
         except NotFound:
             return None
         if not wants_answers(context) or not is_of_pod(context, pod):
             return None
         claims = claims_to_allocate(pod, self._stored_claim, self._class_of, self._driver.name, fixed=self._fixed)
+        if isinstance(claims, ClaimsNotReady):
+            raise DriverFault(claims.message)
         if not claims:
             return self._settings.recheck
-        unallocated: list[PodClaim] = []
+        pending: list[PendingClaim] = []
         for pod_claim in claims:
             claim = await self._cluster.get(ClassicClaim, pod_claim.claim.name, pod_claim.claim.namespace)
             if claim.status.allocation is None and claim.metadata.deletion_timestamp is None:
-                unallocated.append(PodClaim(pod_claim.entry, claim))
-        pending = await self._resolved(unallocated)
-        unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
+                pending.append(await self._resolved(PodClaim(pod_claim.entry, claim), pod=pod))
+        with _failing("checking potential nodes"):
+            unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
         selected = context.spec.selected_node
         if pending and selected and not any(selected in nodes for nodes in unsuitable.values()):
-            await self._allocate(pending, selected, pod)
-        if nodes_to_ask_about(context):
-            answered = with_answers(context, {entry: truncated(nodes, selected) for entry, nodes in unsuitable.items()})
-            if answered is not context:
+            failures = await self._allocate(pending, selected, pod)
+            if failures:
+                raise DriverFault(
+                    "\n".join(text if name in text else f"claim {name}: {text}" for name, text in failures)
+                )
+        answered = with_answers(context, {entry: truncated(nodes, selected) for entry, nodes in unsuitable.items()})
+        if answered is not context:
+            with _failing("update unsuitable node status"):
                 await self._cluster.update_status(answered)
         return self._settings.recheck
 
@@ -258,15 +281,10 @@ class DriverController:
     ) -> Mapping[str, frozenset[str]]:
         """Entry -> the nodes that its driver excludes, of those asked about."""
         if not nodes or not pending:
-            return {}
-        try:
-            answers = await self._driver.unsuitable_nodes(pod, pending, nodes)
-            if len(answers) != len(pending):
-                raise DriverFault(f"the driver answered for {len(answers)} claims of {len(pending)}")
-        except Exception as error:
-            for pending_claim in pending:
-                self._report(pending_claim.claim, f"unsuitable nodes: {error}")
-            raise DriverFault(str(error)) from error
+            return {pending_claim.entry: frozenset() for pending_claim in pending}
+        answers = await self._driver.unsuitable_nodes(pod, pending, nodes)
+        if len(answers) != len(pending):
+            raise DriverFault(f"the driver answered for {len(answers)} claims of {len(pending)}")
         asked = frozenset(nodes)
         return {
             pending_claim.entry: asked.intersection(answer)
@@ -275,28 +293,43 @@ class DriverController:
 
     # --- parameters ---
 
-    async def _resolved(self, claims: Sequence[PodClaim], cls: AnyClass | None = None) -> list[PendingClaim]:
-        """The claims with class and parameters. Raises :class:`DriverFault` for parameters that can't be read (Event on
-        the claim)."""
-        resolved = []
-        for pod_claim in claims:
-            claim, claim_class = pod_claim.claim, cls or self._class_of(pod_claim.claim)
-            try:
-                of_class, of_claim = await self._parameters(claim, claim_class)
-            except Exception as error:
-                self._report(claim, f"parameters: {error}")
-                raise DriverFault(str(error)) from error
-            resolved.append(PendingClaim(claim, claim_class, pod_claim.entry, of_class, of_claim))
-        return resolved
+    async def _resolved(self, pod_claim: PodClaim, cls: AnyClass | None = None, pod: Pod | None = None) -> PendingClaim:
+        """The claim with its class and parameters. What can't be read is also reported on the class, or, for a pod, on
+        the claim and the pod. Raises :class:`DriverFault`."""
+        claim, claim_class = pod_claim.claim, cls or self._class_of(pod_claim.claim)
+        of_class: object = None
+        try:
+            reference = claim_class.parameters_ref if isinstance(claim_class, ResourceClass) else None
+            of_class = await self._class_parameters(claim_class, reference)
+        except Exception as error:
+            if claim_class is not None:
+                self._report(claim_class, str(error))
+            raise self._unresolved(pod_claim, pod, f"class parameters {_in_go('Class', reference)}: {error}") from error
+        try:
+            of_claim = await self._claim_parameters(claim, claim_class, of_class)
+        except Exception as error:
+            if pod is not None:
+                self._report(claim, str(error))
+            text = f"claim parameters {_in_go('Claim', claim.spec.parameters_ref)}: {error}"
+            raise self._unresolved(pod_claim, pod, text) from error
+        return PendingClaim(claim, claim_class, pod_claim.entry, of_class, of_claim)
 
-    async def _parameters(self, claim: ClassicClaim, claim_class: AnyClass | None) -> tuple[object, object]:
+    def _unresolved(self, pod_claim: PodClaim, pod: Pod | None, text: str) -> DriverFault:
+        if pod is None:
+            return DriverFault(text)
+        self._report(pod, f"claim {pod_claim.claim.name}: {text}")
+        return DriverFault(f"pod claim {pod_claim.entry}: {text}")
+
+    async def _class_parameters(self, claim_class: AnyClass | None, reference: ParametersReference | None) -> object:
         if isinstance(self._driver, ParametersReader):
-            of_class = await self._driver.class_parameters(claim_class)
-            return of_class, await self._driver.claim_parameters(claim, claim_class, of_class)
-        reference = claim_class.parameters_ref if isinstance(claim_class, ResourceClass) else None
-        of_class = None if reference is None else await self._object(reference, reference.namespace)
-        mine = claim.spec.parameters_ref
-        return of_class, None if mine is None else await self._object(mine, claim.namespace)
+            return await self._driver.class_parameters(claim_class)
+        return None if reference is None else await self._object(reference, reference.namespace)
+
+    async def _claim_parameters(self, claim: ClassicClaim, claim_class: AnyClass | None, of_class: object) -> object:
+        if isinstance(self._driver, ParametersReader):
+            return await self._driver.claim_parameters(claim, claim_class, of_class)
+        reference = claim.spec.parameters_ref
+        return None if reference is None else await self._object(reference, claim.namespace)
 
     async def _object(self, reference: ParametersReference, namespace: str) -> TypedObject:
         kind = self._kinds.get((reference.api_group, reference.kind))
@@ -305,8 +338,26 @@ class DriverController:
             raise DriverFault(f"parameters of kind {named} are not known to this driver")
         return await self._cluster.get(kind, reference.name, namespace)
 
-    def _report(self, claim: ClassicClaim, message: str) -> None:
-        self._events.record(reference_to(claim), "Warning", FAILED, shortened(message))
+    def _report(self, obj: TypedObject, message: str) -> None:
+        self._events.record(reference_to(obj), "Warning", FAILED, shortened(message))
+
+
+@contextmanager
+def _failing(action: str) -> Iterator[None]:
+    """Whatever is raised in it becomes a fault that begins with ``action``."""
+    try:
+        yield
+    except Exception as error:
+        raise DriverFault(f"{action}: {error}") from error
+
+
+def _in_go(referrer: str, reference: ParametersReference | None) -> str:
+    """A reference as upstream's messages print it."""
+    if reference is None:
+        return "nil"
+    namespace = f"Namespace:{reference.namespace}," if referrer == "Class" else ""
+    inside = f"APIGroup:{reference.api_group},Kind:{reference.kind},Name:{reference.name},{namespace}"
+    return f"&Resource{referrer}ParametersReference{{{inside}}}"
 
 
 def _group(api_version: str) -> str:

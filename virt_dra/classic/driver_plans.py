@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
@@ -17,7 +17,7 @@ from virt_dra.classic.objects import (
     ResourceClass,
     driver_finalizer,
 )
-from virt_dra.classic.pod_claims import ClaimLookup, PodClaim, is_owned_by, name_of
+from virt_dra.classic.pod_claims import ClaimLookup, PodClaim, is_owned_by, name_of, not_owner
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource
 
 AnyClass = ResourceClass | ClassicDeviceClass
@@ -25,10 +25,11 @@ AnyClass = ResourceClass | ClassicDeviceClass
 
 @dataclass(frozen=True)
 class Nothing:
-    """The claim needs nothing of this driver. ``retry``: a reason to look again, as a class may appear or change its
-    driver."""
+    """The claim needs nothing of this driver. ``retry``: to be looked at again, as its class may change its driver;
+    ``missing``: the error that it has no class."""
 
-    retry: str = ""
+    retry: bool = False
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,23 @@ class AllocateNow:
 
 
 DriverClaimPlan = Nothing | Deallocate | Unprotect | AllocateNow
-ClassLookup = Callable[[ClassicClaim], AnyClass | None]
+ClassLookup = Callable[[ClassicClaim, str], AnyClass | None]
+"""A claim and the name of one of its classes, or "" for its first."""
+
+
+def class_requests(claim: ClassicClaim) -> Iterator[tuple[str, str]]:
+    """Name and class of each request of a claim of v1alpha3; an unknown kind of request has no class."""
+    requests = (claim.spec.devices or {}).get("requests")
+    for request in requests if isinstance(requests, list | tuple) else ():
+        if isinstance(request, dict):
+            yield str(request.get("name") or ""), str(request.get("deviceClassName") or "")
 
 
 def class_names(claim: ClassicClaim) -> tuple[str, ...]:
     """The classes that a claim names: its own, or those of its requests (v1alpha3)."""
     if claim.spec.controller is None:
         return (claim.spec.resource_class_name,)
-    requests = (claim.spec.devices or {}).get("requests", ())
-    named = (
-        [request.get("deviceClassName") for request in requests if isinstance(request, dict)]
-        if isinstance(requests, list | tuple)
-        else []
-    )
-    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name))
+    return tuple(dict.fromkeys(name for _, name in class_requests(claim) if name))
 
 
 def driver_of(claim: ClassicClaim, cls: AnyClass | None) -> str | None:
@@ -75,6 +79,11 @@ def driver_of(claim: ClassicClaim, cls: AnyClass | None) -> str | None:
 def is_structured(cls: AnyClass | None) -> bool:
     """Whether the scheduler allocates claims of the class, not a driver's controller."""
     return isinstance(cls, ResourceClass) and bool(cls.structured_parameters)
+
+
+def no_class(name: str) -> str:
+    """The error of a look-up of a ResourceClass."""
+    return f'resourceclass.resource.k8s.io "{name}" not found'
 
 
 def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releasing: bool = False) -> DriverClaimPlan:
@@ -91,14 +100,14 @@ def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releas
         return Unprotect()
     if claim.status.allocation is not None or claim.delayed:
         return Nothing()
-    cls = classes(claim)
+    cls = classes(claim, "")
     responsible = driver_of(claim, cls)
     if responsible is None:
-        return Nothing(retry=f"resource class {claim.spec.resource_class_name} does not exist")
+        return Nothing(missing=no_class(claim.spec.resource_class_name))
     if is_structured(cls):
         return Nothing()
     if responsible != driver:
-        return Nothing(retry=f"the class belongs to the driver {responsible}, which may change")
+        return Nothing(retry=True)
     return AllocateNow(cls)
 
 
@@ -134,30 +143,60 @@ def wants_answers(context: PodSchedulingContext) -> bool:
 
 def is_of_pod(context: PodSchedulingContext, pod: Pod) -> bool:
     """Whether the context was made for this pod, which isn't going away."""
+    return controls(pod, context) and pod.metadata.deletion_timestamp is None
+
+
+def controls(pod: Pod, context: PodSchedulingContext) -> bool:
+    """Whether the pod is the controller of the context, by UID."""
     owner: OwnerReference | None = context.metadata.controller_owner
-    return owner is not None and owner.uid == pod.metadata.uid and pod.metadata.deletion_timestamp is None
+    return owner is not None and owner.uid == pod.metadata.uid
+
+
+@dataclass(frozen=True)
+class ClaimsNotReady:
+    """Why nothing can be done for a pod's claims yet."""
+
+    message: str
 
 
 def claims_to_allocate(
     pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driver: str, *, fixed: bool
-) -> tuple[PodClaim, ...]:
+) -> tuple[PodClaim, ...] | ClaimsNotReady:
     """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones
-    are left out."""
+    are left out; one without a class, or of another pod, keeps all from being looked at."""
     claims: list[PodClaim] = []
     for entry in pod.spec.resource_claims:
         try:
             name = name_of(pod, entry, fixed=fixed)
-        except UnsupportedClaimSource:
-            continue
+        except UnsupportedClaimSource as error:
+            return ClaimsNotReady(f"pod claim {entry.name}: {error}")
         claim = lookup(pod.namespace, name.name) if isinstance(name, Resolved) else None
-        if claim is None or not isinstance(name, Resolved) or (name.must_check_owner and not is_owned_by(claim, pod)):
+        if claim is None or not isinstance(name, Resolved):
             continue
+        if name.must_check_owner and not is_owned_by(claim, pod):
+            return ClaimsNotReady(f"pod claim {entry.name}: {not_owner(claim, pod)}")
         if claim.status.allocation is not None or not claim.delayed or claim.metadata.deletion_timestamp is not None:
             continue
-        cls = classes(claim)
+        missing = _missing_class(claim, classes, driver)
+        if missing:
+            return ClaimsNotReady(f"pod claim {entry.name}: {missing}")
+        cls = classes(claim, "")
         if driver_of(claim, cls) == driver and not is_structured(cls):
             claims.append(PodClaim(entry.name, claim))
     return tuple(claims)
+
+
+def _missing_class(claim: ClassicClaim, classes: ClassLookup, driver: str) -> str:
+    """The error that a class of the claim isn't there; those of another driver's requests aren't looked at."""
+    if claim.spec.controller is None:
+        return no_class(claim.spec.resource_class_name) if classes(claim, "") is None else ""
+    for request, name in class_requests(claim) if claim.spec.controller == driver else ():
+        if not name:
+            return f"claim {claim.key}: unknown request type in request {request}"
+        if classes(claim, name) is None:
+            not_found = f'deviceclass.resource.k8s.io "{name}" not found'
+            return f"claim {claim.key}: request {request}: class {name}: {not_found}"
+    return ""
 
 
 def nodes_to_ask_about(context: PodSchedulingContext) -> tuple[str, ...]:
@@ -186,7 +225,9 @@ def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[s
         status.with_(unsuitable_nodes=tuple(left.pop(status.name))) if status.name in left else status
         for status in context.status.resource_claims
     ]
-    entries += [ClaimSchedulingStatus(name=name, unsuitable_nodes=tuple(nodes)) for name, nodes in left.items()]
+    for name, nodes in left.items():
+        entry = ClaimSchedulingStatus(name=name)
+        entries.append(entry.with_(unsuitable_nodes=tuple(nodes)) if nodes else entry)
     if tuple(entries) == context.status.resource_claims:
         return context
     return context.with_(status=context.status.with_(resource_claims=tuple(entries)))

@@ -10,14 +10,14 @@ nodes don't go round in circles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
 from virt_dra.cel import Work
-from virt_dra.classic.driver_plans import AnyClass, class_names, is_structured
+from virt_dra.classic.driver_plans import AnyClass, class_requests, controls, is_structured
 from virt_dra.classic.named_resources import BUDGET
 from virt_dra.classic.objects import (
     NODES_MAX,
@@ -36,6 +36,7 @@ from virt_dra.classic.structured import (
     ParametersNotFound,
     StructuredParameters,
     allocate_on,
+    instances_on,
 )
 
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
@@ -45,6 +46,9 @@ NEED_ALLOCATION_BEFORE_29: Final = "waiting for resource driver to allocate reso
 UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)"
 NOT_HERE: Final = "resourceclaim not available on the node"
 EXCLUDED: Final = "excluded by resource class node filter"
+EXCLUDED_31: Final = "excluded by device class node filter"
+NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
+STILL_NOT: Final = "still not schedulable"
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,9 @@ def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
     if isinstance(resolved, MissingClaim):
         return NotNow(resolved.message)
     context = view.context(pod.namespace, pod.name) if resolved else None
-    if context is not None and not any(owner.uid == pod.metadata.uid for owner in context.metadata.owner_references):
-        return NotNow(f"PodSchedulingContext {context.key} belongs to another pod", error=True)
+    if context is not None and not controls(pod, context):
+        whose = f"with UID {context.metadata.uid} is not owned by Pod {pod.key}"
+        return NotNow(f"PodSchedulingContext object {whose}", error=True)
     states: list[ClaimState] = []
     for pod_claim in resolved:
         state = _claim_state(pod, pod_claim.entry, pod_claim.claim, context, view)
@@ -146,28 +151,38 @@ def _claim_state(
         if not is_reserved(claim, pod) and not is_reservable(claim):
             return NotNow("resourceclaim in use")
         return ClaimState(entry, claim, available=_matcher(allocation.available_on_nodes))
-    if not claim.delayed:
-        return NotNow("unallocated immediate resourceclaim")
-    classes: list[AnyClass] = []
-    for name in class_names(claim):
-        cls = view.device_class(name) if claim.spec.controller is not None else view.resource_class(name)
-        if cls is None:
-            kind = "device" if claim.spec.controller is not None else "resource"
-            return NotNow(f"{kind} class {name} does not exist")
-        classes.append(cls)
+    classes = _classes_of(claim, view)
+    if isinstance(classes, NotNow):
+        return classes
     selectors = [cls.suitable_nodes if isinstance(cls, ResourceClass) else cls.spec.suitable_nodes for cls in classes]
     nodes = tuple(matcher for selector in selectors if (matcher := _matcher(selector)) is not None)
-    structured = None
-    if classes and isinstance(classes[0], ResourceClass) and is_structured(classes[0]):
-        if not view.release.structured_parameters:
-            return NotNow(
-                f"resource class {classes[0].name} has structured parameters, which this release doesn't know"
-            )
-        try:
-            structured = view.parameters(claim, classes[0])
-        except ParametersNotFound as error:
-            return NotNow(str(error))
-    return ClaimState(entry, claim, nodes, None, context.unsuitable(entry) if context is not None else None, structured)
+    answer = context.unsuitable(entry) if context is not None else None
+    if not (classes and is_structured(classes[0])):
+        delayed = ClaimState(entry, claim, nodes, None, answer)
+        return delayed if claim.delayed else NotNow("unallocated immediate resourceclaim")
+    cls = classes[0]
+    if not isinstance(cls, ResourceClass) or not view.release.structured_parameters:
+        return NotNow(f"resource class {cls.name} has structured parameters, which this release doesn't know")
+    try:
+        structured = view.parameters(claim, cls)
+    except ParametersNotFound as error:
+        return NotNow(str(error))
+    return ClaimState(entry, claim, nodes, None, answer, structured)
+
+
+def _classes_of(claim: ClassicClaim, view: ClassicView) -> list[AnyClass] | NotNow:
+    if claim.spec.controller is None:
+        cls = view.resource_class(claim.spec.resource_class_name)
+        return NotNow(f"resource class {claim.spec.resource_class_name} does not exist") if cls is None else [cls]
+    classes: list[AnyClass] = []
+    for request, name in class_requests(claim):
+        if not name:
+            return NotNow(f"request {request}: unsupported request type", error=True)
+        device_class = view.device_class(name)
+        if device_class is None:
+            return NotNow(f"request {request}: device class {name} does not exist")
+        classes.append(device_class)
+    return classes
 
 
 def _matcher(selector: NodeSelector | None) -> NodeMatcher | None:
@@ -188,36 +203,30 @@ class NodeRefused:
 
     message: str
     unavailable: tuple[int, ...] = ()
-    error: bool = False
 
 
 def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
-    """Whether the claims allow the node."""
+    """Whether the claims allow the node: the first refusal in the claims' order, then those that are allocated
+    elsewhere."""
     unavailable: list[int] = []
     elsewhere = False
+    structured: dict[int, ClassicAllocation] = {}
+    left = instances_on(node.name, state.inventory)
     for index, claim_state in enumerate(state.claims):
         if claim_state.allocated:
             if claim_state.available is not None and not claim_state.available.matches(node):
                 elsewhere = True
                 unavailable += [index] if claim_state.claim.delayed else []
-            continue
-        if not all(matcher.matches(node) for matcher in claim_state.class_nodes):
-            return NodeRefused(EXCLUDED)
-        if claim_state.unsuitable is not None and claim_state.awaits_driver and node.name in claim_state.unsuitable:
+        elif not all(matcher.matches(node) for matcher in claim_state.class_nodes):
+            return NodeRefused(EXCLUDED if claim_state.claim.spec.controller is None else EXCLUDED_31)
+        elif claim_state.structured is not None:
+            made = allocate_on(claim_state.structured, node.name, left, state.work)
+            if isinstance(made, NoStructuredFit):
+                return NodeRefused(made.message)
+            structured[index] = made
+        elif claim_state.unsuitable is not None and node.name in claim_state.unsuitable:
             return NodeRefused(UNSUITABLE)
-    if elsewhere:
-        return NodeRefused(NOT_HERE, tuple(unavailable))
-    wanted = [
-        (index, claim_state.structured)
-        for index, claim_state in enumerate(state.claims)
-        if not claim_state.allocated and claim_state.structured is not None
-    ]
-    if not wanted:
-        return NodeFits()
-    made = allocate_on([parameters for _, parameters in wanted], node.name, state.inventory, state.work)
-    if isinstance(made, NoStructuredFit):
-        return NodeRefused(made.message, error=made.error)
-    return NodeFits({index: allocation for (index, _), allocation in zip(wanted, made, strict=True)})
+    return NodeRefused(NOT_HERE, tuple(unavailable)) if elsewhere else NodeFits(structured)
 
 
 @dataclass(frozen=True)
@@ -229,14 +238,12 @@ class RequestDeallocation:
     context: PodSchedulingContext | None
 
 
-def post_filter(state: SchedulingState, refused: Sequence[NodeRefused]) -> RequestDeallocation | None:
+def post_filter(state: SchedulingState, unavailable: Collection[int]) -> RequestDeallocation | None:
     """The claim to deallocate when no node fits: the first one that excluded a node and has no other consumer."""
-    unavailable = {index for refusal in refused for index in refusal.unavailable}
-    for index, claim_state in enumerate(state.claims):
-        if index in unavailable and all(
-            consumer.uid == state.pod.metadata.uid for consumer in claim_state.claim.status.reserved_for
-        ):
-            return RequestDeallocation(claim_state.claim, state.context if state.selected else None)
+    for index in sorted(unavailable):
+        claim = state.claims[index].claim
+        if all(consumer.uid == state.pod.metadata.uid for consumer in claim.status.reserved_for):
+            return RequestDeallocation(claim, state.context if state.selected else None)
     return None
 
 
@@ -292,25 +299,9 @@ def negotiate(
     informed = len(state.awaiting) == 1 or all(claim_state.unsuitable is not None for claim_state in state.awaiting)
     if informed:
         wanted = wanted.with_(selected_node=node)
-        text = NEED_ALLOCATION_BEFORE_29 if release.writes_in_reserve else NEED_ALLOCATION
-    else:
-        text = NEED_INFORMATION
-    return Negotiation(None if wanted == spec and state.context is not None else wanted, NotNow(text, pending=True))
-
-
-def wakes(old: PodSchedulingContext | None, new: PodSchedulingContext | None, awaited: Sequence[str]) -> bool:
-    """The queueing hint for a pod that waits for drivers: whether a change of its context may make it schedulable
-    (C-18.6).
-
-    ``awaited``: the entries of the claims that drivers have to allocate. Once every answer is there, each change wakes
-    the pod but one of the spec alone, which is the scheduler's own: a driver that takes back a refusal may open a node,
-    also while another one is selected.
-    """
-    if new is None or len(new.status.resource_claims) < len(awaited):
-        return False
-    if old is None or len(old.status.resource_claims) < len(new.status.resource_claims):
-        return True
-    selected = new.spec.selected_node
-    if selected and any(selected in claim.unsuitable_nodes for claim in new.status.resource_claims):
-        return True
-    return old.spec == new.spec or old.status != new.status
+    if wanted == spec and state.context is not None:
+        return Negotiation(None, NotNow(NEED_INFORMATION, pending=True))
+    text = NEED_ALLOCATION
+    if release.writes_in_reserve:
+        text = NEED_ALLOCATION_BEFORE_29 if wanted.selected_node != spec.selected_node else NEED_INFORMATION
+    return Negotiation(wanted, NotNow(text, pending=True))

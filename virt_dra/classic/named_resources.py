@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_dra.api.semver import SemVer, SemVerError
-from virt_dra.cel import LANGUAGE, CompiledSelector, Environment, EvaluationError, Work, compile_expression
+from virt_dra.cel import LANGUAGE, CelError, CompiledSelector, Environment, EvaluationError, Work, compile_expression
 from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.types import BOOL, SHARED, Type, TypeKind, parse_type
@@ -38,7 +38,7 @@ BUDGET: Final = 1e6
 
 def _new(expression: str, environment: Environment, spend: Spend = free) -> CompiledSelector:
     def refusal(result: Type) -> str | None:
-        return None if result == BOOL else f"must evaluate to bool, not {result}"
+        return None if result == BOOL else "must evaluate to bool"
 
     return CompiledSelector(expression, compile_expression(expression, environment, refusal, spend))
 
@@ -57,6 +57,18 @@ def selects(expression: str, instance: NamedResourcesInstance, work: Work | None
     return compiled.program.evaluate({"attributes": _attributes(instance)}, work) is True
 
 
+class ExpressionFailed(Exception):
+    """An expression of a class or a claim couldn't be evaluated for an instance."""
+
+
+def _selected(kind: str, expression: str, instance: NamedResourcesInstance, work: Work | None) -> bool:
+    """``kind``: filter (of a class) or request. Raises ExpressionFailed."""
+    try:
+        return selects(expression, instance, work)
+    except CelError as error:
+        raise ExpressionFailed(f"evaluate {kind} CEL expression: {error}") from error
+
+
 def choose(
     instances: Sequence[NamedResourcesInstance], selectors: Sequence[str], common: str = "", work: Work | None = None
 ) -> list[int] | None:
@@ -64,13 +76,15 @@ def choose(
     all of them.
 
     A bipartite matching by augmenting paths (Kuhn 1955): it finds an assignment whenever there is one, in polynomial
-    time, and is the first in the order of instances where that suffices. Raises CompileError or EvaluationError.
+    time, and is the first in the order of instances where that suffices. Raises ExpressionFailed.
     """
-    usable = [index for index, instance in enumerate(instances) if not common or selects(common, instance, work)]
+    usable = [
+        index for index, instance in enumerate(instances) if not common or _selected("filter", common, instance, work)
+    ]
     options: dict[str, list[int]] = {}
     for selector in selectors:
         if selector not in options:
-            options[selector] = [index for index in usable if selects(selector, instances[index], work)]
+            options[selector] = [index for index in usable if _selected("request", selector, instances[index], work)]
     if len(usable) < len(selectors):
         return None
     taken: dict[int, int] = {}

@@ -57,6 +57,11 @@ def is_owned_by(claim: ClassicClaim, pod: Pod) -> bool:
     return owner is not None and owner.uid == pod.metadata.uid and claim.namespace == pod.namespace
 
 
+def not_owner(claim: ClassicClaim, pod: Pod) -> str:
+    """The error that a generated claim isn't this pod's."""
+    return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+
+
 def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodClaim, ...] | MissingClaim:
     """The claims of a pod in its order, or what is missing first (C-5.1)."""
     claims: list[PodClaim] = []
@@ -75,7 +80,7 @@ def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodCl
         if claim.metadata.deletion_timestamp is not None:
             return MissingClaim(f'resourceclaim "{claim.name}" is being deleted')
         if name.must_check_owner and not is_owned_by(claim, pod):
-            return MissingClaim(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+            return MissingClaim(not_owner(claim, pod))
         claims.append(PodClaim(entry.name, claim))
     return tuple(claims)
 
@@ -86,14 +91,19 @@ def is_reserved(claim: ClassicClaim, pod: Pod) -> bool:
 
 
 def is_reservable(claim: ClassicClaim) -> bool:
-    """Whether one more consumer may be added: the allocation is shareable, or there is none yet (C-18.7)."""
+    """Whether one more consumer may be added: the allocation is shareable, as all are in v1alpha3, or there is none yet
+    (C-18.7)."""
     allocation = claim.status.allocation
-    return allocation is not None and (bool(allocation.shareable) or not claim.status.reserved_for)
+    if allocation is None:
+        return False
+    return bool(allocation.shareable) or claim.spec.controller is not None or not claim.status.reserved_for
 
 
-def with_consumer(claim: ClassicClaim, pod: Pod) -> ClassicClaim:
-    """The claim, also reserved for the pod."""
-    return claim.with_(status=claim.status.with_(reserved_for=(*claim.status.reserved_for, consumer_reference(pod))))
+def with_consumer(claim: ClassicClaim, pod: Pod, *, first: bool = False) -> ClassicClaim:
+    """The claim, also reserved for the pod. ``first``: before its other consumers, as a strategic merge patch adds
+    it."""
+    others, mine = claim.status.reserved_for, (consumer_reference(pod),)
+    return claim.with_(status=claim.status.with_(reserved_for=(*mine, *others) if first else (*others, *mine)))
 
 
 def with_consumers(claim: ClassicClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> ClassicClaim:

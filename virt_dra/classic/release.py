@@ -26,6 +26,16 @@ class ClassicRelease:
         return self.minor < 29
 
     @property
+    def patches_reservations(self) -> bool:
+        """The scheduler adds a consumer by a strategic merge patch, which puts it first; 1.31 replaces the status."""
+        return self.minor < 31
+
+    @property
+    def counts_nodes_in_pre_bind(self) -> bool:
+        """What PreBind says is counted as a node's refusal in the pod's condition; until 1.30 it is the condition."""
+        return self.minor > 30
+
+    @property
     def structured_parameters(self) -> bool:
         """Named resources, allocated by the scheduler. 1.31 has the devices of today instead."""
         return self.minor == 30

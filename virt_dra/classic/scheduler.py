@@ -10,19 +10,22 @@ Beside claims only nodes' taints and the pod's node affinity count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from virt_dra.api.core_v1 import Node, Pod, reference_to
 from virt_dra.classic.assumed_claims import AssumedClaims
 from virt_dra.classic.claim_plans import new_context
-from virt_dra.classic.driver_plans import deallocated, with_finalizer
+from virt_dra.classic.driver_plans import with_finalizer
 from virt_dra.classic.extension_points import (
     DEALLOCATED,
+    NEED_ALLOCATION,
+    NOTHING_TO_DEALLOCATE,
+    STILL_NOT,
     ClaimState,
     ClassicView,
     NodeFits,
-    NodeRefused,
     NotNow,
     RequestDeallocation,
     SchedulingState,
@@ -32,7 +35,6 @@ from virt_dra.classic.extension_points import (
     post_filter,
     pre_enqueue,
     pre_filter,
-    wakes,
 )
 from virt_dra.classic.objects import (
     BUILTIN_FINALIZER,
@@ -50,16 +52,19 @@ from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
 from virt_dra.classic.structured import Inventory, StructuredParameters, free_instances, parameters_of
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
-from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, write_condition
 from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
 from virt_dra.scheduling.filters.taints import TaintToleration
 from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
 from virt_dra.scheduling.fit import prepare
+from virt_dra.scheduling.framework.messages import Diagnosis, event_note, not_preempting
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 SCHEDULER = "default-scheduler"
+PLUGIN = "DynamicResources"
+PRE_BIND, BIND = f'running PreBind plugin "{PLUGIN}"', 'running Bind plugin "DefaultBinder"'
 _USES = "classic claims that pods use"
 _STRUCTURED = "classic claims allocated by the scheduler"
 
@@ -70,11 +75,10 @@ class PodKey(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A pod that couldn't be scheduled. ``entries``: its claims that drivers have to allocate."""
+    """A pod that couldn't be scheduled. ``pending``: for lack of a driver's answer, which comes without back-off."""
 
     pod: Pod
     pending: bool
-    entries: tuple[str, ...]
 
 
 class ClassicScheduler:
@@ -126,7 +130,7 @@ class ClassicScheduler:
         """See :class:`ControlLoop`."""
         await self._queue.run(self._work)
 
-    # --- what wakes which pod ---
+    # --- what wakes which pod: queueing hints were off by default in these releases (C-18.6) ---
 
     def _subscribe(self) -> None:
         self._pods.on_change(self._pod_changed)
@@ -156,21 +160,14 @@ class ClassicScheduler:
         if claim is None:
             return
         self._assumed.seen(claim, gone=new is None)
-        if old is not None and new is not None and not _matters(old, new):
-            return
         if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
             self._wake_all()  # what was freed may serve others
         for pod in self._pods.store.by_index(_USES, (claim.namespace, claim.name)):
             self._wake(PodKey(pod.namespace, pod.name))
 
     def _context_changed(self, old: PodSchedulingContext | None, new: PodSchedulingContext | None) -> None:
-        context = new or old
-        key = PodKey(context.namespace, context.name) if context is not None else PodKey("", "")
-        waiting = self._waiting.get(key)
-        if key == self._in_attempt and new is not None and (old is None or old.status != new.status):
-            self._missed = True
-        if waiting is not None and wakes(old, new, waiting.entries):
-            self._wake(key)
+        if new is not None:
+            self._wake(PodKey(new.namespace, new.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is not None and (old is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels)):
@@ -221,12 +218,12 @@ class ClassicScheduler:
             return None
         early = pre_enqueue(pod, self._view)
         if early is not None:
-            self._wait(pod, early, ())  # no condition and no event: it never was in the queue
+            self._wait(pod, early)  # no condition and no event: it never was in the queue
             return None
         self._attempts[pod.metadata.uid] += 1
         self._in_attempt, self._missed = key, False
         try:
-            outcome, awaited = await self._attempt(pod)
+            outcome = await self._attempt(pod)
         finally:
             self._in_attempt = None
         if outcome is None:
@@ -235,49 +232,49 @@ class ClassicScheduler:
         if outcome.error:
             await self._report(pod, outcome.message, "SchedulerError")
             return self._backoff(pod)
-        self._wait(pod, outcome, awaited)
+        self._wait(pod, outcome)
         if self._missed:
             self._wake(key)
         await self._report(pod, outcome.message, "Unschedulable")
         return None
 
-    def _wait(self, pod: Pod, outcome: NotNow, awaited: tuple[str, ...]) -> None:
+    def _wait(self, pod: Pod, outcome: NotNow) -> None:
         self._backoff_ends[pod.metadata.uid] = self._now() + self._backoff(pod)
-        self._waiting[PodKey(pod.namespace, pod.name)] = _Waiting(pod, outcome.pending, awaited)
+        self._waiting[PodKey(pod.namespace, pod.name)] = _Waiting(pod, outcome.pending)
 
     def _backoff(self, pod: Pod) -> float:
         doublings = min(max(self._attempts[pod.metadata.uid] - 1, 0), 30)
         return min(self._timers.pod_initial_backoff * 2.0**doublings, self._timers.pod_max_backoff)
 
-    async def _attempt(self, pod: Pod) -> tuple[NotNow | None, tuple[str, ...]]:
-        """None if the pod is bound; else why not, and the entries that drivers have to allocate."""
-        state = pre_filter(pod, self._view)
+    async def _attempt(self, pod: Pod) -> NotNow | None:
+        """None if the pod is bound; else why not."""
         nodes = sorted(self._nodes.store.values(), key=lambda node: node.name)
-        if isinstance(state, NotNow):
-            return NotNow(f"0/{len(nodes)} nodes are available: {state.message}.", error=state.error), ()
-        awaited = tuple(claim_state.entry for claim_state in state.awaiting)
         if not nodes:
-            return NotNow("no nodes available to schedule pods"), awaited
-        fits, refused, other = _filtered(state, nodes)
+            return NotNow("no nodes available to schedule pods")
+        state = pre_filter(pod, self._view)
+        if isinstance(state, NotNow):
+            if state.error:
+                return NotNow(f'running PreFilter plugin "{PLUGIN}": {state.message}', error=True)
+            everywhere = FilterRefusal(PLUGIN, (state.message,))
+            return _nowhere(pod, Diagnosis(len(nodes), everywhere=everywhere), NOTHING_TO_DEALLOCATE)
+        fits, refusals, unavailable = _filtered(state, nodes)
         try:
             if not fits:
-                return await self._no_node(
-                    state, refused, _histogram(len(nodes), [*other, *(refusal.message for refusal in refused)])
-                ), awaited
-            return await self._negotiate(state, fits), awaited
+                return await self._no_node(state, Diagnosis(len(nodes), refusals), unavailable)
+            return await self._negotiate(state, fits)
         except ApiError as error:
-            return NotNow(str(error), error=True), awaited
+            return NotNow(str(error), error=True)
 
-    async def _no_node(self, state: SchedulingState, refused: Sequence[NodeRefused], text: str) -> NotNow:
-        failed = next((refusal.message for refusal in refused if refusal.error), None)
-        if failed is not None:
-            return NotNow(failed, error=True)
-        help_ = post_filter(state, refused)
+    async def _no_node(self, state: SchedulingState, diagnosis: Diagnosis, unavailable: Collection[int]) -> NotNow:
+        help_ = post_filter(state, unavailable)
         if help_ is None:
-            return NotNow(text)
+            return _nowhere(state.pod, diagnosis, STILL_NOT if state.claims else NOTHING_TO_DEALLOCATE)
         self._select(state.pod.metadata.uid, "")
-        await self._deallocate(help_)
-        return NotNow(f"{text} {DEALLOCATED}.")
+        try:
+            await self._deallocate(help_)
+        except ApiError as error:
+            return NotNow(diagnosis.after(str(error)).message)
+        return _nowhere(state.pod, diagnosis, DEALLOCATED)
 
     async def _deallocate(self, request: RequestDeallocation) -> None:
         """First stop drivers from allocating, then ask for deallocation; structured claims are the scheduler's own."""
@@ -285,7 +282,8 @@ class ClassicScheduler:
             await self._cluster.update(request.context.with_(spec=request.context.spec.with_(selected_node="")))
         claim = with_consumers(request.claim, ())
         if BUILTIN_FINALIZER in claim.metadata.finalizers:
-            self._assumed.wrote(await self._cluster.update_status(deallocated(claim)))
+            cleared = claim.with_(status=claim.status.without("allocation"))
+            self._assumed.wrote(await self._cluster.update_status(cleared))
         else:
             self._assumed.wrote(
                 await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True)))
@@ -301,13 +299,19 @@ class ClassicScheduler:
             before = state.context.spec if state.context is not None else SchedulingContextSpec()
             asked.update(set(plan.spec.potential_nodes) - set(before.potential_nodes))
             self._select(pod.metadata.uid, plan.spec.selected_node)
-            await self._publish(state, plan.spec)
+            with _named_by(PRE_BIND):
+                await self._publish(state, plan.spec)
         if plan.waits is not None:
             await self._unreserve(state.claims, pod)
-            return NotNow(f"0/1 nodes are available: 1 {plan.waits.message}.", pending=True)
+            bare = plan.waits.message == NEED_ALLOCATION and not self._release.counts_nodes_in_pre_bind
+            refusal = FilterRefusal(PLUGIN, (plan.waits.message,))
+            counted = Diagnosis(1, {node: refusal}).message
+            return NotNow(refusal.message if bare else counted, pending=True)
         try:
-            await self._reserve(state, fits[node])
-            await self._bind(pod, node)
+            with _named_by(PRE_BIND):
+                await self._reserve(state, fits[node])
+            with _named_by(BIND):
+                await self._bind(pod, node)
         except ApiError:
             await self._unreserve(state.claims, pod)
             raise
@@ -335,7 +339,11 @@ class ClassicScheduler:
                 driver = cls.driver_name if cls is not None else allocation.resource_handles[0].driver_name
                 claim = claim.with_(status=claim.status.with_(driver_name=driver, allocation=allocation))
             if allocation is not None or not is_reserved(claim, state.pod):
-                reserved = claim if is_reserved(claim, state.pod) else with_consumer(claim, state.pod)
+                reserved = (
+                    claim
+                    if is_reserved(claim, state.pod)
+                    else with_consumer(claim, state.pod, first=self._release.patches_reservations)
+                )
                 self._assumed.wrote(await self._cluster.update_status(reserved))
 
     async def _bind(self, pod: Pod, node: str) -> None:
@@ -373,8 +381,8 @@ class ClassicScheduler:
     # --- what is said about a pod ---
 
     async def _report(self, pod: Pod, message: str, reason: str) -> None:
-        self._events.record(reference_to(pod), "Warning", "FailedScheduling", shortened(message))
-        await write_condition(self._cluster, pod, unscheduled(reason, shortened(message)), self._clock())
+        self._events.record(reference_to(pod), "Warning", "FailedScheduling", event_note(message))
+        await write_condition(self._cluster, pod, unscheduled(reason, message), self._clock())
 
     # --- structured parameters ---
 
@@ -389,41 +397,40 @@ class ClassicScheduler:
         return free_instances(self._slices.store.values(), allocated.values())
 
 
+@contextmanager
+def _named_by(where: str) -> Iterator[None]:
+    """An error's text begins with where it came from (C-19)."""
+    try:
+        yield
+    except ApiError as error:
+        raise ApiError(f"{where}: {error}") from error
+
+
 def _filtered(
     state: SchedulingState, nodes: Sequence[Node]
-) -> tuple[dict[str, NodeFits], list[NodeRefused], list[str]]:
-    """The nodes that fit, the refusals of claims, and those of other filters."""
+) -> tuple[dict[str, NodeFits], dict[str, FilterRefusal], set[int]]:
+    """The nodes that fit, the refusals of the others, and the claims whose deallocation may help."""
     fit = prepare(state.pod, (NodeUnschedulable(), TaintToleration(), NodeAffinityFilter()), NodeTable())
     fits: dict[str, NodeFits] = {}
-    refused: list[NodeRefused] = []
-    other: list[str] = []
+    refusals: dict[str, FilterRefusal] = {}
+    unavailable: set[int] = set()
     for node in nodes:
         refusal = fit.refusal(NodeState(node))
         if refusal is not None:
-            other.append(refusal.message)
+            refusals[node.name] = refusal
             continue
         verdict = filter_node(state, node)
         if isinstance(verdict, NodeFits):
             fits[node.name] = verdict
         else:
-            refused.append(verdict)
-    return fits, refused, other
+            refusals[node.name] = FilterRefusal(PLUGIN, (verdict.message,))
+            unavailable.update(verdict.unavailable)
+    return fits, refusals, unavailable
 
 
-def _histogram(total: int, messages: Sequence[str]) -> str:
-    counts = sorted(f"{count} {message}" for message, count in Counter(messages).items())
-    return f"0/{total} nodes are available: {', '.join(counts)}."
-
-
-def _matters(old: ClassicClaim, new: ClassicClaim) -> bool:
-    """Whether a claim was allocated, deallocated or released by a consumer: the queueing hint for the pods that use
-    it."""
-    allocation = (old.status.allocation is None) != (new.status.allocation is None)
-    return (
-        allocation
-        or old.deallocating != new.deallocating
-        or len(new.status.reserved_for) < len(old.status.reserved_for)
-    )
+def _nowhere(pod: Pod, diagnosis: Diagnosis, words: str) -> NotNow:
+    """``words``: of the plugin's PostFilter, which come before those of preemption."""
+    return NotNow(diagnosis.after(f"{words}, {not_preempting(diagnosis, pod.spec.preemption_policy)}").message)
 
 
 def _is_ours(pod: Pod) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from virt_dra.api.go_text import quoted
 from virt_dra.api.wire import Json
-from virt_dra.cel import CelError, Work
-from virt_dra.classic.named_resources import choose
+from virt_dra.cel import Work
+from virt_dra.classic.named_resources import ExpressionFailed, choose
 from virt_dra.classic.objects import (
     GROUP,
     ClassicAllocation,
@@ -36,7 +37,7 @@ from virt_dra.classic.objects import (
 
 
 class ParametersNotFound(Exception):
-    """The parameters that a class or claim refers to aren't there (yet), or there are several."""
+    """The parameters that a class or claim refers to aren't there (yet)."""
 
 
 G = TypeVar("G", ResourceClassParameters, ResourceClaimParameters)
@@ -56,13 +57,15 @@ class StructuredParameters:
 def class_parameters(
     cls: ResourceClass, candidates: Iterable[ResourceClassParameters]
 ) -> ResourceClassParameters | None:
-    """None if the class refers to none. Raises ParametersNotFound."""
+    """None if the class refers to none. Generated ones are looked for in all namespaces, since a class has none. Raises
+    ParametersNotFound."""
     reference = cls.parameters_ref
-    return (
-        None
-        if reference is None
-        else _found("class", reference, reference.namespace, candidates, ResourceClassParameters.KIND)
-    )
+    if reference is None:
+        return None
+    if (reference.api_group, reference.kind) == (GROUP, ResourceClassParameters.KIND):
+        return _named("class", reference, reference.namespace, candidates)
+    generated = (made for made in candidates if made.generated_from == reference)
+    return _first("class", reference, reference.name, generated)
 
 
 def claim_parameters(
@@ -70,36 +73,35 @@ def claim_parameters(
 ) -> ResourceClaimParameters | None:
     """None if the claim refers to none. Raises ParametersNotFound."""
     reference = claim.spec.parameters_ref
-    return (
-        None
-        if reference is None
-        else _found("claim", reference, claim.namespace, candidates, ResourceClaimParameters.KIND)
-    )
+    if reference is None:
+        return None
+    here = (made for made in candidates if made.namespace == claim.namespace)
+    if (reference.api_group, reference.kind) == (GROUP, ResourceClaimParameters.KIND):
+        return _named("claim", reference, claim.namespace, here)
+    generated = (made for made in here if made.generated_from is not None and _same(made.generated_from, reference))
+    return _first("claim", reference, f"{claim.namespace}/{reference.name}", generated)
 
 
-def _found(referrer: str, reference: ParametersReference, namespace: str, candidates: Iterable[G], kind: str) -> G:
-    here = [parameters for parameters in candidates if parameters.namespace == namespace]
-    if (reference.api_group, reference.kind) == (GROUP, kind):
-        named = next((parameters for parameters in here if parameters.name == reference.name), None)
-        if named is None:
-            raise ParametersNotFound(f"{referrer} parameters {namespace}/{reference.name} not found")
-        return named
-    source = f"{reference.kind}.{reference.api_group} {namespace}/{reference.name}"
-    matching = [parameters for parameters in here if _is_from(parameters.generated_from, reference)]
-    if not matching:
+def _same(source: ParametersReference, reference: ParametersReference) -> bool:
+    """A claim's reference has no namespace: it is the claim's."""
+    return source.with_(namespace="") == reference.with_(namespace="")
+
+
+def _named(referrer: str, reference: ParametersReference, namespace: str, candidates: Iterable[G]) -> G:
+    for parameters in candidates:
+        if (parameters.namespace, parameters.name) == (namespace, reference.name):
+            return parameters
+    key = f"{namespace}/{reference.name}" if namespace else reference.name
+    raise ParametersNotFound(f"{referrer} parameters {key} not found")
+
+
+def _first(referrer: str, reference: ParametersReference, key: str, generated: Iterable[G]) -> G:
+    """Upstream takes whichever it meets first; here that is the first one by name."""
+    first = min(generated, key=lambda made: made.key, default=None)
+    if first is None:
+        source = f"{reference.kind}.{reference.api_group} {key}"
         raise ParametersNotFound(f"generated {referrer} parameters for {source} not found")
-    if len(matching) > 1:
-        keys = ", ".join(sorted(parameters.key for parameters in matching))
-        raise ParametersNotFound(f"multiple generated {referrer} parameters for {source} found: {keys}")
-    return matching[0]
-
-
-def _is_from(source: ParametersReference | None, reference: ParametersReference) -> bool:
-    return source is not None and (source.api_group, source.kind, source.name) == (
-        reference.api_group,
-        reference.kind,
-        reference.name,
-    )
+    return first
 
 
 def parameters_of(
@@ -156,52 +158,53 @@ def free_instances(slices: Iterable[NamedResourcesSlice], claims: Iterable[Class
 
 @dataclass(frozen=True)
 class NoStructuredFit:
-    """Why claims can't be allocated on a node. ``error``: an expression failed, which aborts the pod's attempt."""
+    """Why claims can't be allocated on a node: what is free doesn't suffice, or an expression failed."""
 
     message: str
-    error: bool = False
+
+
+NodeInstances = dict[str, list[NamedResourcesInstance]]
+"""Driver -> the instances of one node that are left."""
+
+
+def instances_on(node: str, inventory: Inventory) -> NodeInstances:
+    """The free instances of a node, to be taken from."""
+    return {driver: list(instances) for (name, driver), instances in inventory.items() if name == node}
 
 
 def allocate_on(
-    claims: Sequence[StructuredParameters], node: str, inventory: Inventory, work: Work
-) -> tuple[ClassicAllocation, ...] | NoStructuredFit:
-    """An allocation for each claim, of instances of the node that no earlier one took. ``work``: the budget of the
-    pod's attempt."""
-    left = {place: list(instances) for place, instances in inventory.items() if place[0] == node}
-    made: list[ClassicAllocation] = []
-    try:
-        for parameters in claims:
-            handles = [_handle(parameters, requests, node, left, work) for requests in parameters.requests]
-            if any(handle is None for handle in handles):
-                return NoStructuredFit("resourceclaim cannot be allocated for the node (unsuitable)")
-            made.append(
-                _allocation([handle for handle in handles if handle is not None], node, shareable=parameters.shareable)
-            )
-    except CelError as error:
-        return NoStructuredFit(f"checking structured parameters failed: {error}", error=True)
-    return tuple(made)
-
-
-_Left = dict[tuple[str, str], list[NamedResourcesInstance]]
+    parameters: StructuredParameters, node: str, left: NodeInstances, work: Work
+) -> ClassicAllocation | NoStructuredFit:
+    """A claim's allocation on a node; takes its instances from ``left``. ``work``: the budget of the pod's attempt."""
+    handles: list[ResourceHandle] = []
+    for requests in parameters.requests:
+        try:
+            handle = _handle(parameters, requests, node, left, work)
+        except ExpressionFailed as error:
+            where = f"checking node {quoted(node)} and resources of driver {quoted(requests.driver_name)}"
+            return NoStructuredFit(f"checking structured parameters failed: {where}: {error}")
+        if handle is None:
+            return NoStructuredFit("resourceclaim cannot be allocated for the node (unsuitable)")
+        handles.append(handle)
+    return _allocation(handles, node, shareable=parameters.shareable)
 
 
 def _handle(
     parameters: StructuredParameters,
     wanted: DriverRequests,
     node: str,
-    left: _Left,
+    left: NodeInstances,
     work: Work,
 ) -> ResourceHandle | None:
     """What one driver gives for a claim; takes it from ``left``."""
-    place = (node, wanted.driver_name)
-    instances = left.get(place, [])
+    instances = left.get(wanted.driver_name, [])
     selectors = [request.named_resources.selector for request in wanted.requests if request.named_resources is not None]
     chosen = choose(instances, selectors, parameters.filters.get(wanted.driver_name, ""), work)
     if chosen is None:
         return None
     requests = [request for request in wanted.requests if request.named_resources is not None]
     results = tuple(_result(request, instances[index].name) for request, index in zip(requests, chosen, strict=True))
-    left[place] = [instance for index, instance in enumerate(instances) if index not in set(chosen)]
+    left[wanted.driver_name] = [instance for index, instance in enumerate(instances) if index not in set(chosen)]
     data = StructuredHandle(node_name=node, results=results)
     of_class, of_claim = parameters.vendor.get(wanted.driver_name), wanted.vendor_parameters
     data = data if of_class is None else data.with_(vendor_class_parameters=of_class)
@@ -219,6 +222,8 @@ def _result(request: StructuredRequest, instance: str) -> StructuredResult:
 
 
 def _allocation(handles: Sequence[ResourceHandle], node: str, *, shareable: bool) -> ClassicAllocation:
-    term = NodeSelectorTerm(match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,)),))
-    selector = NodeSelector(node_selector_terms=(term,))
-    return ClassicAllocation(resource_handles=tuple(handles), available_on_nodes=selector, shareable=shareable)
+    here = NodeSelectorRequirement(key="kubernetes.io/hostname", operator="In", values=(node,))
+    selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(here,)),))
+    allocation = ClassicAllocation(available_on_nodes=selector)
+    allocation = allocation.with_(resource_handles=tuple(handles)) if handles else allocation
+    return allocation.with_(shareable=True) if shareable else allocation

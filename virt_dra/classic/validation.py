@@ -3,14 +3,19 @@ once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain
+from typing import TypeVar
 
 from virt_dra.api import names
+from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.names import byte_length
 from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
+from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation.field_errors import (
     Errors,
+    ErrorType,
     FieldError,
     duplicate,
     each_invalid,
@@ -19,10 +24,9 @@ from virt_dra.api.validation.field_errors import (
     invalid,
     not_supported,
     required,
-    too_long,
-    too_many,
 )
-from virt_dra.api.validation.formats import driver, subdomain, unique_items
+from virt_dra.api.validation.formats import DRIVER_MAX, subdomain
+from virt_dra.api.validation.metadata import of_template
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.cel import CompileError
 from virt_dra.classic.named_resources import compile_attribute_selector
@@ -47,6 +51,7 @@ from virt_dra.classic.objects import (
     ResourceClaimParameters,
     ResourceClass,
     ResourceClassParameters,
+    StructuredHandle,
 )
 
 SELECTOR_BYTES = 10 * 1024
@@ -54,16 +59,29 @@ SELECTOR_BYTES = 10 * 1024
 
 
 def with_defaults(obj: TypedObject) -> TypedObject:
-    """The object with its implied values: a claim waits for its first consumer."""
+    """The object with its implied values: a claim waits for its first consumer, a request is for one device."""
     if isinstance(obj, ClassicClaim):
-        return obj if obj.spec.allocation_mode else obj.with_(spec=_with_mode(obj.spec))
-    if isinstance(obj, ClassicClaimTemplate) and not obj.spec.spec.allocation_mode:
-        return obj.with_(spec=obj.spec.with_(spec=_with_mode(obj.spec.spec)))
+        return obj.with_(spec=_with_spec_defaults(obj.spec))
+    if isinstance(obj, ClassicClaimTemplate):
+        return obj.with_(spec=obj.spec.with_(spec=_with_spec_defaults(obj.spec.spec)))
     return obj
 
 
-def _with_mode(spec: ClassicClaimSpec) -> ClassicClaimSpec:
-    return spec.with_(allocation_mode=WAIT_FOR_FIRST_CONSUMER)
+def _with_spec_defaults(spec: ClassicClaimSpec) -> ClassicClaimSpec:
+    if not spec.allocation_mode:
+        spec = spec.with_(allocation_mode=WAIT_FOR_FIRST_CONSUMER)
+    requests = (spec.devices or {}).get("requests")
+    if spec.controller is None or not isinstance(requests, list):
+        return spec
+    return spec.with_(devices={**(spec.devices or {}), "requests": [_with_count(request) for request in requests]})
+
+
+def _with_count(request: object) -> object:
+    if not isinstance(request, dict):
+        return request
+    mode = request.get("allocationMode") or "ExactCount"
+    counted = {"count": request.get("count") or 1} if mode == "ExactCount" else {}
+    return {**request, "allocationMode": mode, **counted}
 
 
 def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
@@ -72,7 +90,7 @@ def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
         case ClassicClaim():
             errors = _claim_spec(obj.spec, "spec")
         case ClassicClaimTemplate():
-            errors = _claim_spec(obj.spec.spec, "spec.spec")
+            errors = chain(of_template(obj.spec.metadata, "spec.metadata"), _claim_spec(obj.spec.spec, "spec.spec"))
         case ResourceClass():
             errors = _resource_class(obj)
         case ClassicDeviceClass():
@@ -97,11 +115,14 @@ def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
 def classic_update_faults(new: TypedObject, old: TypedObject) -> tuple[FieldError, ...]:
     """The faults of replacing an object's content: claims and templates keep their spec."""
     if isinstance(new, ClassicClaim | ClassicClaimTemplate) and isinstance(old, ClassicClaim | ClassicClaimTemplate):
-        return () if new.spec == old.spec else (immutable("spec", new.spec),)
+        changed = () if new.spec == old.spec else (immutable("spec", new.spec),)
+        faults = classic_faults(new)
+        spec = new.spec if isinstance(new.spec, ClassicClaimSpec) else new.spec.spec
+        return (*changed, *faults) if spec.controller is None else (*faults, *changed)
     if isinstance(new, NamedResourcesSlice) and isinstance(old, NamedResourcesSlice):
         pairs = (("nodeName", new.node_name, old.node_name), ("driverName", new.driver_name, old.driver_name))
-        changed = tuple(immutable(path, value) for path, value, before in pairs if value != before)
-        return (*classic_faults(new), *changed)
+        moved = tuple(immutable(path, value) for path, value, before in pairs if value != before)
+        return (*classic_faults(new), *moved)
     return classic_faults(new)
 
 
@@ -114,14 +135,59 @@ def classic_status_faults(new: TypedObject, old: TypedObject) -> tuple[FieldErro
     return ()
 
 
+# --- formats, in the words of these releases ---
+
+T = TypeVar("T")
+
+
+def _driver(name: str, path: str) -> Errors:
+    """An empty name is missing and no subdomain."""
+    if not name:
+        yield required(path)
+    if byte_length(name) > DRIVER_MAX:
+        yield FieldError(ErrorType.TOO_LONG, path, "", f"must have at most {DRIVER_MAX} bytes")
+    yield from each_invalid(path, name, names.dns1123_subdomain(name.lower()))
+
+
+def _longer(path: str, limit: int) -> FieldError:
+    return FieldError(ErrorType.TOO_LONG, path, "", f"may not be longer than {limit}")
+
+
+def _set(
+    items: Sequence[T],
+    path: str,
+    limit: int,
+    check: Callable[[T, str], Iterable[FieldError]],
+    key: Callable[[T], Hashable],
+    field: str = "",
+) -> Errors:
+    """Items of a list with distinct keys; ``field`` is the key's path below the item. A long list is read to its end,
+    as there: an object's size is bounded."""
+    seen: set[Hashable] = set()
+    for index, item in enumerate(items):
+        if key(item) in seen:
+            yield duplicate(f"{path}[{index}]{field}", key(item))
+        else:
+            yield from check(item, f"{path}[{index}]")
+            seen.add(key(item))
+    if len(items) > limit:
+        yield _longer(path, limit)
+
+
+def _new_driver(name: str, path: str, seen: set[str]) -> Errors:
+    """The driver of an entry, which no earlier one has; adds it to ``seen``."""
+    yield from _driver(name, path)
+    if name in seen:
+        yield duplicate(path, name)
+    seen.add(name)
+
+
 # --- claims and classes ---
 
 
 def _claim_spec(spec: ClassicClaimSpec, path: str) -> Errors:
     if spec.controller is not None:
-        yield from driver(spec.controller, f"{path}.controller")
-    elif not spec.resource_class_name:
-        yield required(f"{path}.resourceClassName")
+        yield from _driver(spec.controller, f"{path}.controller")
     else:
         yield from subdomain(spec.resource_class_name, f"{path}.resourceClassName")
     yield from _parameters_ref(spec.parameters_ref, f"{path}.parametersRef")
@@ -133,8 +199,6 @@ def _claim_spec(spec: ClassicClaimSpec, path: str) -> Errors:
 def _parameters_ref(reference: ParametersReference | None, path: str) -> Errors:
     if reference is None:
         return
-    if reference.api_group:
-        yield from subdomain(reference.api_group, f"{path}.apiGroup")
     if not reference.kind:
         yield required(f"{path}.kind")
     if not reference.name:
@@ -144,7 +208,7 @@ def _parameters_ref(reference: ParametersReference | None, path: str) -> Errors:
 
 
 def _resource_class(obj: ResourceClass) -> Errors:
-    yield from driver(obj.driver_name, "driverName")
+    yield from _driver(obj.driver_name, "driverName")
     yield from _parameters_ref(obj.parameters_ref, "parametersRef")
     if obj.suitable_nodes is not None:
         yield from node_selector(obj.suitable_nodes, "suitableNodes")
@@ -152,18 +216,18 @@ def _resource_class(obj: ResourceClass) -> Errors:
 
 def _claim_status(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
     status = new.status
+    modern = new.spec.controller is not None
     if status.driver_name:
-        yield from driver(status.driver_name, "status.driverName")
-    elif status.allocation is not None:
+        yield from _driver(status.driver_name, "status.allocation.controller" if modern else "status.driverName")
+    elif status.allocation is not None and not modern:
         yield required("status.driverName", "must be specified when `allocation` is set")
     if status.allocation is not None:
-        yield from _allocation(status.allocation, "status.allocation")
-        if before.allocation is not None and status.allocation != before.allocation:
-            yield immutable("status.allocation", status.allocation)
-    yield from unique_items(
-        status.reserved_for, "status.reservedFor", _consumer, lambda consumer: consumer.uid, RESERVED_FOR_MAX
-    )
+        yield from _allocation(status.allocation, "status.allocation", modern=modern)
+    reserved = "status.reservedFor"
+    yield from _set(status.reserved_for, reserved, RESERVED_FOR_MAX, _consumer, lambda consumer: consumer.uid, ".uid")
     yield from _reservations(new, before)
+    if status.allocation is not None and before.allocation not in (None, status.allocation):
+        yield immutable("status.allocation", status.allocation)
     if status.deallocation_requested and not before.deallocation_requested and status.reserved_for:
         yield forbidden("status.deallocationRequested", "deallocation cannot be requested while `reservedFor` is set")
     if status.deallocation_requested and status.allocation is None:
@@ -179,7 +243,8 @@ def _reservations(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
     if status.allocation is None:
         yield forbidden(path, "may not be specified when `allocated` is not set")
         return
-    if not status.allocation.shareable and len(status.reserved_for) > 1:
+    shareable = status.allocation.shareable or new.spec.controller is not None
+    if not shareable and len(status.reserved_for) > 1:
         yield forbidden(path, "may not be reserved more than once")
     ending = status.deallocation_requested or new.metadata.deletion_timestamp is not None
     if ending and any(consumer not in before.reserved_for for consumer in status.reserved_for):
@@ -188,19 +253,35 @@ def _reservations(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
         )
 
 
-def _allocation(allocation: ClassicAllocation, path: str) -> Errors:
+def _allocation(allocation: ClassicAllocation, path: str, *, modern: bool) -> Errors:
+    """``modern``: of v1alpha3, where the nodes are called otherwise."""
     handles = f"{path}.resourceHandles"
-    if len(allocation.resource_handles) > HANDLES_MAX:
-        yield too_many(handles, len(allocation.resource_handles), HANDLES_MAX)
-        return
     for index, handle in enumerate(allocation.resource_handles):
-        yield from driver(handle.driver_name, f"{handles}[{index}].driverName")
+        at = f"{handles}[{index}]"
+        yield from _driver(handle.driver_name, f"{at}.driverName")
         if byte_length(handle.data) > HANDLE_BYTES:
-            yield too_long(f"{handles}[{index}].data", HANDLE_BYTES)
+            yield _longer(f"{at}.data", HANDLE_BYTES)
+        if handle.structured_data is not None:
+            yield from _structured_handle(handle.structured_data, f"{at}.structuredData")
         if handle.data and handle.structured_data is not None:
-            yield invalid(f"{handles}[{index}]", None, "data and structuredData are mutually exclusive")
+            both = "data and structuredData are mutually exclusive"
+            yield FieldError(ErrorType.INVALID, at, '"null"', both)
+    if len(allocation.resource_handles) > HANDLES_MAX:
+        yield _longer(handles, HANDLES_MAX)
     if allocation.available_on_nodes is not None:
-        yield from node_selector(allocation.available_on_nodes, f"{path}.availableOnNodes")
+        nodes = "nodeSelector" if modern else "availableOnNodes"
+        yield from node_selector(allocation.available_on_nodes, f"{path}.{nodes}")
+
+
+def _structured_handle(handle: StructuredHandle, path: str) -> Errors:
+    if handle.node_name:
+        yield from subdomain(handle.node_name, f"{path}.nodeName")
+    for index, result in enumerate(handle.results):
+        at = f"{path}.results[{index}]"
+        if result.named_resources is None:
+            yield required(at, _ONE_MODEL)
+        else:
+            yield from subdomain(result.named_resources.name, f"{at}.namedResources.name")
 
 
 def _consumer(reference: ResourceClaimConsumerReference, path: str) -> Errors:
@@ -213,43 +294,35 @@ def _consumer(reference: ResourceClaimConsumerReference, path: str) -> Errors:
 
 
 def _scheduling_spec(obj: PodSchedulingContext) -> Errors:
-    if obj.spec.selected_node:
-        yield from subdomain(obj.spec.selected_node, "spec.selectedNode")
     yield from _nodes(obj.spec.potential_nodes, "spec.potentialNodes")
 
 
 def _scheduling_status(obj: PodSchedulingContext) -> Errors:
-    path, seen = "status.resourceClaims", set[str]()
+    """The path is not the field's: it is that of these releases."""
+    path, seen = "status.claims", set[str]()
     for index, claim in enumerate(obj.status.resource_claims):
-        if not claim.name:
-            yield required(f"{path}[{index}].name")
-        elif claim.name in seen:
-            yield duplicate(f"{path}[{index}].name", claim.name)
-        seen.add(claim.name)
         yield from _nodes(claim.unsuitable_nodes, f"{path}[{index}].unsuitableNodes")
+        if claim.name in seen:
+            yield duplicate(f"{path}[{index}]", claim.name)
+        seen.add(claim.name)
 
 
 def _nodes(nodes: Sequence[str], path: str) -> Errors:
     """A set of node names."""
-    if len(nodes) > NODES_MAX:
-        yield too_many(path, len(nodes), NODES_MAX)
-        return
-    for index, node in enumerate(nodes):
-        if node in nodes[:index]:
-            yield duplicate(f"{path}[{index}]", node)
-        else:
-            yield from subdomain(node, f"{path}[{index}]")
+    yield from _set(nodes, path, NODES_MAX, subdomain, lambda node: node)
 
 
 # --- structured parameters ---
+
+_ONE_MODEL = "exactly one structured model field must be set"
 
 
 def _slice(obj: NamedResourcesSlice) -> Errors:
     if obj.node_name:
         yield from subdomain(obj.node_name, "nodeName")
-    yield from driver(obj.driver_name, "driverName")
+    yield from _driver(obj.driver_name, "driverName")
     if obj.named_resources is None:
-        yield required("namedResources", "exactly one field must be set")
+        yield required("<nil>", _ONE_MODEL)
         return
     seen: set[str] = set()
     for index, instance in enumerate(obj.named_resources.instances):
@@ -260,52 +333,67 @@ def _slice(obj: NamedResourcesSlice) -> Errors:
         seen.add(instance.name)
         attributes: set[str] = set()
         for at, attribute in enumerate(instance.attributes):
-            yield from _attribute(attribute, f"{path}.attributes[{at}]")
+            yield from subdomain(attribute.name, f"{path}.attributes[{at}].name")
             if attribute.name in attributes:
                 yield duplicate(f"{path}.attributes[{at}].name", attribute.name)
             attributes.add(attribute.name)
+            yield from _attribute(attribute, f"{path}.attributes[{at}]")
 
 
 def _attribute(attribute: NamedResourcesAttribute, path: str) -> Errors:
-    yield from subdomain(attribute.name, f"{path}.name")
-    values = (
-        attribute.quantity, attribute.bool_value, attribute.int_value, attribute.int_slice, attribute.string,
-        attribute.string_slice, attribute.version,
-    )  # fmt: skip
-    given = sum(value is not None for value in values)
-    if given == 0:
+    given = sorted(field for field in attribute.to_wire() if field in _VALUES)
+    if attribute.version is not None and not _is_version(attribute.version):
+        yield invalid(f"{path}.version", attribute.version, "must be a string compatible with semver.org spec 2.0.0")
+    if not given:
         yield required(path, "exactly one value must be set")
-    elif given > 1:
-        yield invalid(path, attribute, "exactly one field must be set, not several")
+    elif len(given) > 1:
+        shown = f"[]string{{{', '.join(map(quoted, given))}}}"
+        yield FieldError(ErrorType.INVALID, path, shown, "exactly one field must be set, not several")
+
+
+def _is_version(text: str) -> bool:
+    try:
+        SemVer.parse(text)
+    except SemVerError:
+        return False
+    return True
+
+
+_VALUES = frozenset({"quantity", "bool", "int", "intSlice", "string", "stringSlice", "version"})
 
 
 def _class_parameters(obj: ResourceClassParameters) -> Errors:
     yield from _parameters_ref(obj.generated_from, "generatedFrom")
+    seen: set[str] = set()
     for index, filter_ in enumerate(obj.filters):
-        yield from driver(filter_.driver_name, f"filters[{index}].driverName")
+        yield from _new_driver(filter_.driver_name, f"filters[{index}].driverName", seen)
         yield from _selector(filter_.named_resources, f"filters[{index}]")
+    seen = set()
     for index, vendor in enumerate(obj.vendor_parameters):
-        yield from driver(vendor.driver_name, f"vendorParameters[{index}].driverName")
+        yield from _new_driver(vendor.driver_name, f"vendorParameters[{index}].driverName", seen)
 
 
 def _claim_parameters(obj: ResourceClaimParameters) -> Errors:
     yield from _parameters_ref(obj.generated_from, "generatedFrom")
+    seen: set[str] = set()
     for index, requests in enumerate(obj.driver_requests):
-        path = f"driverRequests[{index}]"
-        yield from driver(requests.driver_name, f"{path}.driverName")
+        path = f"driverRequests[{index}].requests"
+        yield from _new_driver(requests.driver_name, f"driverRequests[{index}].driverName", seen)
         for at, request in enumerate(requests.requests):
-            yield from _selector(request.named_resources, f"{path}.requests[{at}]")
+            yield from _selector(request.named_resources, f"{path}[{at}]")
+        if not requests.requests:
+            yield required(path, "empty entries with no requests are not allowed")
 
 
 def _selector(selector: NamedResourcesSelector | None, path: str) -> Errors:
     if selector is None:
-        yield required(f"{path}.namedResources", "exactly one field must be set")
+        yield required(path, _ONE_MODEL)
         return
     at = f"{path}.namedResources.selector"
     if not selector.selector:
         yield required(at)
     elif byte_length(selector.selector) > SELECTOR_BYTES:
-        yield too_long(at, SELECTOR_BYTES)
+        yield FieldError(ErrorType.TOO_LONG, at, "", f"must have at most {SELECTOR_BYTES} bytes")
     else:
         try:
             compile_attribute_selector(selector.selector)

@@ -74,7 +74,7 @@ def _is_classic(raw: Json) -> bool:
     if version != V1ALPHA3 or kind in ("PodSchedulingContext", "DeviceClass"):
         return True
     spec = _part(raw, "spec", "spec") if kind == "ResourceClaimTemplate" else _part(raw, "spec")
-    return spec.get("controller") is not None
+    return bool(spec.get("controller"))
 
 
 def _part(raw: Json, *path: str) -> Json:
@@ -150,7 +150,9 @@ def _refuse_v1alpha3_fields(raw: Json, version: str) -> None:
 
 
 def _from_v1alpha3(raw: Json) -> Json:
-    moved = {**raw, "apiVersion": V1ALPHA2}
+    """Empty ``devices`` are left out: v1alpha3 writes them wherever there are none."""
+    path = ("spec", "spec") if raw["kind"] == "ResourceClaimTemplate" else ("spec",)
+    moved = _changed({**raw, "apiVersion": V1ALPHA2}, _without_empty_devices, *path)
     controller = _part(raw, "status", "allocation").get("controller")
     if raw["kind"] != "ResourceClaim" or not isinstance(_part(raw, "status").get("allocation"), dict):
         return moved
@@ -158,13 +160,14 @@ def _from_v1alpha3(raw: Json) -> Json:
     def older(status: Json) -> Json:
         kept = {name: value for name, value in status["allocation"].items() if name != "controller"}
         named = {} if controller is None else {"driverName": controller}
-        return {
-            **status,
-            **named,
-            "allocation": {**_renamed(kept, {"nodeSelector": "availableOnNodes"}), "shareable": True},
-        }
+        allocation = _without_empty_devices(_renamed(kept, {"nodeSelector": "availableOnNodes"}))
+        return {**status, **named, "allocation": allocation}
 
     return _changed(moved, older, "status")
+
+
+def _without_empty_devices(raw: Json) -> Json:
+    return {name: value for name, value in raw.items() if name != "devices" or value != {}}
 
 
 def _to_v1alpha3(raw: Json) -> Json:
@@ -180,7 +183,8 @@ def _to_v1alpha3(raw: Json) -> Json:
             field = older[0] if older else "controller"
             text = f"{V1ALPHA3} has claims with a controller, without class and mode"
             raise _inexpressible(kind, f"{'.'.join(path)}.{field}", text)
-        moved = _changed(moved, lambda part: {k: v for k, v in part.items() if k != "allocationMode"}, *path)
+        kept_spec = {name: value for name, value in spec.items() if name != "allocationMode"}
+        moved = _changed(moved, lambda _: {"devices": {}, **kept_spec}, *path)
     if kind != "ResourceClaim":
         return moved
 
@@ -194,6 +198,6 @@ def _to_v1alpha3(raw: Json) -> Json:
             raise _inexpressible(kind, "status.allocation.resourceHandles", f"{V1ALPHA3} has no handles")
         kept = {name: value for name, value in allocation.items() if name not in ("shareable", "resourceHandles")}
         named = {"controller": driver} if driver else {}
-        return {**rest, "allocation": {**_renamed(kept, {"availableOnNodes": "nodeSelector"}), **named}}
+        return {**rest, "allocation": {"devices": {}, **_renamed(kept, {"availableOnNodes": "nodeSelector"}), **named}}
 
     return _changed(moved, newer, "status")
