@@ -19,13 +19,13 @@ class MediatedDevices:
         self._files = files
 
     async def value(self, uuid: str) -> str:
+        await self._files.operate(uuid)  # waits for what an earlier call began: it may yet make or remove the device
         if not self._files.exists(f"{MDEVS}/{uuid}"):
             return ""
         parents = (name for name in self._files.names(PARENTS) if self._files.exists(f"{PARENTS}/{name}/{uuid}"))
         return f"{next(parents, '')}/{self._files.link(f'{MDEVS}/{uuid}/mdev_type')}"
 
     async def set_value(self, uuid: str, value: str) -> None:
-        await self._files.operate(uuid)  # waits for what an earlier call began
         now = await self.value(uuid)
         if now == value:
             return
