@@ -12,7 +12,7 @@ from node_driver.claims.placement import CDI_MODE, METADATA_MODE, FilePlacement
 from node_driver.claims.planning import Observed, unmet, wanted_values
 from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
 from node_driver.devices import Sanitizing
-from node_driver.host.changes import Host, HostChange, HostError, HostProperty, TargetGone
+from node_driver.host.changes import Host, HostBusy, HostChange, HostError, HostProperty, TargetGone
 from node_driver.state.files import DriverFiles
 from node_driver.state.records import ClaimRecord, StuckChange, UncleanDevice
 
@@ -54,7 +54,11 @@ class ClaimSteps:
     async def apply(self, changes: Iterable[HostChange]) -> None:
         """Raises :class:`HostError` for the first change that fails."""
         for change in changes:
-            await self._host.set_value(change.property, change.target, change.after)
+            try:
+                await self._host.set_value(change.property, change.target, change.after)
+            except HostBusy as error:
+                error.change = change
+                raise
 
     async def reset(self, devices: Iterable[UncleanDevice]) -> None:
         """Raises :class:`HostError`."""

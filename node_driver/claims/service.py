@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from node_driver.claims.refusals import ClaimRefusal, ClaimRefusalReason
 from node_driver.devices import PublishedSet
 from node_driver.host.changes import HostBusy, HostError
 from node_driver.host.locks import Locks
+from node_driver.host.obstacles import first_of
 from node_driver.state.checkpoint import Checkpoint, CheckpointError
 from node_driver.state.records import ClaimRecord, DriverState, Stage, StuckChange, UncleanDevice
 from node_driver.wire.service import ClaimName, FailedClaim, ReadyClaim, ReleasedClaim
@@ -126,16 +127,19 @@ class NodeClaims:
             await self._failed(record, error)
             raise
         done = replace(written, stage=Stage.DONE)
-        await self._checkpoint.update(lambda state: (cleaned(state, unclean).with_claim(done), None))
+        await self._checkpoint.update(lambda state: (_unstuck(cleaned(state, unclean), done).with_claim(done), None))
         return done
 
     async def _failed(self, record: ClaimRecord, error: Exception) -> None:
         """Puts back what a prepare that failed has changed (D-46). What containers may use already stays, and so does
-        what the kernel is still working on: the next call goes on with it."""
-        if isinstance(error, HostBusy) or record.stage is Stage.DONE:
-            return
+        what the kernel is still working on: the next call goes on with it, and until then it is remembered as stuck."""
         try:
-            await self._put_back(record)
+            if isinstance(error, HostBusy):
+                if error.change is not None:
+                    change = StuckChange(error.change, str(error))
+                    await self._checkpoint.update(lambda state: (_stuck(state, change), None))
+            elif record.stage is not Stage.DONE:
+                await self._put_back(record)
         except (HostError, ClaimRefusal, CheckpointError) as second:
             _logger.warning("claim %s/%s can't be rolled back yet: %s", record.namespace, record.name, second)
 
@@ -159,7 +163,7 @@ class NodeClaims:
                 raise ClaimRefusal(
                     ClaimRefusalReason.IN_USE,
                     f"devices of ResourceClaim {record.namespace}/{record.name} are still open in "
-                    f"{', '.join(holders)}; they are released when it has ended",
+                    f"{first_of(holders)}; they are released when it has ended",
                 )
             removing = replace(record, stage=Stage.REMOVING)
             await self._put_back(removing)
@@ -207,13 +211,23 @@ def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, _Lea
     return state, _Leaving(record, frozenset(others), cleanable(state, record))
 
 
-def _left(state: DriverState, record: ClaimRecord, stuck: Iterable[StuckChange]) -> DriverState:
+def _left(state: DriverState, record: ClaimRecord, stuck: Sequence[StuckChange]) -> DriverState:
     """The state after a claim was removed, or as far as it could be."""
-    still_stuck = {change.change.target: change for change in stuck}
+    state = _unstuck(state, record)
+    if not stuck:
+        return state.without_claim(record.uid)
+    for change in stuck:
+        state = _stuck(state, change)
+    return state
+
+
+def _stuck(state: DriverState, change: StuckChange) -> DriverState:
+    return replace(state, stuck={**state.stuck, change.change.target: change})
+
+
+def _unstuck(state: DriverState, record: ClaimRecord) -> DriverState:
     targets = {change.target for change in record.changes}
-    others = {target: change for target, change in state.stuck.items() if target not in targets}
-    state = replace(state, stuck={**others, **still_stuck})
-    return state if still_stuck else state.without_claim(record.uid)
+    return replace(state, stuck={target: change for target, change in state.stuck.items() if target not in targets})
 
 
 def claim_lock(uid: str) -> str:

@@ -41,7 +41,10 @@ class TargetGone(HostError):
 
 
 class HostBusy(HostError):
-    """The kernel hasn't answered within the limit; the attempt goes on, and a later call waits for it (D-45)."""
+    """The kernel hasn't answered within the limit; the attempt goes on, and a later call waits for it (D-45).
+    ``change``: what it is about, where that is one."""
+
+    change: HostChange | None = None
 
 
 class Host(Protocol):

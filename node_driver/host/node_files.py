@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from node_driver.host.changes import HostBusy
 from node_driver.host.child import AttributeHelper, StillRunning
 from node_driver.host.file_locks import FileLocks
 from node_driver.host.kernel_files import LIMIT, AttributeRead, KernelOperation
-
-HELD_MAX: Final = 10
-"""Processes that are named in a message."""
 
 
 class NodeFiles:
@@ -25,6 +21,9 @@ class NodeFiles:
         self._locks = locks
         self._helper = helper
         self._root = root
+        self._scan = asyncio.Lock()
+        self._scans = 0
+        self._open_nodes: Mapping[str, tuple[str, ...]] = {}
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._root + path)
@@ -48,7 +47,16 @@ class NodeFiles:
             return False
 
     async def holders(self, nodes: frozenset[str]) -> tuple[str, ...]:
-        return await asyncio.to_thread(lambda: tuple(self._holders(nodes))) if nodes else ()
+        """Calls that come while processes are looked through share the next look."""
+        if not nodes:
+            return ()
+        begun = self._scans
+        async with self._scan:
+            if self._scans == begun:
+                self._scans += 1
+                self._open_nodes = await asyncio.to_thread(self._open)
+            processes = (process for node in sorted(nodes) for process in self._open_nodes.get(node, ()))
+            return tuple(dict.fromkeys(processes))
 
     async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
         words = [word for operation in operations for word in self._words(operation)]
@@ -71,14 +79,19 @@ class NodeFiles:
             return "r", self._root + operation.path
         return "w", self._root + operation.path, operation.text
 
-    def _holders(self, nodes: frozenset[str]) -> Iterator[str]:
-        """By the names of open files: asking for a file's status could wait for a dead network disk."""
-        for process in self.names("/proc"):
-            if process.isdigit() and any(
-                self._target(f"/proc/{process}/fd/{descriptor}") in nodes
-                for descriptor in self.names(f"/proc/{process}/fd")
-            ):
-                yield f"{self._command(process)} ({process})"
+    def _open(self) -> Mapping[str, tuple[str, ...]]:
+        """Device node -> the processes that have it open. By the names of open files: asking for a file's status could
+        wait for a dead network disk."""
+        processes: dict[str, dict[str, None]] = {}
+        for process in filter(str.isdigit, self.names("/proc")):
+            folder = f"/proc/{process}/fd"
+            for node in {self._target(f"{folder}/{descriptor}") for descriptor in self.names(folder)}:
+                if node.startswith("/dev/"):
+                    processes.setdefault(node, {})[process] = None
+        return {
+            node: tuple(f"{self._command(process)} ({process})" for process in holders)
+            for node, holders in processes.items()
+        }
 
     def _target(self, path: str) -> str:
         try:

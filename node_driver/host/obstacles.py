@@ -18,6 +18,7 @@ HARMLESS_DRIVERS: Final = frozenset(("", "pci-stub", "pcieport"))
 DEPTH_MAX: Final = 9
 """Levels of sysfs below a function: host/target/lun/block/disk/partition are six."""
 FOLDERS_MAX: Final = 4096
+SHOWN_MAX: Final = 5
 IFF_UP: Final = 1
 LINK_SCOPE: Final = "20"
 NVIDIA_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
@@ -47,7 +48,7 @@ def obstacle(use: FunctionUse) -> str:
         )
     if use.neighbours:
         return (
-            f"IOMMU group {use.group} of {use.address} isn't viable: {', '.join(use.neighbours)} is in it, too; "
+            f"IOMMU group {use.group} of {use.address} isn't viable: {first_of(use.neighbours)} is in it, too; "
             "publish the group as one device, or unbind that function"
         )
     return in_use(use)
@@ -58,12 +59,23 @@ def in_use(use: FunctionUse) -> str:
     if use.enabled_vfs:
         return f"{use.address} has {use.enabled_vfs} VFs; set sriov_numvfs to 0 first, or claim a VF instead"
     if use.disks:
-        return f"{use.address} is in use by the node: {', '.join(use.disks)}; unmount it first"
+        return f"{use.address} is in use by the node: {first_of(use.disks)}; unmount it first"
     if use.interfaces:
         return f"{use.address} is in use by the node: {', '.join(use.interfaces)}; take the interface down first"
     if use.processes:
-        return f"{use.address} is held by {', '.join(use.processes)}; end the process first"
+        return f"{use.address} is held by {first_of(use.processes)}; end the process first"
     return ""
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first few names, for a message.
+
+    >>> first_of(["qemu (1)", "qemu (2)", "qemu (3)", "qemu (4)", "qemu (5)", "qemu (6)"])
+    'qemu (1), qemu (2), qemu (3), qemu (4) and 2 more'
+    """
+    if len(names) <= SHOWN_MAX:
+        return ", ".join(names)
+    return f"{', '.join(names[: SHOWN_MAX - 1])} and {len(names) - SHOWN_MAX + 1} more"
 
 
 class Obstacles:

@@ -12,7 +12,8 @@ from devtools.node.faults import Crash, Fault, no_faults
 from devtools.node.kernel import Function, Link
 from devtools.node.world import CDI_FOLDER, DRIVER, NODE, PLUGIN_FOLDER, Node, claim, claim_name
 from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
-from node_driver.state.records import Stage, UncleanDevice
+from node_driver.host.changes import HostChange, HostProperty
+from node_driver.state.records import Stage, StuckChange, UncleanDevice
 from node_driver.wire.service import FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
 from virt_dra.api.resource_v1 import DeviceAttribute, ResourceClaim
 from virt_dra.cluster.port import Unavailable
@@ -452,11 +453,14 @@ async def test_a_stuck_unbind_fails_its_claim_alone_and_a_later_call_goes_on_wit
     assert answers[0] == FailedClaim("the kernel hasn't finished changing 0000:01:00.0 within 15 s")
     assert isinstance(answers[1], ReadyClaim)
     assert node.state.claims["uid-nic"].stage is Stage.STARTED
+    change = HostChange(HostProperty.DRIVER, NIC, "e1000e/", "vfio-pci/vfio-pci")
+    assert node.state.stuck == {NIC: StuckChange(change, answers[0].message)}
 
     node.kernel.settle()
     node.faults = no_faults
     (answer,) = await prepare(node, NIC_CLAIM)
     assert isinstance(answer, ReadyClaim)
+    assert node.state.stuck == {}
 
 
 async def test_what_fails_in_the_middle_is_put_back_in_reverse() -> None:
