@@ -34,7 +34,7 @@ CALM: Final = 2.5
 """Seconds without a change after which a cluster has settled."""
 
 _TEXTLESS: Final = ("Scheduled", "FailedScheduling")
-_RACES: Final = re.compile(r'the object has been modified|^pods ".*" not found$')
+_RACES: Final = re.compile(r'Operation cannot be fulfilled|^pods ".*" not found$')
 _IMMUTABLE: Final = re.compile(r"Invalid value: \S*\{.*\}: field is immutable")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 

@@ -34,7 +34,7 @@ from devtools.cluster.control_plane import (
     require,
 )
 from devtools.cluster.credentials import Credentials
-from devtools.cluster.programs import KUBECTL
+from devtools.cluster.programs import CLASSIC, KUBECTL, require_classic
 from devtools.play.command import parsed_gates
 
 pytestmark = pytest.mark.control_plane
@@ -280,6 +280,28 @@ def test_programs_in_kubebuilder_assets_come_first(monkeypatch: pytest.MonkeyPat
     program.chmod(0o755)
     assert binary(ETCD) == program
     assert binary(SCHEDULER) is None
+
+
+@pytest.mark.parametrize("release", CLASSIC)
+def test_a_missing_classic_control_plane_skips_also_in_ci_which_builds_none(
+    release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    monkeypatch.setenv("CI", "true")
+    (tmp_path / "assets").mkdir()
+    for name in (ETCD, API_SERVER):
+        (tmp_path / "assets" / name).touch(0o755)
+    assert binary(API_SERVER, release) is None  # that is another release's
+    assert binary(ETCD, release) == tmp_path / "assets" / ETCD
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        require_classic(release)
+    assert str(skipped.value) == f"no control plane {release}: run tools/control-plane.sh {release} (it needs Go)"
+
+
+def test_the_script_builds_known_releases_only() -> None:
+    refused = subprocess.run([SCRIPT, "1.29.0"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stderr) == (2, "usage: tools/control-plane.sh [--print] [1.30.14 | 1.31.14]\n")
 
 
 @pytest.mark.control_plane
