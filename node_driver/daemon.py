@@ -31,6 +31,7 @@ from node_driver.conditions import (
 )
 from node_driver.devices import PassthroughDevice, PublishedSet, Sanitizing
 from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.reading import with_earlier_offers
 from node_driver.host.changes import Host, HostError
 from node_driver.host.locks import LockBusy, Locks
 from node_driver.metrics import DriverMetrics
@@ -144,7 +145,8 @@ class DeviceSurvey:
             self._damaged(hardware, str(error))
             return
         claims = tuple(state.claims.values())
-        self._rest = at_rest(hardware, claims, self._rest)
+        rest = at_rest(hardware, claims)
+        self._rest = rest if self._rest is None else with_earlier_offers(rest, self._rest)
         published = self._policy.published(self._rest)
         if published is None:
             return

@@ -20,7 +20,7 @@ lock() { # lock NAME SOURCE [OPTION...]
 lock dev pyproject.toml --extra dev
 upgrade=
 same="--constraint requirements/dev.txt"
-for each in run:  bench:bench libvirt:libvirt docs:docs "image:operator --extra webhook"; do
+for each in run:  bench:bench libvirt:libvirt docs:docs "image:operator --extra webhook --extra driver"; do
   extra=${each#*:}
   lock "${each%%:*}" pyproject.toml $same ${extra:+--extra $extra}
 done

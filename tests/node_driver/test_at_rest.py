@@ -5,6 +5,7 @@ from __future__ import annotations
 from node_driver.at_rest import at_rest
 from node_driver.devices import DeviceKind
 from node_driver.hardware.inventory import Hardware, MdevType, MediatedDevice, PciFunction, VgpuFunction
+from node_driver.hardware.reading import with_earlier_offers
 from node_driver.host.changes import HostChange, HostProperty
 from node_driver.state.records import ClaimRecord, DeviceRecord, Stage
 
@@ -16,13 +17,14 @@ def claim(kind: DeviceKind, *changes: HostChange) -> ClaimRecord:
     return ClaimRecord("u", "ns", "c", Stage.DONE, devices=(DeviceRecord("d", kind, "r", NIC, changes=changes),))
 
 
-def mdev_hardware(*made: MediatedDevice, small: int, large: int) -> Hardware:
-    types = (MdevType(GPU, "small", available=small), MdevType(GPU, "large", available=large))
+def mdev_hardware(*made: MediatedDevice, small: tuple[int, int], large: tuple[int, int]) -> Hardware:
+    """What a card can make of each type now, and at most."""
+    types = (MdevType(GPU, "small", available=small[0], most=small[1]), MdevType(GPU, "large", "", "", "", *large))
     return Hardware(mdev_types={GPU: types}, mdevs={mdev.uuid: mdev for mdev in made})
 
 
 def test_without_claims_nothing_changes() -> None:
-    hardware = mdev_hardware(MediatedDevice(FOREIGN, GPU, "small"), small=1, large=0)
+    hardware = mdev_hardware(MediatedDevice(FOREIGN, GPU, "small"), small=(1, 2), large=(0, 0))
     assert at_rest(hardware, ()) == hardware
 
 
@@ -36,17 +38,18 @@ def test_a_claimed_function_is_on_its_driver_of_before() -> None:
 
 
 def test_a_card_offers_what_it_could_give_before_claims_took_mdevs() -> None:
-    free = at_rest(mdev_hardware(small=4, large=1), ())
+    free = mdev_hardware(small=(4, 4), large=(1, 1))
     record = claim(DeviceKind.MDEV, HostChange(HostProperty.MDEV, OURS, "", f"{GPU}/small"))
-    used = mdev_hardware(MediatedDevice(OURS, GPU, "small"), small=3, large=0)
-    assert at_rest(used, (record,), free) == free
+    used = mdev_hardware(MediatedDevice(OURS, GPU, "small"), small=(3, 4), large=(0, 0))
+    rest = at_rest(used, (record,))
     # after a restart what another type could give is only known when the card is free again
-    assert at_rest(used, (record,)) == mdev_hardware(small=4, large=0)
+    assert rest == mdev_hardware(small=(3, 4), large=(0, 0))
+    assert with_earlier_offers(rest, free) == mdev_hardware(small=(3, 4), large=(0, 1))
 
 
-def test_foreign_mdevs_stay_and_take_what_they_take() -> None:
-    used = mdev_hardware(MediatedDevice(FOREIGN, GPU, "small"), small=3, large=0)
-    assert at_rest(used, (), at_rest(mdev_hardware(small=4, large=1), ())) == used
+def test_foreign_mdevs_stay() -> None:
+    used = mdev_hardware(MediatedDevice(FOREIGN, GPU, "small"), small=(3, 4), large=(0, 0))
+    assert at_rest(used, ()) == used
 
 
 def test_a_vgpu_profile_of_a_claim_is_not_seen() -> None:
@@ -58,5 +61,5 @@ def test_a_vgpu_profile_of_a_claim_is_not_seen() -> None:
     free = Hardware(functions, vgpus={VF1: VgpuFunction(VF1, "0", both), VF2: VgpuFunction(VF2, "0", both)})
     used = Hardware(functions, vgpus={VF1: VgpuFunction(VF1, "1", {}), VF2: VgpuFunction(VF2, "0", {"1": "A40-8Q"})})
     record = claim(DeviceKind.VGPU, HostChange(HostProperty.VGPU_PROFILE, VF1, "0", "1"))
-    assert at_rest(used, (record,), at_rest(free, ())) == free
+    assert with_earlier_offers(at_rest(used, (record,)), free) == free
     assert at_rest(used, ()) == used

@@ -73,6 +73,9 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "operator": _Subcommand(
         _CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."
     ),
+    "node-driver": _Subcommand(
+        _CLUSTER, "node_driver.command", "Publish a node's devices for passthrough, and prepare them for VMs."
+    ),
     "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
     "webhook-certificates": _Subcommand(
         _CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."

@@ -1,0 +1,1 @@
+"""``virt-dra node-driver``: the DRA driver for devices that are passed through."""

@@ -1,0 +1,112 @@
+"""``virt-dra node-driver``: publishes a node's devices and prepares them for VMs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.options import log_level_option, port_option
+
+_NEEDS: Final = (
+    "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package; "
+    "install them with: pip install 'virt-dra[driver]'"
+)
+KUBELET_ROOT: Final = "/var/lib/kubelet"
+
+EPILOG = """\b
+Examples:
+  virt-dra node-driver --node worker-1                         policies: the cluster's VirtDraNodePolicies
+  virt-dra node-driver --node worker-1 --policy policy.yaml    a policy from a file instead
+  virt-dra node-driver --node worker-1 --taint gone=NoSchedule --taint link-down=None
+
+\b
+It runs as root on each node (virt-dra install --driver), and logs one JSON object per line to standard error. With
+--pod-uid two of them may run on a node during an update. On the plain port: GET /metrics, /healthz and /readyz.
+
+\b
+Exit codes: 0 stopped by SIGTERM or SIGINT, its devices tainted; 1 a port, a socket or the configuration of the
+cluster can't be used; 2 bad usage.
+"""
+
+
+def _taints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``REASON=EFFECT``, by reason."""
+    from node_driver.conditions import ConditionReason, TaintEffect
+
+    effects: dict[str, str] = {}
+    for value in values:
+        reason, _, effect = value.partition("=")
+        for given, choices in ((reason, ConditionReason), (effect, TaintEffect)):
+            names = [choice.value for choice in choices]
+            if given not in names:
+                raise click.BadParameter(f"{value!r}: {given!r} is none of {', '.join(names)}")
+        effects[reason] = effect
+    return effects
+
+
+@click.command(name="node-driver", epilog=EPILOG)
+@click.option("--node", "node_name", envvar="NODE_NAME", required=True, metavar="NODE",
+              help="Name of this node's Node object; also $NODE_NAME.")  # fmt: skip
+@click.option("--policy", metavar="FILE", type=click.Path(dir_okay=False, exists=True, path_type=Path),
+              help="VirtDraNodePolicies from a file instead of the cluster's.")  # fmt: skip
+@click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME",
+              help="Name of the driver, which DeviceClasses select.")  # fmt: skip
+@click.option("--pod-uid", envvar="POD_UID", default="", metavar="UID",
+              help="UID of the driver's pod: two instances may run during an update; also $POD_UID.")  # fmt: skip
+@click.option("--kubelet-root", default=KUBELET_ROOT, show_default=True, metavar="FOLDER",
+              help="The kubelet's folder.")  # fmt: skip
+@click.option("--plugins-dir", metavar="FOLDER", help="Where drivers have folders.  [default: plugins below the "
+"kubelet's]")  # fmt: skip
+@click.option("--registry-dir", metavar="FOLDER", help="Where the kubelet looks for drivers.  [default: "
+"plugins_registry below the kubelet's]")  # fmt: skip
+@click.option("--cdi-dir", default="/var/run/cdi", show_default=True, metavar="FOLDER",
+              help="Where container runtimes look for CDI files.")  # fmt: skip
+@click.option("--host-root", default="", metavar="FOLDER",
+              help="Where the host's /sys, /proc and /dev are, for tests.  [default: /]")  # fmt: skip
+@click.option("--taint", "effects", metavar="REASON=EFFECT", multiple=True, callback=_taints,
+              help="Another effect (NoSchedule, NoExecute, None) of a condition's taint; may be repeated.")  # fmt: skip
+@click.option("--plain-host", default="127.0.0.1", show_default=True, help="Address for probes and metrics.")
+@port_option("--plain-port", 8769, "For probes and metrics.")
+@cluster_options
+@log_level_option
+def command(
+    node_name: str, policy: Path | None, driver_name: str, pod_uid: str, kubelet_root: str, plugins_dir: str | None,
+    registry_dir: str | None, cdi_dir: str, host_root: str, effects: dict[str, str], plain_host: str, plain_port: int,
+    cluster: ClusterChoice, log_level: int,
+) -> None:  # fmt: skip
+    """Publish the devices of this node that policies name, and prepare them for VMs: PCI devices, SR-IOV functions,
+    mediated devices and vGPUs.
+
+    Nothing is published that no policy names, nor what holds the node's root disk, its console or its route. State is
+    in a checkpoint beside the driver's socket: the process may be killed at any time.
+    """
+    with required(_NEEDS, "grpc", "google", "kubernetes", "aiohttp", "prometheus_client"):
+        from node_driver.conditions import DEFAULT_EFFECTS, ConditionReason, TaintEffect
+        from node_driver.wire.sockets import SocketsInUse
+        from virt_dra.cli.node_driver.running import DriverPlaces, NodeDriver, run_driver
+        from virt_dra.cluster.kube.errors import ConnectionProblem
+    from webhooks.server.log import json_logging
+
+    json_logging(sys.stderr, log_level)
+    changed = {ConditionReason(reason): TaintEffect(effect) for reason, effect in effects.items()}
+    places = DriverPlaces(
+        plugin_folder=f"{plugins_dir or f'{kubelet_root}/plugins'}/{driver_name}",
+        registry=registry_dir or f"{kubelet_root}/plugins_registry",
+        cdi_folder=cdi_dir,
+        host_root=host_root.rstrip("/"),
+    )
+    driver = NodeDriver(
+        driver_name, node_name, pod_uid, places, {**DEFAULT_EFFECTS, **changed}, policy, plain_host, plain_port,
+        cluster.kubeconfig, cluster.context,
+    )  # fmt: skip
+    try:
+        asyncio.run(run_driver(driver))
+    except (ConnectionProblem, SocketsInUse, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,143 @@
+"""Where the node driver's hardware and policies come from: this node's files, a file of policies or the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from node_driver.devices import PublishedSet
+from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.links import read_links
+from node_driver.hardware.reading import HardwareRoots, read_hardware
+from node_driver.policy.deciding import published_set
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.cluster.port import ApiError, Cluster
+from virt_dra.cluster.watching.informer import Informer
+
+log = logging.getLogger(__name__)
+
+LABELS_PAUSE: Final = 60.0
+"""Seconds between two looks at the node's labels, which policies select."""
+_RETRY: Final = 1.0
+
+
+class NodeHardware:
+    """:class:`node_driver.daemon.HardwareSource` of this node. ``root``: before /sys, /proc and /lib/modules."""
+
+    def __init__(self, root: str = "") -> None:
+        modules = f"{root}/lib/modules/{os.uname().release}"
+        self._roots = HardwareRoots(f"{root}/sys", f"{root}/proc", modules if Path(modules).is_dir() else "")
+
+    def read(self) -> Hardware:
+        return read_hardware(self._roots)
+
+    def links(self) -> Mapping[str, bool]:
+        return read_links(self._roots.sysfs)
+
+    async def changed(self) -> None:
+        """Doesn't return: what changes is found by looking again (D-42)."""
+        await asyncio.Event().wait()
+
+
+class DriverPolicies(Protocol):
+    """:class:`node_driver.daemon.PolicySource`, which is kept up to date while ``run`` runs."""
+
+    def published(self, hardware: Hardware) -> PublishedSet | None: ...
+    async def changed(self) -> None: ...
+    async def run(self) -> None: ...
+
+
+def policies_of(file: Path | None, cluster: Cluster, node: str) -> DriverPolicies:
+    """The policies of a file if there is one, else the cluster's. Raises ValueError for a file that can't be read."""
+    return ClusterPolicies(cluster, node) if file is None else FilePolicies(policies_in(file))
+
+
+class FilePolicies:
+    """Policies that don't change while the driver runs. They are for this node; those with a nodeSelector aren't."""
+
+    def __init__(self, policies: Sequence[VirtDraNodePolicy]) -> None:
+        self._policies = tuple(policies)
+
+    def published(self, hardware: Hardware) -> PublishedSet | None:
+        return published_set(hardware, self._policies)
+
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
+
+    async def run(self) -> None:
+        """Nothing has to be followed."""
+
+
+class ClusterPolicies:
+    """The cluster's policies, and the labels of the node that they select. Before both are known nothing is said: a
+    driver that starts must not withdraw what is published."""
+
+    def __init__(self, cluster: Cluster, node: str, labels_pause: float = LABELS_PAUSE) -> None:
+        self._cluster, self._node, self._labels_pause = cluster, node, labels_pause
+        self._informer = Informer(cluster, VirtDraNodePolicy, optional=True)
+        self._labels: Mapping[str, str] | None = None
+        self._event = asyncio.Event()
+
+    def published(self, hardware: Hardware) -> PublishedSet | None:
+        if self._labels is None or not self._informer.has_synced:
+            return None
+        return published_set(hardware, self._informer.store.values(), self._labels)
+
+    async def changed(self) -> None:
+        await self._event.wait()
+        self._event.clear()
+
+    async def run(self) -> None:
+        """Follows both. Ends only by cancellation."""
+        self._informer.on_change(lambda old, new: self._event.set())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run(), name="informer VirtDraNodePolicy")
+            group.create_task(self._report_synced(), name="policies are known")
+            await self._follow_labels()
+
+    async def _report_synced(self) -> None:
+        await self._informer.synced()
+        self._event.set()
+
+    async def _follow_labels(self) -> None:
+        while True:
+            try:
+                labels = (await self._cluster.get(Node, self._node)).metadata.labels
+            except ApiError as error:
+                log.warning("node %s can't be read: %s", self._node, error)
+                await asyncio.sleep(_RETRY if self._labels is None else self._labels_pause)
+                continue
+            if labels != self._labels:
+                self._labels = labels
+                self._event.set()
+            await asyncio.sleep(self._labels_pause)
+
+
+def policies_in(file: Path) -> tuple[VirtDraNodePolicy, ...]:
+    """The policies in a file of YAML or JSON. Raises ValueError, which names the file and every fault."""
+    # Only here: YAML and the validation take memory that a driver of a cluster doesn't need.
+    from virt_dra.api.reading.documents import DocumentError, Sourced, read_document, read_documents
+    from virt_dra.api.validation import validate_create
+
+    try:
+        read = [read_document(document) for document in read_documents(file.read_bytes(), str(file))]
+    except (OSError, DocumentError) as error:
+        raise ValueError(str(error)) from error
+    policies: list[VirtDraNodePolicy] = []
+    faults: list[str] = []
+    for entry in read:
+        if not isinstance(entry, Sourced):
+            faults += [str(problem) for problem in entry]
+        elif isinstance(entry.object, VirtDraNodePolicy):
+            policies.append(entry.object)
+            faults += [f"{entry.source}: {fault}" for fault in validate_create(entry.object)]
+        else:
+            faults.append(f"{entry.source}: {entry.object.KIND} {entry.object.key} is no VirtDraNodePolicy")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return tuple(policies)
