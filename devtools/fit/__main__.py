@@ -7,6 +7,7 @@ import argparse
 import os
 import random
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 
 from devtools.fit.comparing import contradictions
@@ -23,13 +24,21 @@ def main() -> None:
     print(f"seed {options.seed}: {options.count} questions whether a pod fits", flush=True)  # noqa: T201 - a command's output
     began, differing = time.monotonic(), 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for report in pool.map(contradictions, range(options.seed, options.seed + options.count), chunksize=16):
+        for report in pool.map(_report, range(options.seed, options.seed + options.count), chunksize=16):
             differing += bool(report)
             if report and differing <= SHOWN:
                 print(report, flush=True)  # noqa: T201
     agreed = options.count - differing
     print(f"{agreed} of {options.count} questions have one answer, {time.monotonic() - began:.0f} s")  # noqa: T201
     raise SystemExit(1 if differing else 0)
+
+
+def _report(seed: int) -> str:
+    """The contradictions about a case, or the fault of somebody who was asked."""
+    try:
+        return contradictions(seed)
+    except Exception:  # noqa: BLE001 - a fault is no answer, and the other cases are asked all the same
+        return f"seed {seed}: {traceback.format_exc()}"
 
 
 if __name__ == "__main__":

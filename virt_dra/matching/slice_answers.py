@@ -8,6 +8,7 @@ counts, when a question could be answered in part only.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class SelectorDepths:
 
 
 @dataclass(frozen=True, eq=False)
-class SelectorQuestion:
+class SelectorQuestion(ABC):
     """A list of selectors (``expressions``, all of which must hold) to evaluate on slices that have no answer yet."""
 
     expressions: tuple[str, ...]
@@ -62,6 +63,11 @@ class SelectorQuestion:
     def characters(self) -> int:
         return sum(map(len, self.expressions))
 
+    @property
+    @abstractmethod
+    def unknown(self) -> int:
+        """How many slices have no answer yet."""
+
 
 @dataclass(frozen=True, eq=False)
 class DepthsQuestion(SelectorQuestion):
@@ -69,12 +75,20 @@ class DepthsQuestion(SelectorQuestion):
 
     slices: tuple[PublishedSlice, ...]
 
+    @property
+    def unknown(self) -> int:
+        return len(self.slices)
+
 
 @dataclass(frozen=True, eq=False)
 class DriversQuestion(SelectorQuestion):
     """Of each driver a slice with a device that all selectors match, among the slices of a mask."""
 
     positions: int
+
+    @property
+    def unknown(self) -> int:
+        return self.positions.bit_count()
 
 
 SlicesAt = Callable[[int], Sequence[PublishedSlice]]

@@ -108,7 +108,7 @@ class WebhookServer:
         self._repeats = Repeats(time.monotonic)
         self._worker = Worker(self._slices, evaluation, observer=self.metrics, log=self._log)
         self._evaluation = AsyncExitStack()
-        self._deciding = Deciding(self._worker, (evaluation or WorkerLimits()).seconds)
+        self._deciding = Deciding(self._worker, (evaluation or WorkerLimits()).seconds, self.metrics)
         self._bodies = Bodies(self._limits.body_bytes, self._limits.buffered_bytes)
         self._draining = False
         self._in_flight = 0

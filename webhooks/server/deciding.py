@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from virt_dra.api.wire import Json
 from virt_dra.fairness.lanes import FairLane, LaneLimits, LaneTurn, TooManyWaiting
@@ -81,11 +81,18 @@ async def _in_thread(thread: ThreadPoolExecutor, turn: LaneTurn, function: Calla
         raise
 
 
+class DecisionObserver(Protocol):
+    """Notified of each verdict."""
+
+    def left_unknown(self, lists: int, slices: int) -> None:
+        """How many lists of selectors, and ResourceSlices for them, it doesn't take into account."""
+
+
 class Deciding:
     """Decides reviews. ``seconds``: for evaluating the selectors of one."""
 
-    def __init__(self, worker: Worker, seconds: float) -> None:
-        self._worker, self._seconds = worker, seconds
+    def __init__(self, worker: Worker, seconds: float, observer: DecisionObserver) -> None:
+        self._worker, self._seconds, self._observer = worker, seconds, observer
         self._small, self._medium, self._large = _Lane(), _Lane("review"), _Lane("large-review")
 
     def close(self) -> None:
@@ -118,6 +125,7 @@ class Deciding:
                 lane = self._medium
                 continue
             if not collecting.asked:
+                self._observer.left_unknown(collecting.unknown_lists, collecting.unknown_slices)
                 return review, encoded(answer(review.uid, verdict)), verdict
             read = review
             unanswered = await self._worker.answer(tenant, collecting.asked, max(until - time.monotonic(), 0.0))
@@ -149,7 +157,7 @@ def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Re
         review = read_review(body)
         collecting = Collecting()
         verdict = verdict_on(webhook, review, knowledge.with_evaluator(collecting))
-        if collecting.asked:
+        if collecting.asked or collecting.unknown_lists:
             return review, None
         wire = encoded(answer(review.uid, verdict))
         return replace(review, object=None, old=None), (wire, verdict)

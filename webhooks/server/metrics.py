@@ -24,6 +24,8 @@ _OUTCOMES = (
     "waited), stopped (too much work), refused (the namespace has used up its "
     "share), late (waited too long), failed (no worker)."
 )
+_UNKNOWN_LISTS = "Lists of selectors, of class and request, whose devices weren't all known at a review's verdict."
+_UNKNOWN_SLICES = "ResourceSlices whose answers were unknown then, each counted for each list."
 _CACHE_AGE = "Time since the last watch event of a kind; more than a few minutes means that the watch is broken."
 
 
@@ -76,6 +78,8 @@ class Metrics:
         self.evaluating = gauge(
             "selector_evaluations_in_flight", "Reviews with selectors in evaluation: fast, slow, waiting.", "state"
         )
+        self.unknown_lists = counter("unknown_selectors", _UNKNOWN_LISTS)
+        self.unknown_slices = counter("unknown_slices", _UNKNOWN_SLICES)
         self.workers = counter(
             "worker_starts", "Started processes for evaluating selectors; more than one means that one ended."
         )
@@ -94,6 +98,12 @@ class Metrics:
     def state(self, fast: int, slow: int, waiting: int) -> None:
         for name, value in (("fast", fast), ("slow", slow), ("waiting", waiting)):
             self.evaluating.labels(name).set(value)
+
+    # --- webhooks.server.deciding.DecisionObserver ---
+
+    def left_unknown(self, lists: int, slices: int) -> None:
+        self.unknown_lists.inc(lists)
+        self.unknown_slices.inc(slices)
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""

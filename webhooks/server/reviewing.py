@@ -32,7 +32,7 @@ class TooMuchAtOnce(Exception):
 
 class Collecting:
     """A :class:`virt_dra.matching.slice_answers.SelectorEvaluator` that collects the questions of one decision, to be
-    evaluated later.
+    evaluated later. What isn't collected is left unknown, and counted.
 
     ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many devices
     and slices may be looked at before :class:`TooMuchAtOnce` is raised; None for any number.
@@ -40,6 +40,10 @@ class Collecting:
 
     def __init__(self, why: str = "", at_once: int | None = None) -> None:
         self.asked: list[tuple[SelectorQuestion, AnswerCache]] = []
+        self.unknown_lists = 0
+        """Lists of selectors that are decided about without all answers."""
+        self.unknown_slices = 0
+        """ResourceSlices whose answers to them aren't known, each once for each list."""
         self._why = why
         self._at_once = at_once
         self._visited = 0
@@ -56,12 +60,15 @@ class Collecting:
             raise TooMuchAtOnce
 
     def find(self, question: SelectorQuestion, answers: AnswerCache, slices: SlicesAt) -> str:
-        if self._why:
-            return self._why
-        if self._characters + question.characters > MAX_QUESTION_CHARACTERS:
-            return TOO_LONG
-        if len(self.asked) >= MAX_QUESTIONS:
-            return TOO_MANY
+        refusal = self._why
+        if not refusal and self._characters + question.characters > MAX_QUESTION_CHARACTERS:
+            refusal = TOO_LONG
+        if not refusal and len(self.asked) >= MAX_QUESTIONS:
+            refusal = TOO_MANY
+        if refusal:
+            self.unknown_lists += 1
+            self.unknown_slices += question.unknown
+            return refusal
         self._characters += question.characters
         self.asked.append((question, answers))
         return OPEN

@@ -10,7 +10,7 @@ import pytest
 
 from devtools.allocator import build
 from tests.scheduling.policies.test_choices import placer, shape
-from virt_dra.allocator import Unsatisfiable, allocate
+from virt_dra.allocator import FatalError, Unsatisfiable, allocate
 from virt_dra.api.quantity import Quantity
 from virt_dra.scheduling.policies.catalog import POLICIES
 from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
@@ -143,6 +143,25 @@ def test_a_pool_of_several_nodes_is_used_once() -> None:
     assert used.place(wanted, "two") is None
     used.release(first)
     assert used.place(wanted, "three") is not None
+
+
+@pytest.mark.parametrize("good", [False, True], ids=["on one node", "and a node that can be judged"])
+def test_a_pool_that_is_being_updated_is_not_the_claims_fault(good: bool) -> None:
+    """Of two requests the first asks for all devices, which aren't known, and the second breaks a rule."""
+    names = ["a", "b"] if good else ["a"]
+    used = placer({"nodes": [{"name": name, "devices": []} for name in names], "vm": {"requests": [{}]}}, "first-fit")
+    slices = [
+        build.slice_({"name": name, "pool": name, "node": name, "devices": ["d0"], "count": 2 if name == "a" else 1})
+        for name in names
+    ]
+    again = type(used.snapshot).build(slices, [build.device_class("gpu")])
+    used.replace_slices(again, card_catalog(again), used.policy)
+    broken = shape({"requests": [{"all": True}, {"class": "missing"}]})
+    if good:
+        with pytest.raises(FatalError):
+            used.place(broken, "vm")
+    else:
+        assert used.place(broken, "vm") is None
 
 
 def test_quantities_of_shares_add_up_exactly() -> None:

@@ -6,16 +6,28 @@ The goals, for a machine of one's own: other tenants' p99 is under three times w
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import json
+import os
+import signal
+import time
+from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from devtools.webhooks import siege
 from devtools.webhooks.asking import AskingClient, server_process
+from devtools.webhooks.serving import serving
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
+from webhooks.lint import LintInputs, LintSettings, Preflight
 from webhooks.lint.inventory import DeviceInventory
+from webhooks.server.callers import TELL, Callers
 from webhooks.server.deciding import AT_ONCE_DEVICES
 from webhooks.server.reviewing import Collecting, TooMuchAtOnce
 from webhooks.worker.parent import WorkerLimits
@@ -60,6 +72,68 @@ async def test_other_tenants_hardly_notice_sixty_attackers(slices: int, tmp_path
             assert len(hit.attackers) > 60, "the attackers are answered, too"
             assert hit.p50() < 3 * calm.p99() + 0.1, f"{calm}\n{hit}"
             assert hit.p99() < 3 * calm.p99() + 1, f"{calm}\n{hit}"
+
+
+async def test_a_driver_that_publishes_under_attack_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Ten slices a second of 2,000 have a new generation, of which nothing is known, while others attack. Each review
+    has a verdict meanwhile, and soon all selectors are checked again. How many weren't meanwhile depends on the
+    machine: a child's time is that of the clock."""
+    inputs = LintInputs.of([read_object(raw) for raw in siege.objects(2_000)])
+    current, published = [inputs], 0
+
+    async def publish() -> None:
+        nonlocal published
+        for published in itertools.count(1):
+            changed = ResourceSlice.from_wire(siege.device_slice(published % 2_000, 1 + published))
+            current[0] = replace(current[0], inventory=current[0].inventory.changed([changed]))
+            await asyncio.sleep(0.1)
+
+    def knowledge() -> Preflight:
+        return Preflight(current[0], LintSettings.for_admission())
+
+    async with serving(tmp_path, knowledge, callers=Callers(TELL)) as served:
+        await siege.besieged(served.port, served.trust, 0, 2)
+        publishing = asyncio.create_task(publish())
+        hit = await siege.besieged(served.port, served.trust, 20, 5)
+        publishing.cancel()
+        assert (hit.failed, published > 10) == (0, True)
+        async with asyncio.timeout(90):
+            while await siege.unchecked_lists(served.port, served.trust):
+                await asyncio.sleep(0.5)
+        assert served.server.metrics.workers._value.get() == 1, "the worker didn't end"
+
+
+async def test_a_worker_killed_at_twenty_thousand_slices_comes_back(tmp_path: Path) -> None:
+    """What verdicts leave unknown until then is counted."""
+    with server_process(tmp_path, siege.objects(20_000), pinned=False) as (port, trust, process):
+        plain = json.loads((tmp_path / "log").read_text().partition("\n")[0])["plainPort"]
+        (worker,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(worker), signal.SIGKILL)
+        client, answers, until = await AskingClient.to(port, trust), list[bool](), time.monotonic() + 120
+        while (not answers or not answers[-1]) and time.monotonic() < until:
+            code, answer = await client.ask(siege.vmi_review("tenant-0", "one", 1))
+            assert (code, json.loads(answer)["response"]["allowed"]) == (200, True)
+            answers.append(b"not checked" not in answer)
+            await asyncio.sleep(0.1)
+        await client.close()
+        assert answers[0] is False
+        assert answers[-1] is True
+        with urlopen(f"http://127.0.0.1:{plain}/metrics", timeout=10) as metrics:
+            lines = dict(line.rsplit(" ", 1) for line in metrics.read().decode().splitlines() if line[0] != "#")
+        assert float(lines["virt_dra_webhook_unknown_selectors_total"]) >= answers.count(False)
+        assert float(lines["virt_dra_webhook_unknown_slices_total"]) >= answers.count(False)
+        assert float(lines["virt_dra_webhook_worker_starts_total"]) == 2
+
+
+def test_what_a_decision_leaves_unknown_is_counted() -> None:
+    known, last = inventory(10), Collecting("they are being evaluated")
+    known.matching([siege.honest_selector(1)], 2000)
+    known.matching([siege.honest_selector(1)], 2000, last)
+    assert (last.unknown_lists, last.unknown_slices) == (0, 0)
+    known.matching(["never asked"], 2000, last)
+    assert (last.unknown_lists, last.unknown_slices) == (1, 10)
+    known.drivers(["never asked"], last)
+    assert (last.unknown_lists, last.unknown_slices) == (2, 20), "of the same selectors another question"
 
 
 def test_24_honest_lists_take_a_part_of_one_reviews_work_on_any_cluster() -> None:

@@ -463,8 +463,12 @@ class PolicyPlacer:
 
     def _offers_of(self, allocator: Allocator) -> _ClaimOffers:
         """Raises FatalError for claims that break a rule, whether or not a node has room for the VM."""
-        if allocator.pod_class is None and self.nodes:
-            allocator.decide(self.nodes[0])
+        for node in self.nodes if allocator.pod_class is None else ():
+            try:
+                allocator.decide(node)
+            except NodeError:
+                continue  # of a request before the one that breaks a rule
+            break
         return self._offers.setdefault(allocator.pod_class, _ClaimOffers(len(self.nodes)))
 
     # --- filters ----------------------------------------------------------------------------------------------------
