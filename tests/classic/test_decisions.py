@@ -131,7 +131,8 @@ def test_pre_filter_says_why_no_node_will_do(name: str) -> None:
 
 def test_a_claim_that_isnt_there_holds_the_pod_back_before_the_queue() -> None:
     """C-18.6: PreEnqueue."""
-    assert pre_enqueue(_pod("c"), _view()) == NotNow('could not find ResourceClaim "lab/c"')
+    assert pre_enqueue(_pod("c"), _view()) == NotNow('resourceclaim.resource.k8s.io "c" not found')
+    assert pre_enqueue(_pod("c"), _view(minor=31)) == NotNow('could not find ResourceClaim "lab/c"')
     assert pre_enqueue(_pod("c"), _view(_claim())) is None
 
 

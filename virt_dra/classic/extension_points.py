@@ -118,13 +118,13 @@ class ClassicView:
 
 def pre_enqueue(pod: Pod, view: ClassicView) -> NotNow | None:
     """None if all claims of the pod are there (C-5.1)."""
-    resolved = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    resolved = resolve_claims(pod, view.claim, view.release)
     return NotNow(resolved.message) if isinstance(resolved, MissingClaim) else None
 
 
 def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
     """Checks that hold for all nodes, and what restricts nodes."""
-    resolved = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    resolved = resolve_claims(pod, view.claim, view.release)
     if isinstance(resolved, MissingClaim):
         return NotNow(resolved.message)
     context = view.context(pod.namespace, pod.name) if resolved else None

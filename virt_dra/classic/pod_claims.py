@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
 from virt_dra.classic.objects import ClassicClaim
+from virt_dra.classic.release import ClassicRelease
 from virt_dra.scheduling.claim_references import (
     NotCreatedYet,
     NotNeeded,
@@ -62,12 +63,12 @@ def not_owner(claim: ClassicClaim, pod: Pod) -> str:
     return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
 
 
-def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodClaim, ...] | MissingClaim:
+def resolve_claims(pod: Pod, lookup: ClaimLookup, release: ClassicRelease) -> tuple[PodClaim, ...] | MissingClaim:
     """The claims of a pod in its order, or what is missing first (C-5.1)."""
     claims: list[PodClaim] = []
     for entry in pod.spec.resource_claims:
         try:
-            name = name_of(pod, entry, fixed=fixed)
+            name = name_of(pod, entry, fixed=release.fixed_claim_names)
         except UnsupportedClaimSource as error:
             return MissingClaim(str(error))
         if isinstance(name, NotNeeded):
@@ -76,7 +77,7 @@ def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodCl
             return MissingClaim(name.message)
         claim = lookup(pod.namespace, name.name)
         if claim is None:
-            return MissingClaim(f'could not find ResourceClaim "{pod.namespace}/{name.name}"')
+            return MissingClaim(release.claim_not_found(pod.namespace, name.name))
         if claim.metadata.deletion_timestamp is not None:
             return MissingClaim(f'resourceclaim "{claim.name}" is being deleted')
         if name.must_check_owner and not is_owned_by(claim, pod):

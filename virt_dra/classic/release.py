@@ -20,6 +20,12 @@ class ClassicRelease:
         """Generated claims are named after pod and entry, which no status records."""
         return self.minor < 28
 
+    def claim_not_found(self, namespace: str, name: str) -> str:
+        """The scheduler's error for a claim that isn't there: 1.31 looks in a cache of its own."""
+        if self.minor < 31:
+            return f'resourceclaim.resource.k8s.io "{name}" not found'
+        return f'could not find ResourceClaim "{namespace}/{name}"'
+
     @property
     def writes_in_reserve(self) -> bool:
         """The scheduler writes scheduling contexts and reservations in Reserve, not in PreBind."""
