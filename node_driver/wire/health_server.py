@@ -66,8 +66,8 @@ class HealthServer:
         try:
             while not ending.done():
                 await asyncio.sleep(0)  # it waits before the reports are read, so that no change is lost between
-                for response in self._responses(messages):
-                    yield response
+                for batch in self._batches():
+                    yield health_response(messages, batch)
                 await asyncio.wait([ending], timeout=PACE)
                 await asyncio.wait([ending, changed], timeout=self._repeat - PACE, return_when=asyncio.FIRST_COMPLETED)
                 if changed.done():
@@ -77,16 +77,13 @@ class HealthServer:
             ending.cancel()
             changed.cancel()
 
-    def _responses(self, messages: MessagePackage) -> list[Any]:
+    def _batches(self) -> list[tuple[HealthReport, ...]]:
         try:
-            reports = self._source.reports()
-            return [
-                health_response(messages, reports[start : min(start + BATCH, DEVICES_MAX)])
-                for start in range(0, min(len(reports), DEVICES_MAX), BATCH)
-            ] or [health_response(messages, ())]
+            reports = self._source.reports()[:DEVICES_MAX]
         except Exception:
             _logger.exception("the devices' health can't be reported")
             return []
+        return [reports[start : start + BATCH] for start in range(0, len(reports), BATCH)] or [()]
 
 
 def health_response(messages: MessagePackage, reports: Sequence[HealthReport]) -> Any:

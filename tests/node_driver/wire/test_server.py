@@ -208,6 +208,23 @@ async def test_health_is_repeated_and_reported_after_a_change(folder: Path) -> N
             stream.cancel()
 
 
+async def test_of_very_many_devices_as_many_are_reported_as_a_kubelet_takes(folder: Path) -> None:
+    health = SettableHealth(*(report(f"pci-{number}", message="m" * 2000) for number in range(20_000)))
+    devices = 0
+    async with served(folder, OneDeviceEach(), health), channel(folder / "plugin/dra.sock") as opened:
+        watch = opened.unary_stream(
+            "/v1.DRAResourceHealth/NodeWatchResources",
+            response_deserializer=HEALTH_V1["NodeWatchResourcesResponse"].FromString,
+        )
+        stream = watch(b"")
+        while devices < 16_384:
+            response = await stream.read()
+            assert response.ByteSize() < 2 << 20
+            devices += len(response.devices)
+        stream.cancel()
+    assert devices == 16_384
+
+
 def _healths(response: Any) -> list[tuple[str, int, str]]:
     assert all(health.health_check_timeout_seconds == 30 for health in response.devices)
     assert all(health.device.pool_name == "node-a" for health in response.devices)
