@@ -387,6 +387,8 @@ class History:
             await self._replace(0)
             await self._call(0, "unprepare", self.claims)
             await self._guarded(0, lambda instance: instance.repair.erase_unclean())
+            if not self.node.state.claims:
+                break
         kernel, state = self.node.kernel, self.node.state
         unclean = {member for device in state.unclean.values() for member in device.members}
         if state.claims or state.stuck:

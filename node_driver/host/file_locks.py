@@ -102,7 +102,7 @@ def lock_file(name: str) -> str:
     >>> lock_file("serialize")
     'serialize.lock'
     >>> lock_file("../0000:01:00.0")
-    '26aacfe45a18e5e9c31d92dc.lock'
+    '5a020b548d89dde5176a9fd4.lock'
     """
     plain = name if name.isalnum() and name.isascii() and len(name) <= 64 else _digest(name)
     return f"{plain}.lock"
