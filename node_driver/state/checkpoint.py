@@ -8,11 +8,13 @@ released.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -46,6 +48,8 @@ class Checkpoint:
         self._files = files
         self._locks = locks
         self._written = written
+        self._turn = asyncio.Lock()
+        self._waiting: list[_Step[Any]] = []
 
     async def read(self) -> DriverState:
         """What is remembered now; an empty state if there is no file. Raises :class:`CheckpointError`."""
@@ -67,24 +71,65 @@ class Checkpoint:
     async def update(self, step: Callable[[DriverState], tuple[DriverState, _R]], *, after_reboot: bool = False) -> _R:
         """Applies a step to what is remembered, writes it if it differs, and returns the step's other result. A step
         that raises changes nothing. ``after_reboot``: the step is the one that adapts what an earlier boot remembered,
-        before which there is no other. Raises :class:`CheckpointError`; the old content is intact then."""
-        async with self._locks.hold((SERIALIZE,), limit=LOCK_LIMIT):
-            state = await self.read()
-            if state.boot_id != self.boot_id and not after_reboot:
-                raise CheckpointError(
-                    "the driver hasn't looked through the node since its reboot yet; it is tried again"
-                )
-            new_state, result = step(state)
-            if new_state != state:
-                try:
-                    await self._files.replace(self.path, encoded(new_state))
-                except OSError as error:
-                    raise CheckpointError(
-                        f"the driver's checkpoint can't be written: {error}; free space on the node, then it is tried "
-                        "again"
-                    ) from error
-                self._written()
-            return result
+        before which there is no other. Raises :class:`CheckpointError`; the old content is intact then.
+
+        Steps that come while a file is written are written together, by the first of them (group commit): what waits
+        is one write, however many claims are prepared at once.
+        """
+        result: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Step(step, result, after_reboot))
+        async with self._turn:
+            if not result.done():
+                await self._commit()
+        return await result
+
+    async def _commit(self) -> None:
+        """Applies and writes all steps that wait; each of them has its result, or its error, then."""
+        steps, self._waiting = self._waiting, []
+        try:
+            async with self._locks.hold((SERIALIZE,), limit=LOCK_LIMIT):
+                state = first = await self.read()
+                applied = []
+                for step in steps:
+                    try:
+                        state, result = step.applied(state, self.boot_id)
+                        applied.append((step, result))
+                    except Exception as error:  # noqa: BLE001 - it is raised to whoever brought the step
+                        step.result.set_exception(error)
+                if state != first:
+                    await self._write(state)
+            for step, result in applied:
+                step.result.set_result(result)
+        except Exception as error:  # noqa: BLE001 - the same
+            for step in steps:
+                if not step.result.done():
+                    step.result.set_exception(error)
+        finally:  # this task may have been cancelled: whether the file was written isn't known then
+            cut_off = CheckpointError("writing the driver's checkpoint was cut off; it is tried again")
+            for step in steps:
+                if not step.result.done():
+                    step.result.set_exception(cut_off)
+
+    async def _write(self, state: DriverState) -> None:
+        try:
+            await self._files.replace(self.path, encoded(state))
+        except OSError as error:
+            raise CheckpointError(
+                f"the driver's checkpoint can't be written: {error}; free space on the node, then it is tried again"
+            ) from error
+        self._written()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step(Generic[_R]):
+    apply: Callable[[DriverState], tuple[DriverState, _R]]
+    result: asyncio.Future[_R]
+    after_reboot: bool
+
+    def applied(self, state: DriverState, boot_id: str) -> tuple[DriverState, _R]:
+        if state.boot_id != boot_id and not self.after_reboot:
+            raise CheckpointError("the driver hasn't looked through the node since its reboot yet; it is tried again")
+        return self.apply(state)
 
 
 def encoded(state: DriverState) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
-from devtools.node.faults import Process
+from devtools.node.faults import Fault, Process, no_faults
 from node_driver.devices import DeviceKind, Sanitizing
 from node_driver.host.changes import HostChange, HostProperty
 from node_driver.state.checkpoint import Checkpoint, CheckpointError, decoded, encoded
@@ -75,3 +78,48 @@ async def test_an_earlier_boots_state_is_changed_only_by_who_adapts_it() -> None
     assert disk.contents == {"/plugin/checkpoint.json": WHOLE}
     await checkpoint.update(lambda state: (DriverState("boot-2"), None), after_reboot=True)
     assert await checkpoint.read() == DriverState("boot-2")
+
+
+def adding(uid: str) -> Callable[[DriverState], tuple[DriverState, str]]:
+    return lambda state: (state.with_claim(ClaimRecord(uid, "default", uid, Stage.STARTED)), uid)
+
+
+def refusing(state: DriverState) -> tuple[DriverState, str]:
+    raise KeyError("no")
+
+
+async def test_steps_that_come_together_are_written_together_and_each_has_its_own_outcome() -> None:
+    disk, writes = Disk(), 0
+
+    def written() -> None:
+        nonlocal writes
+        writes += 1
+
+    checkpoint = Checkpoint("/plugin", ProcessDisk(disk, Process()), MemoryLocks(), "boot-1", written)
+    steps = [adding(f"uid-{index}") for index in range(50)]
+
+    outcomes = await asyncio.gather(*map(checkpoint.update, [*steps, refusing]), return_exceptions=True)
+
+    assert outcomes[:-1] == [f"uid-{index}" for index in range(50)]
+    assert isinstance(outcomes[-1], KeyError)
+    assert (await checkpoint.read()).claims.keys() == set(outcomes[:-1])
+    assert writes <= 2
+
+
+async def test_a_failed_write_fails_its_steps_and_a_cancelled_writer_leaves_nobody_waiting() -> None:
+    disk = Disk()
+    full = Process(lambda step: Fault.REFUSED)
+    checkpoint = Checkpoint("/plugin", ProcessDisk(disk, full), MemoryLocks(), "boot-1")
+    outcomes = await asyncio.gather(*map(checkpoint.update, [adding("a"), adding("b")]), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [CheckpointError] * 2
+    assert disk.contents == {}
+
+    full.faults = no_faults
+    first = asyncio.create_task(checkpoint.update(adding("a")))
+    second = asyncio.create_task(checkpoint.update(adding("b")))
+    await asyncio.sleep(0)
+    first.cancel()
+    cancelled, other = await asyncio.gather(first, second, return_exceptions=True)
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert other == "b" or isinstance(other, CheckpointError)
+    assert await checkpoint.update(adding("c")) == "c"
