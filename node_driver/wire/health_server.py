@@ -12,7 +12,7 @@ import grpc
 
 from node_driver.wire.messages import HEALTH_V1, HEALTH_V1ALPHA1, MessagePackage
 from node_driver.wire.service import HealthReport, HealthSource
-from virt_dra.api.go_text import visible
+from node_driver.wire.texts import wire_text
 
 _logger = logging.getLogger(__name__)
 
@@ -26,7 +26,6 @@ PACE: Final = 0.2
 """Seconds between two reports, however often devices change."""
 TIMEOUT: Final = 30
 """Seconds after which the kubelet takes a device's health for unknown."""
-MESSAGE_MAX: Final = 1024
 DEVICES_MAX: Final = 16384
 """The kubelet takes no more of a driver."""
 BATCH: Final = 1024
@@ -95,20 +94,8 @@ def health_response(messages: MessagePackage, reports: Sequence[HealthReport]) -
                 health=report.health.value,
                 last_updated_time=report.updated,
                 health_check_timeout_seconds=TIMEOUT,
-                message=cut(visible(report.message)),
+                message=wire_text(report.message),
             )
             for report in reports
         ]
     )
-
-
-def cut(text: str, limit: int = MESSAGE_MAX) -> str:
-    """At most ``limit`` bytes of the text, and no part of a character; "..." shows that there was more.
-
-    >>> cut("Gerät fehlt", 8)
-    'Ger...'
-    """
-    encoded = text.encode()
-    if len(encoded) <= limit:
-        return text
-    return encoded[: limit - 3].decode(errors="ignore") + "..."

@@ -14,7 +14,7 @@ import grpc
 
 from node_driver.wire.messages import DRA_V1, DRA_V1BETA1, MessagePackage
 from node_driver.wire.service import ClaimName, ClaimService, FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
-from virt_dra.api.go_text import visible
+from node_driver.wire.texts import wire_text
 
 _logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def prepare_response(messages: MessagePackage, answers: Mapping[str, ClaimAnswer
     for uid, answer in answers.items():
         entry = response.claims[uid]
         if isinstance(answer, FailedClaim):
-            entry.error = visible(answer.message)
+            entry.error = wire_text(answer.message)
         elif isinstance(answer, ReadyClaim):
             entry.devices.extend(_devices(messages, answer.devices))
     return response
@@ -161,7 +161,7 @@ def unprepare_response(messages: MessagePackage, answers: Mapping[str, ClaimAnsw
     for uid, answer in answers.items():
         entry = response.claims[uid]
         if isinstance(answer, FailedClaim):
-            entry.error = visible(answer.message)
+            entry.error = wire_text(answer.message)
     return response
 
 

@@ -109,6 +109,14 @@ async def test_text_that_utf8_cannot_carry_fails_no_other_claim(folder: Path) ->
         }
 
 
+async def test_an_error_of_any_length_is_cut(folder: Path) -> None:
+    service = OneDeviceEach()
+    service.failures = {str(number): "x" * 1_000_000 for number in range(20)}
+    async with served(folder, service):
+        answers = await ask(folder, "NodePrepareResources", "a", *service.failures)
+    assert answers == {"uid-a": [device("a")]} | {f"uid-{name}": "x" * 1021 + "..." for name in service.failures}
+
+
 async def test_an_attempt_that_takes_long_goes_on_and_is_joined(folder: Path) -> None:
     service = OneDeviceEach()
     service.held["a"] = asyncio.Event()
