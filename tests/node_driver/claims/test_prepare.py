@@ -603,7 +603,7 @@ async def test_a_device_is_reset_before_it_goes_back_and_nobody_finds_its_data()
     assert (tenant_of(node, NIC), node.state.unclean) == ("", {})
 
 
-async def test_a_device_whose_reset_failed_is_released_unclean_and_reset_for_its_next_claim() -> None:
+async def test_a_device_whose_reset_failed_stays_unclean_and_is_reset_for_its_next_claim() -> None:
     node = a_node()
     await prepare(node, NIC_CLAIM)
     node.kernel.functions[NIC].tenant = "A"
