@@ -7,9 +7,23 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_dra.api.nearest import did_you_mean
+from virt_dra.api.policies.node_policy_limits import (
+    CLASS,
+    COUNT_MAX,
+    DRIVER,
+    FORMS,
+    ID,
+    INDEX_MAX,
+    MDEV_TYPE,
+    NUMA_NODE_MAX,
+    PARENT,
+    PCI_ADDRESS,
+    SANITIZING,
+    SELECTORS_MAX,
+    SETS_MAX,
+    TYPES_MAX,
+)
 from virt_dra.api.policies.node_policy_v1alpha1 import (
-    EACH,
-    TOGETHER,
     FunctionSelector,
     PolicyDeviceSet,
     PolicyMdevType,
@@ -29,21 +43,6 @@ from virt_dra.api.validation.field_errors import (
 from virt_dra.api.validation.formats import declared_label
 from virt_dra.api.validation.node_selectors import label_selector
 
-SETS_MAX: Final = 64
-SELECTORS_MAX: Final = 64
-TYPES_MAX: Final = 32
-INDEX_MAX: Final = 65_535
-COUNT_MAX: Final = 1024
-NUMA_NODE_MAX: Final = 1023
-FORMS: Final = (TOGETHER, EACH)
-SANITIZING: Final = ("none", "reset", "erase")
-
-ID: Final = r"[0-9a-fA-F]{4}"
-CLASS: Final = r"[0-9a-fA-F]{2}([0-9a-fA-F]{2}){0,2}"
-PCI_ADDRESS: Final = r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-PARENT: Final = r"[A-Za-z0-9][A-Za-z0-9:._-]{0,62}"
-DRIVER: Final = r"([A-Za-z0-9][A-Za-z0-9_.+-]{0,62})?"
-MDEV_TYPE: Final = r"[A-Za-z0-9][A-Za-z0-9 ._+/-]{0,62}"
 _ID_DETAIL: Final = "must be four hexadecimal digits, such as 10de"
 _CLASS_DETAIL: Final = "must be 2, 4 or 6 hexadecimal digits, such as 0302"
 _ADDRESS_DETAIL: Final = "must be a PCI address, such as 0000:41:00.0"

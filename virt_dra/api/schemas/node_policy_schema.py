@@ -1,5 +1,5 @@
 """What the CRD of VirtDraNodePolicies has beside the types: bounds, patterns, CEL rules, and what ``kubectl explain
-virtdranodepolicies`` says. The bounds are those of :mod:`virt_dra.api.policies.node_policy_rules`.
+virtdranodepolicies`` says. The bounds are those of :mod:`virt_dra.api.policies.node_policy_limits`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_dra.api.core_v1 import LabelSelector, NodeSelectorRequirement
-from virt_dra.api.policies import node_policy_rules as rules
+from virt_dra.api.policies import node_policy_limits as limits
 from virt_dra.api.policies import node_policy_v1alpha1 as policies
 from virt_dra.api.schemas.structural import Additions, Descriptions
 from virt_dra.api.wire import Json, Wire
@@ -22,12 +22,12 @@ def _anchored(pattern: str, most: int) -> Json:
     return {"pattern": f"^{pattern}$", "maxLength": most}
 
 
-_ID: Final = _anchored(rules.ID, 4)
-_PCI_ADDRESS: Final = _anchored(rules.PCI_ADDRESS, 12)
-_DRIVER: Final = _anchored(rules.DRIVER, 63)
-_TYPE: Final = {"minLength": 1, **_anchored(rules.MDEV_TYPE, 63)}
-_COUNT: Final = {"minimum": 1, "maximum": rules.COUNT_MAX}
-_INDEX: Final = {"minimum": 0, "maximum": rules.INDEX_MAX}
+_ID: Final = _anchored(limits.ID, 4)
+_PCI_ADDRESS: Final = _anchored(limits.PCI_ADDRESS, 12)
+_DRIVER: Final = _anchored(limits.DRIVER, 63)
+_TYPE: Final = {"minLength": 1, **_anchored(limits.MDEV_TYPE, 63)}
+_COUNT: Final = {"minimum": 1, "maximum": limits.COUNT_MAX}
+_INDEX: Final = {"minimum": 0, "maximum": limits.INDEX_MAX}
 _SHORT: Final = {"maxLength": 317}
 _DIVIDED: Final = (
     "(has(self.mdevTypes) && size(self.mdevTypes) > 0) || (has(self.vgpuProfiles) && size(self.vgpuProfiles) > 0)"
@@ -44,7 +44,7 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     policies.VirtDraNodePolicy: Additions(itself={"required": ["spec"]}),
     policies.NodePolicySpec: Additions(
         itself={"required": ["deviceSets"]},
-        fields={"deviceSets": {"minItems": 1, **_list(rules.SETS_MAX, "name")}},
+        fields={"deviceSets": {"minItems": 1, **_list(limits.SETS_MAX, "name")}},
     ),
     policies.PolicyDeviceSet: Additions(
         itself={
@@ -68,7 +68,7 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
                 _rule(
                     "(has(self.mdevTypes) && size(self.mdevTypes) > 0) || self.select.all(selector, "
                     "!has(selector.address) || selector.address.matches("
-                    f"r'^{rules.PCI_ADDRESS}$'))",
+                    f"r'^{limits.PCI_ADDRESS}$'))",
                     "address must be a PCI address, such as 0000:41:00.0; only mdevTypes take names of other parents",
                     ".select",
                 ),
@@ -76,14 +76,14 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
         },
         fields={
             "name": {"minLength": 1, **_anchored("[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)},
-            "select": {"minItems": 1, **_list(rules.SELECTORS_MAX)},
-            "iommuGroups": {"enum": list(rules.FORMS)},
-            "cards": {"enum": list(rules.FORMS)},
+            "select": {"minItems": 1, **_list(limits.SELECTORS_MAX)},
+            "iommuGroups": {"enum": list(limits.FORMS)},
+            "cards": {"enum": list(limits.FORMS)},
             "driver": {"minLength": 1, **_DRIVER},
-            "sanitize": {"enum": list(rules.SANITIZING)},
+            "sanitize": {"enum": list(limits.SANITIZING)},
             "numVFs": _INDEX,
-            "mdevTypes": _list(rules.TYPES_MAX, "type"),
-            "vgpuProfiles": _list(rules.TYPES_MAX, "profile"),
+            "mdevTypes": _list(limits.TYPES_MAX, "type"),
+            "vgpuProfiles": _list(limits.TYPES_MAX, "profile"),
         },
     ),
     policies.FunctionSelector: Additions(
@@ -92,11 +92,11 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
             "device": _ID,
             "subsystemVendor": _ID,
             "subsystemDevice": _ID,
-            "class": _anchored(rules.CLASS, 6),
-            "address": _anchored(rules.PARENT, 63),
+            "class": _anchored(limits.CLASS, 6),
+            "address": _anchored(limits.PARENT, 63),
             "physicalFunction": _PCI_ADDRESS,
             "driver": _DRIVER,
-            "numaNode": {"minimum": 0, "maximum": rules.NUMA_NODE_MAX},
+            "numaNode": {"minimum": 0, "maximum": limits.NUMA_NODE_MAX},
         }
     ),
     policies.VfIndexRange: Additions(
@@ -111,13 +111,13 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     ),
     policies.PolicyMdevType: Additions(itself={"required": ["type"]}, fields={"type": _TYPE, "max": _COUNT}),
     policies.PolicyVgpuProfile: Additions(itself={"required": ["profile"]}, fields={"profile": _TYPE, "max": _COUNT}),
-    LabelSelector: Additions(fields={"matchExpressions": _list(rules.SELECTORS_MAX)}),
+    LabelSelector: Additions(fields={"matchExpressions": _list(limits.SELECTORS_MAX)}),
     NodeSelectorRequirement: Additions(
         itself={"required": ["key", "operator"]},
         fields={
             "key": _SHORT,
             "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-            "values": _list(rules.SELECTORS_MAX),
+            "values": _list(limits.SELECTORS_MAX),
         },
     ),
 }  # fmt: skip
