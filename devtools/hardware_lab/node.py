@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Final
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.hardware_lab.machine import HOST_FROM_INSIDE, LabError, LabMachine
+from devtools.hardware_lab.machine import HOST_FROM_INSIDE, Finished, LabError, LabMachine
 from devtools.real_node.configuration import (
     NodeFolders,
     cni_configuration,
@@ -20,6 +22,8 @@ from devtools.real_node.configuration import (
 from devtools.real_node.here import binaries
 
 FOLDERS: Final = NodeFolders(Path("/var/lib/lab/k"), Path("/var/lib/lab/c"), Path("/run/node"))
+DRIVER_LOG: Final = "/var/lib/lab/driver.log"
+_numbers = itertools.count()
 _KUBELET_PORT, _HEALTH_PORT = 10250, 10248
 _READY_SECONDS: Final = 240.0
 
@@ -81,6 +85,23 @@ class LabNode:
         self._kubelet = self.machine.start(
             str(binaries() / "kubelet"), *arguments, log="/var/lib/lab/kubelet.log", environment=path
         )
+
+    def start_driver(self, policy: str) -> int:
+        """Starts ``virt-dra node-driver`` with a policy's YAML text; the process id inside."""
+        (self._files / "policy.yaml").write_text(policy)
+        (self._files / "driver.kubeconfig").write_text(self.kubeconfig("driver", ("system:masters",)))
+        return self.machine.start(
+            str(Path(sys.executable).with_name("virt-dra")), "node-driver", "--node-name", self.name,
+            "--policy", f"{self._files}/policy.yaml", "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir",
+            str(FOLDERS.cdi), "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG,
+        )  # fmt: skip
+
+    def exec(self, container: str, *command: str) -> Finished:
+        """Runs a program in a container, by its id."""
+        return self.machine.run(
+            str(binaries() / "ctr"), "--address", str(FOLDERS.runtime_socket), "--namespace", "k8s.io", "tasks", "exec",
+            "--exec-id", f"e{next(_numbers)}", container, *command, timeout=120,
+        )  # fmt: skip
 
     def logs(self) -> str:
         return self.machine.run("sh", "-c", "tail -n 30 /var/lib/lab/*.log").out

@@ -21,13 +21,13 @@ VMI = {
         "domain": {
             "memory": {"guest": "64Mi"},
             "devices": {
-                "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                "disks": [{"name": "system", "disk": {"bus": "virtio"}}],
                 "hostDevices": [{"name": "edu", "deviceName": "example.org/edu"}],
             },
         }
     },
 }
-DISK = "/var/run/kubevirt-private/vmi-disks/root/disk.img"
+DISK = "/var/run/kubevirt-private/vmi-disks/system/disk.img"
 
 
 def test_a_guest_of_our_launcher_does_dma_with_its_device(machine: LabMachine) -> None:
