@@ -34,8 +34,8 @@ log = logging.getLogger("virt_dra.operator")
 
 STOP_SECONDS: Final = 10.0
 """How long reconciles that are in progress at SIGTERM may take; then they are left to the next replica."""
-_RELEASE_SECONDS: Final = 3.0
-"""For releasing the Lease."""
+_RELEASE_SECONDS: Final = 12.0
+"""For releasing the Lease, which may take several attempts."""
 _KILLED_SECONDS: Final = 25.0
 """After so long kopf kills the process: less than the pod's terminationGracePeriodSeconds."""
 _LIMITS: Final = ClientLimits(qps=2000.0, burst=4000)
@@ -138,6 +138,7 @@ class _Background:
                 await self._loop.stop()
         except TimeoutError:
             log.warning("reconciles are still running after %.0f s and are left to the next replica", STOP_SECONDS)
+            self._workers.cancel()  # which ends with the Lease's release
         if self._led:
             await asyncio.wait({self._workers}, timeout=_RELEASE_SECONDS)
         for task in (self._collector, self._workers, self._informers):

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from aiohttp import web
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.cluster.scripted_server import cutting_proxy
+from devtools.cluster.scripted_server import (
+    Answer,
+    ScriptedServer,
+    asking,
+    cut_answer,
+    cutting_proxy,
+    json_answer,
+    scripted_server,
+    status,
+)
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LEASE, LeadershipLost, LeaseTiming, lead, may_take, taken
@@ -181,6 +192,86 @@ def test_renewing_keeps_what_taking_wrote() -> None:
     later = datetime(2026, 1, 1, 0, 0, 2, 5, tzinfo=UTC)
     assert taken(first, "me", 15, later) == {**first, "renewTime": "2026-01-01T00:00:02.000005Z"}
     assert taken(first, "you", 15, later)["leaseTransitions"] == 2
+
+
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/op"
+
+
+Trouble = Answer | Literal["lost", "slow"]
+"""A refusal; or the Lease is given back, and the answer is lost or late."""
+
+
+class LeaseServer:
+    """The Lease of a scripted API server, which has trouble with the first requests to give it back."""
+
+    def __init__(self, server: ScriptedServer, trouble: Sequence[Trouble]) -> None:
+        metadata = {"name": "op", "namespace": "ns", "resourceVersion": "1"}
+        self.lease: Json = {"apiVersion": LEASE, "kind": "Lease", "metadata": metadata, "spec": {}}
+        self._server, self._trouble = server, list(trouble)
+        leases = {"name": "leases", "kind": "Lease", "namespaced": True, "verbs": ["get", "update"]}
+        server.answers("GET", f"/apis/{LEASE}", json_answer({"kind": "APIResourceList", "resources": [leases]}))
+        server.answers("GET", LEASE_PATH, self._read)
+        server.answers("PUT", LEASE_PATH, self._written)
+
+    async def _read(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await json_answer(self.lease)(request)
+
+    async def _written(self, request: web.BaseRequest) -> web.StreamResponse:
+        sent = json.loads(self._server.bodies[-1])
+        version = self.lease["metadata"]["resourceVersion"]
+        if sent["metadata"]["resourceVersion"] != version:
+            return await status(409, "Conflict", "the object has been modified")(request)
+        trouble = self._trouble.pop(0) if self._trouble and not sent["spec"]["holderIdentity"] else None
+        if callable(trouble):
+            return await trouble(request)
+        if trouble == "slow":
+            await asyncio.sleep(1.2)  # longer than TIMING.retry
+        self.lease = {**sent, "metadata": {**sent["metadata"], "resourceVersion": f"{int(version) + 1}"}}
+        return await (cut_answer() if trouble == "lost" else json_answer(self.lease))(request)
+
+
+UNAUTHORIZED = status(401, "Unauthorized", "Unauthorized")
+BUSY = status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [[], [UNAUTHORIZED], [UNAUTHORIZED, UNAUTHORIZED, UNAUTHORIZED], [BUSY], ["lost"], ["slow"], [BUSY, "lost"]],
+    ids=["none", "401", "401 three times", "429", "lost", "slow", "429, then lost"],
+)
+async def test_a_lease_is_given_back_whatever_an_api_server_under_load_answers_first(
+    tmp_path: Path, trouble: list[Trouble]
+) -> None:
+    async with scripted_server() as server, asking(server, tmp_path) as cluster:
+        there = LeaseServer(server, trouble)
+        await lead(cluster, "op", "ns", "a", Leading().work("a", 0.01), timing=TIMING)
+        spec = there.lease["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (None, 1, 1)
+
+
+async def test_giving_a_lease_back_is_tried_no_longer_than_it_lasts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_server() as server, asking(server, tmp_path) as cluster:
+        there = LeaseServer(server, [UNAUTHORIZED] * 1000)
+        began = asyncio.get_running_loop().time()
+        await lead(cluster, "op", "ns", "a", Leading().work("a", 0.01), timing=TIMING)
+        assert there.lease["spec"]["holderIdentity"] == "a"
+        assert 1 < asyncio.get_running_loop().time() - began <= TIMING.duration + 0.5
+        assert "the lease ns/op could not be given back: " in caplog.text
+
+
+async def test_a_lease_that_another_has_taken_meanwhile_stays_with_it(tmp_path: Path) -> None:
+    async with scripted_server() as server, asking(server, tmp_path) as cluster:
+
+        async def taken_by_another(request: web.BaseRequest) -> web.StreamResponse:
+            metadata = {**there.lease["metadata"], "resourceVersion": "7"}
+            there.lease = {**there.lease, "metadata": metadata, "spec": {"holderIdentity": "b"}}
+            return await UNAUTHORIZED(request)
+
+        there = LeaseServer(server, [taken_by_another])
+        await lead(cluster, "op", "ns", "a", Leading().work("a", 0.01), timing=TIMING)
+        assert there.lease["spec"]["holderIdentity"] == "b"
 
 
 @pytest.mark.control_plane

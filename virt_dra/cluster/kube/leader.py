@@ -27,6 +27,7 @@ from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.raw import RawObjects
 from virt_dra.cluster.kube.transport import Transport
 from virt_dra.cluster.port import AlreadyExists, ApiError, Conflict, NotFound
+from virt_dra.cluster.watching.backoff import backoff
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,8 @@ class _Candidate:
         self._seen_at = 0.0
         self._ours_until = 0.0
         """By the loop's clock."""
+        self._lasts_until = 0.0
+        """From then on others may take the Lease that is still in our name."""
 
     def holds(self) -> bool:
         """Whether the lease is ours for certain at this moment."""
@@ -149,7 +152,7 @@ class _Candidate:
             began = asyncio.get_running_loop().time()
             deadline = began + self._timing.renew_deadline
             if await self._attempt(deadline):
-                self._ours_until = deadline
+                self._ours_until, self._lasts_until = deadline, began + self._timing.duration
                 return began
             await asyncio.sleep(self._pause())
 
@@ -165,6 +168,7 @@ class _Candidate:
             if began < deadline and await self._attempt(deadline):
                 renewed = began
                 self._ours_until = began + self._timing.renew_deadline
+                self._lasts_until = began + self._timing.duration
             elif self._holder() not in ("", self._identity):
                 raise LeadershipLost(f"{self._holder()} has taken the lease {self._namespace}/{self._name}")
             elif loop.time() >= deadline:
@@ -172,40 +176,47 @@ class _Candidate:
                 raise LeadershipLost(f"the lease {self._namespace}/{self._name} {why}")
 
     async def release(self) -> None:
-        """Release the Lease if it is still ours. Failures are only logged, as the Lease expires by itself."""
-        self._ours_until = 0.0
-        if self._lease is None or self._holder() != self._identity:
-            return
-        free = {
-            **self._lease["spec"],
-            "holderIdentity": None,
-            "leaseDurationSeconds": 1,
-            "renewTime": _micro_time(self._clock()),
-        }
-        try:
-            async with asyncio.timeout(self._timing.retry):
-                await self._objects.update_raw({**self._lease, "spec": free})
-        except (ApiError, TimeoutError) as error:
-            log.warning(
-                "the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT
-            )
+        """Release the Lease if it is still ours, trying again for as long as it would last otherwise: an API server
+        under load refuses or loses what it does a moment later. A failure is only logged."""
+        await self._given_back(self._lasts_until)
 
     async def disown(self) -> None:
         """Release the Lease that a cancelled attempt may have acquired."""
-        try:
-            async with asyncio.timeout(self._timing.retry):
-                self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
-        except NotFound:
+        self._lease = None
+        await self._given_back(asyncio.get_running_loop().time() + self._timing.retry)
+
+    async def _given_back(self, deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._ours_until = 0.0
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._freed()
+                return
+            except NotFound:
+                return
+            except (ApiError, TimeoutError) as error:
+                # The answer may be lost and the Lease be free already, so it is read again.
+                self._lease = None
+                asked_for = error.retry_after if isinstance(error, ApiError) else None
+                pause = max(asked_for or 0.0, backoff(attempt, random.random(), first=0.1, longest=1.0))
+                if loop.time() + pause < deadline:
+                    await asyncio.sleep(pause)
+                    continue
+                log.warning(
+                    "the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT
+                )
+                return
+
+    async def _freed(self) -> None:
+        if self._lease is None:
+            self._lease = await self._objects.get_raw(LEASE, "Lease", self._name, self._namespace)
+        if self._holder() != self._identity:
             return
-        except (ApiError, TimeoutError) as error:
-            log.warning(
-                "whether the lease %s/%s is ours could not be read: %s",
-                self._namespace,
-                self._name,
-                str(error) or _SILENT,
-            )
-            return
-        await self.release()
+        free = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(self._clock())}
+        await self._objects.update_raw({**self._lease, "spec": {**self._lease["spec"], **free}})
 
     async def _attempt(self, deadline: float) -> bool:
         """One attempt to take or renew, which ends at the deadline; a failure of any kind is False."""
