@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from virt_dra.api.counting import counted
-from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION
 from virt_dra.api.wire import Json
 from virt_dra.installation.plan import DRIVER_NAMESPACE, ObjectKey, is_ours, removal_order
 from virt_dra.installation.survey import VMIS, VMS
 
+VMI_ANNOTATIONS: Final = frozenset((DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION))
+"""What the operator writes on KubeVirt's VMIs."""
+
 
 @dataclass(frozen=True)
 class Removal:
-    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotation, to be removed.
+    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotations, to be removed.
     ``kept``: CRDs of VMs that stay. ``lost``: how many objects are deleted with each CRD."""
 
     namespace: str
@@ -29,7 +33,8 @@ class Removal:
         lines += [
             f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in self.lost.items() if count
         ]
-        lines += [f"annotation {DEVICE_STATUS_ANNOTATION} to be removed: {key}" for key in self.annotated]
+        names = " and ".join(sorted(VMI_ANNOTATIONS))
+        lines += [f"annotations {names} to be removed: {key}" for key in self.annotated]
         return lines + [
             f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept
         ]
@@ -64,7 +69,7 @@ def removal(
         for name, vmis in stored.items()
         if name == VMIS and name not in leaving
         for vmi in vmis
-        if DEVICE_STATUS_ANNOTATION in (vmi["metadata"].get("annotations") or {})
+        if not VMI_ANNOTATIONS.isdisjoint(vmi["metadata"].get("annotations") or {})
     )
     lost = {name: sum(1 for _ in stored.get(name, ())) for name in sorted(leaving)}
     return Removal(namespace, removal_order(keys), annotated, kept, lost)

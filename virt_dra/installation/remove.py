@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
 from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, WORKLOADS, ObjectKey
-from virt_dra.installation.removal import Removal, namespaces_of, removal
+from virt_dra.installation.removal import VMI_ANNOTATIONS, Removal, namespaces_of, removal
 from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none
 
 LEASE: Final = "virt-dra-operator"
@@ -76,7 +75,7 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
     # Only now, because a running operator would write it again.
     for key in plan.annotated:
         with suppress(NotFound):  # the VM has been stopped meanwhile
-            removed = {"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: None}}}
+            removed = {"metadata": {"annotations": dict.fromkeys(VMI_ANNOTATIONS)}}
             await cluster.patch_raw(KUBEVIRT, key.kind, key.name, key.namespace, merge=removed)
     # The namespace comes after the CRDs: it is emptied kind by kind, and a kind that is being deleted delays that.
     rest = (*plan.keys[workload_ends:], ObjectKey("Lease", plan.namespace, LEASE))

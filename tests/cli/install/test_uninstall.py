@@ -75,6 +75,17 @@ def test_vmis_of_kubevirt_are_never_touched_but_for_the_annotation() -> None:
     assert VMIS not in plan.lost
 
 
+@pytest.mark.parametrize("name", ["virt-dra.io/device-status", "virt-dra.io/pod-retry"])
+def test_each_annotation_of_the_operator_leaves_kubevirts_vmis(name: str) -> None:
+    annotated = {"metadata": {"name": "b", "namespace": "tenant", "annotations": {name: "x", "of/another": "y"}}}
+    plan = removal("virt-dra", [], {VMIS: (annotated,)}, delete_vms=False)
+    key = ObjectKey("VirtualMachineInstance", "tenant", "b")
+    assert plan.annotated == (key,)
+    assert plan.sentences()[-1] == (
+        f"annotations virt-dra.io/device-status and virt-dra.io/pod-retry to be removed: {key}"
+    )
+
+
 def test_it_is_found_by_its_deployments_and_namespaces() -> None:
     assert namespaces_of([obj("Deployment", "o", "a"), obj("Deployment", "w", "a")], [obj("Namespace", "b")]) == (
         "a",
