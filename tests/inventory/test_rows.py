@@ -21,8 +21,10 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.cli.get.columns import age, columns_of
 from virt_dra.cli.get.tables import RowTable, csv_lines
 from virt_dra.inventory.changes import WatchedRows
+from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.fields import BadFilter, InventoryRow, RowFilter, in_order, read_conditions
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
+from virt_dra.inventory.topology import topology
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.launchers import vm_of_pod_name
 
@@ -222,6 +224,14 @@ def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
     assert {row.FIELDS["state"](row) for row in rows_of("devices", ClusterModel(without), OPTIONS)} == {
         ("allocated", "unpublished")
     }
+
+
+def test_a_held_device_that_is_not_published_is_not_one_of_several_nodes() -> None:
+    places = {node.name: node.devices for node in topology(device_rows(ClusterModel(OBJECTS)), ["node-1"])}
+    assert list(places)[-1] == "held, but not published"
+    assert [str(device.row.id) for device in places["held, but not published"]] == ["gpu.example.com/node-1/gpu-9"]
+    without = [obj for obj in OBJECTS if not isinstance(obj, ResourceSlice)]
+    assert [node.name for node in topology(device_rows(ClusterModel(without)))] == ["held, but not published"]
 
 
 @pytest.mark.parametrize("id", ["gpu.example.com/node-1/gpu-0", "example.com/gpu=0"])

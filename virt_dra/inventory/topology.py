@@ -19,6 +19,10 @@ REFUSED: Final = "refused"
 """The answer about a device that an overlay shows."""
 SHARED_PLACE: Final = "devices of several nodes"
 """The title of the place for devices that no single node has."""
+UNPUBLISHED_PLACE: Final = "held, but not published"
+"""The title of the place for devices that a claim has and no slice: which node they are on isn't known."""
+PLACES: Final = (SHARED_PLACE, UNPUBLISHED_PLACE)
+"""In place of nodes, in this order behind them."""
 
 _ROOT: Final = "resource.kubernetes.io/pcieRoot"
 _NUMA: Final = ("numaNode", "numa", "numaNodeID", "numaNodeId")
@@ -79,7 +83,7 @@ class DeviceGroup:
 
 @dataclass(frozen=True)
 class TopologyNode:
-    """A node with its devices; or, called SHARED_PLACE, those that no single node has."""
+    """A node with its devices; or, called SHARED_PLACE or UNPUBLISHED_PLACE, those of no single node."""
 
     name: str
     groups: tuple[DeviceGroup, ...]
@@ -119,15 +123,14 @@ class NodeFold:
 def topology(
     rows: Iterable[DeviceRow], nodes: Iterable[str] = (), overlay: DeviceVerdicts | None = None
 ) -> list[TopologyNode]:
-    """Every node with its devices, by name; the place of shared devices last. ``nodes``: names that are shown even
-    without devices."""
+    """Every node with its devices, by name; then the places of devices without one. ``nodes``: names that are shown
+    even without devices."""
     placed: dict[str, list[DeviceRow]] = {name: [] for name in nodes}
     for row in rows:
-        place = SHARED_PLACE if row.node in ("", ALL_NODES, BY_SELECTOR) else row.node
+        place = SHARED_PLACE if row.node in (ALL_NODES, BY_SELECTOR) else row.node or UNPUBLISHED_PLACE
         placed.setdefault(place, []).append(row)
-    names = sorted((name for name in placed if name != SHARED_PLACE), key=natural)
-    if placed.get(SHARED_PLACE):
-        names.append(SHARED_PLACE)
+    names = sorted((name for name in placed if name not in PLACES), key=natural)
+    names += [place for place in PLACES if place in placed]
     return [TopologyNode(name, _groups(placed[name], overlay or {})) for name in names]
 
 
@@ -197,8 +200,8 @@ def _place(device: Device | None) -> tuple[str, str]:
 def _shape(node: TopologyNode) -> object:
     """Equal for nodes that look alike. Names of devices, roots and addresses don't count; nor does the order of devices
     of a root."""
-    if node.name == SHARED_PLACE:
-        return SHARED_PLACE
+    if node.name in PLACES:
+        return node.name
     return tuple((group.numa, tuple(sorted(_look(device) for device in group.devices))) for group in node.groups)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import DeviceRow
-from virt_dra.inventory.topology import SHARED_PLACE, NodeFold, TopologyNode
+from virt_dra.inventory.topology import PLACES, NodeFold, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
 from virt_dra.simulator.explaining.answer import answer_json
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
@@ -57,7 +57,7 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
         for device in node.devices:
             total[device.label] += 1
             here[device.label] += device.row.free
-        if node.name != SHARED_PLACE:
+        if node.name not in PLACES:
             for model, number in here.items():
                 free[model].append(number)
     return tuple(
