@@ -239,7 +239,7 @@ BUSY = status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})
     [[], [UNAUTHORIZED], [UNAUTHORIZED, UNAUTHORIZED, UNAUTHORIZED], [BUSY], ["lost"], ["slow"], [BUSY, "lost"]],
     ids=["none", "401", "401 three times", "429", "lost", "slow", "429, then lost"],
 )
-async def test_a_lease_is_given_back_whatever_an_api_server_under_load_answers_first(
+async def test_a_lease_is_given_back_whatever_a_server_under_load_answers_first(
     tmp_path: Path, trouble: list[Trouble]
 ) -> None:
     async with scripted_server() as server, asking(server, tmp_path) as cluster:
