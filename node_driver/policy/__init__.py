@@ -8,6 +8,7 @@ Pure: :func:`node_driver.policy.deciding.published_set` maps hardware, policies 
     partitions   mediated devices and vGPU profiles as devices, and their counters
     attributes   what is said of a device
     exclusions   the reasons why a device isn't published
+    documents    policies as text
 
 Must not know: sysfs, the cluster.
 """

@@ -74,7 +74,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
         _CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."
     ),
     "node-driver": _Subcommand(
-        _CLUSTER, "node_driver.command", "Publish a node's devices for passthrough, and prepare them for VMs."
+        _CLUSTER, "node_driver.command", "Publish a node's devices for VMs and prepare them; --plan shows which."
     ),
     "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
     "webhook-certificates": _Subcommand(

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
 from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import log_level_option, port_option
+from virt_dra.cli.shared.options import log_level_option, output_option, port_option
 
 _NEEDS: Final = (
     "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package; "
     "install them with: pip install 'virt-dra[driver]'"
 )
 KUBELET_ROOT: Final = "/var/lib/kubelet"
+SYSFS: Final = "/sys"
 
 EPILOG = """\b
 Examples:
   virt-dra node-driver --node worker-1                         policies: the cluster's VirtDraNodePolicies
   virt-dra node-driver --node worker-1 --policy policy.yaml    a policy from a file instead
   virt-dra node-driver --node worker-1 --taint gone=NoSchedule --taint link-down=None
+  virt-dra node-driver --plan --policy examples/requests/node-policy.yaml -o table    which devices would be published?
+  virt-dra node-driver --plan --sysfs copy/sys --proc copy/proc --policy policy.yaml  of a copied machine
 
 \b
 It runs as root on each node (virt-dra install --driver), and logs one JSON object per line to standard error. With
 --pod-uid two of them may run on a node during an update. On the plain port: GET /metrics, /healthz and /readyz.
+
+\b
+With --plan it changes nothing and needs no root. A copy of a machine, to try a policy in CI:
+  tar -C / --ignore-failed-read -cf machine.tar sys/bus sys/class sys/devices sys/kernel/iommu_groups \\
+    proc/self/mountinfo proc/swaps proc/net/route proc/net/ipv6_route proc/consoles
+Exit codes of --plan: 0 something would be published, 1 nothing would be, 2 a policy or tree can't be used.
 
 \b
 Exit codes: 0 stopped by SIGTERM or SIGINT, its devices tainted; 1 a port, a socket or the configuration of the
@@ -51,10 +61,31 @@ def _taints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return effects
 
 
+def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for value in values:
+        key, separator, text = value.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f"{value!r} isn't KEY=VALUE", ctx, param)
+        labels[key] = text
+    return labels
+
+
 @click.command(name="node-driver", epilog=EPILOG)
-@click.option("--node", "node_name", envvar="NODE_NAME", required=True, metavar="NODE",
+@click.option("--plan", is_flag=True, help="Print what would be published, and why not the rest; change nothing.")
+@click.option("--sysfs", metavar="ROOT", default=SYSFS, show_default=True,
+              help="With --plan: folder that holds what /sys holds, such as a copy.")  # fmt: skip
+@click.option("--proc", metavar="ROOT", help="With --plan: folder that holds what /proc holds. A copy of /sys without "
+              "it has every disk and interface needed by the node.  [default: /proc beside /sys]")  # fmt: skip
+@click.option("--modules", metavar="FOLDER", help="With --plan: folder with modules.alias, which names variant "
+              "drivers.  [default: /lib/modules/RELEASE beside /sys]")  # fmt: skip
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_labels,
+              help="With --plan: a label of the node, for policies with a nodeSelector; may be repeated.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="With --plan: also list devices that no policy names.")
+@output_option("yaml", "json", "table")
+@click.option("--node", "node_name", envvar="NODE_NAME", default="", metavar="NODE",
               help="Name of this node's Node object; also $NODE_NAME.")  # fmt: skip
-@click.option("--policy", metavar="FILE", type=click.Path(dir_okay=False, exists=True, path_type=Path),
+@click.option("--policy", metavar="FILE", type=click.Path(dir_okay=False, exists=True, allow_dash=True, path_type=Path),
               help="VirtDraNodePolicies from a file instead of the cluster's.")  # fmt: skip
 @click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME",
               help="Name of the driver, which DeviceClasses select.")  # fmt: skip
@@ -77,6 +108,7 @@ def _taints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 @cluster_options
 @log_level_option
 def command(
+    plan: bool, sysfs: str, proc: str | None, modules: str | None, labels: dict[str, str], verbose: bool, output: str,
     node_name: str, policy: Path | None, driver_name: str, pod_uid: str, kubelet_root: str, plugins_dir: str | None,
     registry_dir: str | None, cdi_dir: str, host_root: str, effects: dict[str, str], plain_host: str, plain_port: int,
     cluster: ClusterChoice, log_level: int,
@@ -87,6 +119,12 @@ def command(
     Nothing is published that no policy names, nor what holds the node's root disk, its console or its route. State is
     in a checkpoint beside the driver's socket: the process may be killed at any time.
     """
+    if plan:
+        if policy is None:
+            raise click.UsageError("--plan needs --policy FILE: nothing is published that no policy names")
+        _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
+    if not node_name:
+        raise click.UsageError("Missing option '--node'.")
     with required(_NEEDS, "grpc", "google", "kubernetes", "aiohttp", "prometheus_client"):
         from node_driver.conditions import DEFAULT_EFFECTS, ConditionReason, TaintEffect
         from node_driver.wire.sockets import SocketsInUse
@@ -110,3 +148,26 @@ def command(
         asyncio.run(run_driver(driver))
     except (ConnectionProblem, SocketsInUse, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _plan(
+    sysfs: str,
+    proc: str | None,
+    modules: str | None,
+    labels: dict[str, str],
+    verbose: bool,
+    output: str,
+    driver: str,
+    node: str,
+    policy: Path,
+) -> NoReturn:
+    from node_driver.hardware.reading import HardwareRoots
+    from virt_dra.cli.node_driver.plan import PlanRequest, print_plan
+
+    own = Path(sysfs).resolve() == Path(SYSFS)
+    roots = HardwareRoots(
+        sysfs,
+        proc if proc is not None else "/proc" if own else os.devnull,
+        modules if modules is not None else f"/lib/modules/{os.uname().release}" if own else "",
+    )
+    print_plan(PlanRequest(roots, policy, labels, driver, node, verbose, output))

@@ -121,23 +121,9 @@ class ClusterPolicies:
 def policies_in(file: Path) -> tuple[VirtDraNodePolicy, ...]:
     """The policies in a file of YAML or JSON. Raises ValueError, which names the file and every fault."""
     # Only here: YAML and the validation take memory that a driver of a cluster doesn't need.
-    from virt_dra.api.reading.documents import DocumentError, Sourced, read_document, read_documents
-    from virt_dra.api.validation import validate_create
+    from node_driver.policy.documents import read_policies
 
     try:
-        read = [read_document(document) for document in read_documents(file.read_bytes(), str(file))]
-    except (OSError, DocumentError) as error:
+        return read_policies(file.read_bytes(), str(file))
+    except OSError as error:
         raise ValueError(str(error)) from error
-    policies: list[VirtDraNodePolicy] = []
-    faults: list[str] = []
-    for entry in read:
-        if not isinstance(entry, Sourced):
-            faults += [str(problem) for problem in entry]
-        elif isinstance(entry.object, VirtDraNodePolicy):
-            policies.append(entry.object)
-            faults += [f"{entry.source}: {fault}" for fault in validate_create(entry.object)]
-        else:
-            faults.append(f"{entry.source}: {entry.object.KIND} {entry.object.key} is no VirtDraNodePolicy")
-    if faults:
-        raise ValueError("; ".join(faults))
-    return tuple(policies)
