@@ -38,10 +38,15 @@ def _problems(raw: object) -> Iterator[str]:
     if not isinstance(raw, dict):
         yield "it isn't an object"
         return
-    for field, wanted in (("apiVersion", VirtDraNodePolicy.API_VERSION), ("kind", VirtDraNodePolicy.KIND)):
-        if raw.get(field) != wanted:
-            yield f"{field}: must be {wanted}{did_you_mean(str(raw.get(field)), [wanted])}"
-            return
+    kind, metadata = str(raw.get("kind")), raw.get("metadata")
+    if kind != VirtDraNodePolicy.KIND:
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        hint = did_you_mean(kind, [VirtDraNodePolicy.KIND])
+        yield f"{f'{kind} {name}'.strip()} is no {VirtDraNodePolicy.KIND}{hint}"
+        return
+    if raw.get("apiVersion") != VirtDraNodePolicy.API_VERSION:
+        yield f"apiVersion: must be {VirtDraNodePolicy.API_VERSION}"
+        return
     yield from (f"{field.path}: {field.message}" for field in unknown_fields(raw))
     try:
         policy = VirtDraNodePolicy.from_wire(raw)

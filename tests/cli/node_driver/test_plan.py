@@ -97,7 +97,7 @@ def test_all_errors_of_a_policy_come_at_once_with_their_paths(tmp_path: Path) ->
         ("", "-: it has no VirtDraNodePolicy"),
         ("[]", "-:1: it isn''t an object"),
         ("{kind: VirtDraNodePolicies, apiVersion: virt-dra.io/v1alpha1}", "did you mean VirtDraNodePolicy?"),
-        ("{kind: Pod, apiVersion: v1}", "-:1: apiVersion: must be virt-dra.io/v1alpha1"),
+        ("{kind: Pod, apiVersion: v1}", "-:1: Pod is no VirtDraNodePolicy"),
         ("a: [", "line 2, column 1, document 1: not YAML"),
         (policy_of({"name": "x", "select": [{"class": "3"}]}), "spec.deviceSets[0].select[0].class: Invalid value"),
     ],
