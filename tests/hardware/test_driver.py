@@ -30,6 +30,7 @@ metadata: {name: lab}
 spec:
   deviceSets:
   - name: edu
+    sanitize: none # it has no way to be reset
     select: [{vendor: "1234", device: "11e8"}]
   - name: nvme
     select: [{vendor: "1b36", device: "0010"}]
