@@ -10,10 +10,10 @@ import importlib
 import sys
 from pathlib import Path
 
-WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server")
+WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server", "driver")
 BENCHES = (
     "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender",
-    "inspection", "report_server", "faults",
+    "inspection", "report_server", "driver", "faults",
 )  # fmt: skip
 
 

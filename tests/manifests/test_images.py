@@ -64,6 +64,7 @@ def test_what_is_copied_into_the_build_is_there() -> None:
         "virt_dra",
         "webhooks",
         "launcher",
+        "node_driver",
         "manifests",
         "docs/lint",
         "docs/reasons",
