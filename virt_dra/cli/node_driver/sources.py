@@ -13,6 +13,7 @@ from node_driver.devices import PublishedSet
 from node_driver.hardware.inventory import Hardware
 from node_driver.hardware.links import read_links
 from node_driver.hardware.reading import HardwareRoots, read_hardware
+from node_driver.hardware.uevents import KernelReports
 from node_driver.policy.deciding import published_set
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
@@ -32,6 +33,7 @@ class NodeHardware:
     def __init__(self, root: str = "") -> None:
         modules = f"{root}/lib/modules/{os.uname().release}"
         self._roots = HardwareRoots(f"{root}/sys", f"{root}/proc", modules if Path(modules).is_dir() else "")
+        self._reports: KernelReports | None = None
 
     def read(self) -> Hardware:
         return read_hardware(self._roots)
@@ -40,8 +42,10 @@ class NodeHardware:
         return read_links(self._roots.sysfs)
 
     async def changed(self) -> None:
-        """Doesn't return: what changes is found by looking again (D-42)."""
-        await asyncio.Event().wait()
+        """Reports begin with the first call: what changed before is seen by the look at the start."""
+        if self._reports is None:
+            self._reports = KernelReports()
+        await self._reports.changed()
 
 
 class DriverPolicies(Protocol):
