@@ -34,6 +34,11 @@ class RefusalGroup:
     others: int = 0
 
     @property
+    def missing(self) -> int:
+        """How many devices the best node has too few; 1 where it is the node itself that is in the way."""
+        return self.wanted - self.placed if self.wanted else 1
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """All that is in the way, of the nodes first."""
         return (*self.node_reasons, *self.of_devices)
@@ -45,7 +50,8 @@ class RefusalGroup:
 
 
 def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
-    """The nodes that don't fit, by what is in the way: the nearest, then the largest group first."""
+    """The nodes that don't fit, by what is in the way: the nearest first, then where the fewest devices are
+    missing, then the largest group. The first node of a group misses the fewest."""
     groups: dict[object, RefusalGroup] = {}
     # Details differ from device to device; those of the first stand for a group.
     reasons: dict[tuple[int, str, str], Reason] = {}
@@ -61,11 +67,14 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
             group = groups[key] = RefusalGroup(
                 node.node_reasons, claim, request, node.distance, common_reason=node.common_reason
             )
-        group.nodes.append(node.node)
         if blocking is None:
+            group.nodes.append(node.node)
             continue
-        if not group.wanted or blocking.wanted - blocking.placed < group.wanted - group.placed:
+        if not group.wanted or blocking.wanted - blocking.placed < group.missing:
             group.placed, group.wanted = blocking.placed, blocking.wanted
+            group.nodes.insert(0, node.node)  # at most once for each device that is asked for
+        else:
+            group.nodes.append(node.node)
         nearest = blocking.nearest
         if blocking.common_reason is None:
             group.others += len(blocking.devices) - len(nearest)
@@ -75,7 +84,7 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
             examples = group.examples.setdefault(reason, [])
             if len(examples) < _SAMPLES:
                 examples.append(refused.device)
-    return sorted(groups.values(), key=lambda group: (group.distance, -len(group.nodes), group.nodes[0]))
+    return sorted(groups.values(), key=lambda group: (group.distance, group.missing, -len(group.nodes), group.nodes[0]))
 
 
 def group_text(group: RefusalGroup) -> str:
