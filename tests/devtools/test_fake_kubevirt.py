@@ -290,6 +290,17 @@ def test_kubevirts_own_accounts_write_status(account: str) -> None:
         assert admission.mutated("UPDATE", outsider, new, {}, "") == {}
 
 
+@pytest.mark.parametrize("version", ["1.7.4", "1.8.4", "1.9.0", "main"])
+def test_a_mutator_writes_empty_names(version: str) -> None:
+    kubevirt = KubeVirtAdmission(Gates.for_version(KubeVirtVersion.parse(version)))
+    devices = {"gpus": [{"deviceName": "example.com/gpu"}]}
+    spec = {"resourceClaims": [{"resourceClaimTemplateName": "t"}], "domain": {"devices": devices}}
+    vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "v"}, "spec": spec}
+    written = kubevirt.mutated("CREATE", "someone", vmi, None, "2026-01-01T00:00:00Z")["spec"]
+    assert written["domain"]["devices"]["gpus"] == [{"name": "", "deviceName": "example.com/gpu"}]
+    assert written["resourceClaims"] == [{"name": "", "resourceClaimTemplateName": "t"}]
+
+
 def test_a_patch_is_what_has_changed() -> None:
     before = {"metadata": {"finalizers": ["a"]}, "status": {"x": 1}}
     after = {"metadata": {"finalizers": ["a", "b"], "annotations": {"k": "v"}}}
