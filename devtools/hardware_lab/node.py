@@ -91,7 +91,7 @@ class LabNode:
         (self._files / "policy.yaml").write_text(policy)
         (self._files / "driver.kubeconfig").write_text(self.kubeconfig("driver", ("system:masters",)))
         return self.machine.start(
-            str(Path(sys.executable).with_name("virt-dra")), "node-driver", "--node-name", self.name,
+            str(Path(sys.executable).with_name("virt-dra")), "node-driver", "--node", self.name,
             "--policy", f"{self._files}/policy.yaml", "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir",
             str(FOLDERS.cdi), "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG,
         )  # fmt: skip

@@ -73,6 +73,8 @@ MENU: Final = (
             "docs/spec/kubevirt",
             "docs/spec/cel",
             "docs/spec/scenarios",
+            "docs/spec/driver",
+            "docs/spec/hardware-lab",
             "docs/spec/without-test",
             "docs/scenarios",
         ),

@@ -107,7 +107,9 @@ def test_metrics_that_alerts_dashboard_and_documents_use_exist() -> None:
 def test_every_definition_and_field_of_the_manifests_is_a_row() -> None:
     page = crds.crds_page()
     kinds = {definition["spec"]["names"]["kind"] for _, definition in crds.definitions()}
-    assert kinds == {"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceDevices"}
+    assert kinds == {
+        "VirtDraNodePolicy", "VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceDevices",
+    }  # fmt: skip
     assert "| `status.devices[].pciAddress` | string |" in page
     assert "| `spec.template.spec.domain.devices.gpus[].claim.request` | string |" in page
     assert page.count("\n| `") == sum(
