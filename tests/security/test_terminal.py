@@ -15,11 +15,11 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.tree import Tree
 
+from virt_dra.api.integration.check_findings import CheckFinding
 from virt_dra.api.reading.documents import read_documents
-from virt_dra.cli.doctor.command import report
 from virt_dra.cli.main import cli
+from virt_dra.cli.shared.check_report import report
 from virt_dra.cli.shared.console import output_console
-from virt_dra.doctor.facts import DoctorFinding
 
 ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b1m\r\x08\u202egnp\u2066\u200b\x7f\x00[bold]x[/bold][/]:smile:\u2028"
@@ -151,7 +151,7 @@ def test_a_tree_on_a_terminal_has_no_escapes_but_its_own(capsys: pytest.CaptureF
 
 
 def test_what_the_doctor_finds_is_shown_as_text() -> None:
-    for line in report([DoctorFinding(HOSTILE, "error", HOSTILE, HOSTILE, HOSTILE)]):
+    for line in report([CheckFinding(HOSTILE, "error", HOSTILE, HOSTILE, HOSTILE)]):
         _is_text(line.replace("\x1b[31m", "", 1).replace("\x1b[0m", "", 1))
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
+from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
 from webhooks.server.callers import LIMIT, REFUSE, TELL
 
 GUIDE: Final = "docs/guides/callers.md"
@@ -14,7 +15,7 @@ _WEBHOOK: Final = "virt-dra-webhook"
 _REVIEWS: Final = 8443
 
 
-def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def callers(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets
     everybody connect."""
     arguments = _arguments(facts)
@@ -39,7 +40,7 @@ def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield subject.info(message, advice)
     subject = CheckSubject("callers-network", f"NetworkPolicy {facts.namespace}/{_WEBHOOK}")
     if isinstance(facts.network_policy, Unknown):
-        yield subject.unread(facts.network_policy, prefix="")
+        yield unread(subject, facts.network_policy, prefix="")
     elif facts.network_policy is not None and not _limits(facts.network_policy, _named_ports(facts)):
         yield subject.info(
             f"it lets everybody connect to port {_REVIEWS}",

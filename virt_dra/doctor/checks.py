@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from virt_dra.api.integration.check_findings import CheckFinding
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.doctor import cluster_checks as cluster
 from virt_dra.doctor import install_checks as install
 from virt_dra.doctor.caller_checks import callers
 from virt_dra.doctor.driver_checks import node_driver
 from virt_dra.doctor.extender_checks import extender
-from virt_dra.doctor.facts import ERROR, WARNING, ClusterFacts, DoctorFinding
+from virt_dra.doctor.facts import ClusterFacts
 
-DoctorCheck = Callable[[ClusterFacts], Iterator[DoctorFinding]]
+DoctorCheck = Callable[[ClusterFacts], Iterator[CheckFinding]]
 
 _AFTER: Final[tuple[DoctorCheck, ...]] = (
     install.crds,
@@ -29,9 +30,7 @@ _AFTER: Final[tuple[DoctorCheck, ...]] = (
 )
 
 
-def examine(
-    facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None
-) -> tuple[DoctorFinding, ...]:
+def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[CheckFinding, ...]:
     """All findings. ``own_version``: of this program. ``kubevirt``: overrides the cluster's version."""
     checks: tuple[DoctorCheck, ...] = (
         cluster.kubernetes,
@@ -44,9 +43,3 @@ def examine(
         *_AFTER,
     )
     return tuple(finding for check in checks for finding in check(facts))
-
-
-def exit_code(findings: Sequence[DoctorFinding]) -> int:
-    """0: neither warnings nor errors, 1: warnings, 2: errors."""
-    levels = {finding.level for finding in findings}
-    return 2 if ERROR in levels else 1 if WARNING in levels else 0

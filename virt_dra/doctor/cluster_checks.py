@@ -10,6 +10,7 @@ from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.attribute_keys import Unusable, addresses
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.integration.known_drivers import (
     ALWAYS_WRITE,
     KNOWN_DRIVERS,
@@ -33,7 +34,7 @@ from virt_dra.api.kubevirt_versions import (
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
-from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown
+from virt_dra.doctor.facts import ClusterFacts, Unknown, unread
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, is_ours
 from virt_dra.installation.survey import VMS
 from webhooks.lint import DeviceInventory
@@ -42,11 +43,11 @@ RESOURCE: Final = "resource.k8s.io"
 _DRA = re.compile(r"^(DRA|DynamicResourceAllocation|ResourceHealthStatus)")
 
 
-def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def kubernetes(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the Kubernetes version and the served versions of resource.k8s.io."""
     subject = CheckSubject("kubernetes", "API server")
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
-        yield subject.unread(facts.version, facts.api_versions)
+        yield unread(subject, facts.version, facts.api_versions)
         return
     served = sorted(
         api_version.partition("/")[2] for api_version in facts.api_versions if api_version.startswith(f"{RESOURCE}/")
@@ -58,7 +59,7 @@ def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield subject.ok(f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}")
 
 
-def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def features(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the API server's feature gates for dynamic resource allocation."""
     subject = CheckSubject("feature-gates", "API server")
     if isinstance(facts.features, Unknown):
@@ -78,7 +79,7 @@ def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     yield subject.ok(message or "its metrics name no gates of dynamic resource allocation")
 
 
-def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
+def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[CheckFinding]:
     """Findings on KubeVirt: that it exists or not, as the overlay needs, and its version and configuration (K-1.11,
     K-1.12).
 
@@ -86,7 +87,7 @@ def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Itera
     """
     subject = CheckSubject("kubevirt", "KubeVirt")
     if isinstance(facts.kubevirts, Unknown) or isinstance(facts.crds, Unknown):
-        yield subject.unread(facts.kubevirts, facts.crds)
+        yield unread(subject, facts.kubevirts, facts.crds)
         return
     if not facts.kubevirts:
         yield from _without_kubevirt(facts, facts.crds)
@@ -105,7 +106,7 @@ def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Itera
         yield CheckSubject("kubevirt", where).error(f"it can't be read: {error}", "correct it")
 
 
-def _without_kubevirt(facts: ClusterFacts, crds: Mapping[str, Json]) -> Iterator[DoctorFinding]:
+def _without_kubevirt(facts: ClusterFacts, crds: Mapping[str, Json]) -> Iterator[CheckFinding]:
     subject = CheckSubject("kubevirt", "KubeVirt" if facts.overlay != STANDALONE else "VirtualMachines")
     own = all(name in crds and is_ours(crds[name]) for name in VMS)
     if facts.overlay == BESIDE_KUBEVIRT:
@@ -120,7 +121,7 @@ def _without_kubevirt(facts: ClusterFacts, crds: Mapping[str, Json]) -> Iterator
         yield subject.info("there is no KubeVirt object", "before overlay beside-kubevirt, install it")
 
 
-def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
+def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[CheckFinding]:
     text = kubevirt.status.observed_kube_virt_version
     if not text and named is None:
         message = (
@@ -165,7 +166,7 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
         )
 
 
-def _version(observed: ObservedVersion, named: bool, subject: CheckSubject) -> DoctorFinding:
+def _version(observed: ObservedVersion, named: bool, subject: CheckSubject) -> CheckFinding:
     version = observed.version
     if observed.assumed:
         return subject.warning(str(observed), f"{observed.advice}, here and as an argument of the webhook")
@@ -180,11 +181,11 @@ def _version(observed: ObservedVersion, named: bool, subject: CheckSubject) -> D
     return subject.ok(str(observed))
 
 
-def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def drivers(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the drivers that publish devices: their addresses, and their integration path."""
     subject = CheckSubject("drivers", "ResourceSlices")
     if isinstance(facts.slices, Unknown):
-        yield subject.unread(facts.slices)
+        yield unread(subject, facts.slices)
         return
     by_driver: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
     for raw in facts.slices:
@@ -216,7 +217,7 @@ def _readable(raw_classes: Iterable[Json]) -> Iterator[DeviceClass]:
             yield DeviceClass.from_wire(raw)
 
 
-def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str] | None) -> Iterator[DoctorFinding]:
+def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str] | None) -> Iterator[CheckFinding]:
     """``writers``: drivers that write metadata files; None if the DeviceClasses, which say so, can't be read."""
     subject = CheckSubject("drivers", f"driver {driver}")
     by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
@@ -264,11 +265,11 @@ def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str
             )
 
 
-def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def classes(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on DeviceClasses: whether their selectors match devices."""
     subject = CheckSubject("classes", "DeviceClasses")
     if isinstance(facts.classes, Unknown) or isinstance(facts.slices, Unknown):
-        yield subject.unread(facts.classes, facts.slices)
+        yield unread(subject, facts.classes, facts.slices)
         return
     if not facts.classes:
         yield subject.warning(

@@ -3,22 +3,22 @@ facts in, findings out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Final
 
 from virt_dra.api.counting import counted
-from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, is_swept, makes_mdevs, patch_against_sweep
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
+from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, makes_mdevs, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
-from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import WireError
-from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
+from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
 
 GUIDE: Final = "docs/guides/driver.md"
 
 
-def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
+def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[CheckFinding]:
     """Findings on the node driver; none where it isn't installed. ``named``: overrides KubeVirt's version."""
     published = tuple(_slices(facts))
     yield from _running(facts, published)
@@ -26,9 +26,9 @@ def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> It
         yield from _sweep(facts, named)
 
 
-def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Iterator[DoctorFinding]:
+def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Iterator[CheckFinding]:
     if isinstance(facts.drivers, Unknown):
-        yield CheckSubject("node-driver", "node driver").unread(facts.drivers)
+        yield unread(CheckSubject("node-driver", "node driver"), facts.drivers)
         return
     for daemon_set in facts.drivers:
         metadata, status = daemon_set["metadata"], daemon_set.get("status") or {}
@@ -53,20 +53,14 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
             yield subject.ok(f"{counted(devices, 'device')} on {counted(nodes, 'node')}")
 
 
-def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
+def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None) -> Iterator[CheckFinding]:
     for raw in items(facts.kubevirts):
         try:
             kubevirt = KubeVirt.from_wire(raw)
         except WireError:  # reported by the check of KubeVirt
             continue
-        version = named or ObservedVersion.parse(kubevirt.status.observed_kube_virt_version or "").version
-        if is_swept(kubevirt, version):
-            message = (
-                f"virt-handler of KubeVirt {version} removes mdevs that the node driver makes, also those that VMs use"
-            )
-            patch = json.dumps(patch_against_sweep(kubevirt))
-            advice = f"kubectl patch kubevirt -n {kubevirt.namespace} {kubevirt.name} --type merge -p '{patch}'"
-            yield CheckSubject("mdev-sweep", f"KubeVirt {kubevirt.key}").error(message, advice)
+        if finding := sweep_finding(kubevirt, named):
+            yield finding
 
 
 def _slices(facts: ClusterFacts) -> Iterator[ResourceSlice]:

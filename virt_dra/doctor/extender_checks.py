@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from virt_dra.api.counting import counted
-from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
+from virt_dra.doctor.facts import ClusterFacts, Unknown, unread
 
 GUIDE: Final = "docs/guides/extender.md"
 EXTENDER_LABEL: Final = "app.kubernetes.io/part-of=virt-dra-extender"
 EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 
 
-def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def extender(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the scheduler extender; none where it isn't installed."""
     if isinstance(facts.extenders, Unknown):
-        yield CheckSubject("extender", "extender").unread(facts.extenders)
+        yield unread(CheckSubject("extender", "extender"), facts.extenders)
         return
     for daemon_set in facts.extenders:
         metadata, status = daemon_set["metadata"], daemon_set.get("status") or {}
@@ -36,9 +37,9 @@ def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             yield _asked(facts.extender_answers, subject)
 
 
-def _asked(answers: Mapping[str, int] | Unknown, subject: CheckSubject) -> DoctorFinding:
+def _asked(answers: Mapping[str, int] | Unknown, subject: CheckSubject) -> CheckFinding:
     if isinstance(answers, Unknown):
-        return subject.unread(answers, prefix="its metrics can't be read: ")
+        return unread(subject, answers, prefix="its metrics can't be read: ")
     total = sum(answers.values())
     if total:
         scored = answers.get("scored", 0)

@@ -1,36 +1,16 @@
-"""The facts that ``virt-dra doctor`` reads from a cluster, and its findings. Values only."""
+"""The facts that ``virt-dra doctor`` reads from a cluster. Values only."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeVar
+from typing import TypeVar
 
+from virt_dra.api.integration.check_findings import WARNING, CheckFinding, CheckSubject, Level
 from virt_dra.api.wire import Json
 
 T = TypeVar("T")
-Level = Literal["ok", "info", "warning", "error"]
-OK: Final = "ok"
-INFO: Final = "info"
-WARNING: Final = "warning"
-ERROR: Final = "error"
-
-
-@dataclass(frozen=True)
-class DoctorFinding:
-    """``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if none is needed."""
-
-    id: str
-    level: Level
-    where: str
-    message: str
-    advice: str = ""
-
-    def to_wire(self) -> Json:
-        return {"id": self.id, "level": self.level, "where": self.where, "message": self.message} | (
-            {"advice": self.advice} if self.advice else {}
-        )
 
 
 @dataclass(frozen=True)
@@ -42,29 +22,10 @@ class Unknown:
     level: Level = WARNING
 
 
-@dataclass(frozen=True)
-class CheckSubject:
-    """The object or component that a check reports on; makes the check's findings about it."""
-
-    check: str
-    where: str
-
-    def ok(self, message: str) -> DoctorFinding:
-        return DoctorFinding(self.check, OK, self.where, message)
-
-    def info(self, message: str, advice: str) -> DoctorFinding:
-        return DoctorFinding(self.check, INFO, self.where, message, advice)
-
-    def warning(self, message: str, advice: str) -> DoctorFinding:
-        return DoctorFinding(self.check, WARNING, self.where, message, advice)
-
-    def error(self, message: str, advice: str) -> DoctorFinding:
-        return DoctorFinding(self.check, ERROR, self.where, message, advice)
-
-    def unread(self, *facts: object, prefix: str = "can't be read: ") -> DoctorFinding:
-        """The finding about the first unknown one of these facts."""
-        unknown = next(fact for fact in facts if isinstance(fact, Unknown))
-        return DoctorFinding(self.check, unknown.level, self.where, f"{prefix}{unknown.why}", unknown.advice)
+def unread(subject: CheckSubject, *facts: object, prefix: str = "can't be read: ") -> CheckFinding:
+    """The finding about the first unknown one of these facts."""
+    unknown = next(fact for fact in facts if isinstance(fact, Unknown))
+    return CheckFinding(subject.check, unknown.level, subject.where, f"{prefix}{unknown.why}", unknown.advice)
 
 
 def items(fact: Iterable[T] | Unknown) -> Iterable[T]:

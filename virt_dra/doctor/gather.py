@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from virt_dra.api.integration.check_findings import INFO, WARNING, Level
 from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound, Unavailable
 from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
-from virt_dra.doctor.facts import INFO, WARNING, Certificate, ClusterFacts, Level, Permission, Unknown
+from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY

@@ -10,11 +10,12 @@ from datetime import timedelta
 from typing import Final
 
 from virt_dra.api.counting import counted
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.integration.paths import DOMAIN
 from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
-from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
+from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of, launcher_variables, pinned_variables
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
@@ -32,11 +33,11 @@ VERSION_LABEL: Final = "app.kubernetes.io/version"
 VMI_WEBHOOK: Final = f"vmi.{DOMAIN}"
 
 
-def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
+def installed(facts: ClusterFacts, own_version: str) -> Iterator[CheckFinding]:
     """Findings on missing objects, and on the installed version."""
     subject = CheckSubject("installation", "virt-dra")
     if isinstance(facts.deployments, Unknown):
-        yield CheckSubject("installation", "Deployments").unread(facts.deployments)
+        yield unread(CheckSubject("installation", "Deployments"), facts.deployments)
         return
     if not facts.deployments:
         yield subject.error(
@@ -44,7 +45,7 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
         )
         return
     if isinstance(facts.missing, Unknown):
-        yield subject.unread(facts.missing)
+        yield unread(subject, facts.missing)
     for missing in items(facts.missing):
         yield CheckSubject("installation", missing).error("it is missing", INSTALL)
     versions = sorted(
@@ -57,11 +58,11 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
         yield subject.ok(f"version {own_version}, overlay {facts.overlay or '?'}, in the namespace {facts.namespace}")
 
 
-def crds(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def crds(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on CRDs that aren't served."""
     subject = CheckSubject("definitions", "CustomResourceDefinitions")
     if isinstance(facts.crds, Unknown):
-        yield subject.unread(facts.crds)
+        yield unread(subject, facts.crds)
         return
     for name, crd in sorted(facts.crds.items()):
         if not condition_holds(crd, "Established"):
@@ -79,7 +80,7 @@ def crds(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield subject.ok(", ".join(sorted(facts.crds)))
 
 
-def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def workloads(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on Deployments and pods that don't run."""
     for deployment in items(facts.deployments):
         key = ObjectKey.of(deployment, "Deployment")
@@ -104,13 +105,13 @@ _CERTIFICATE_REFUSED: Final = re.compile(r'failed calling webhook "(?P<name>[^"]
 """virt-api, like other servers that verify a certificate only if they are given one, ends the connection."""
 
 
-def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def webhook(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on whether the API server reaches the webhook: configurations, endpoints, and the answer to a dry
     run."""
     if not facts.overlay:
         return
     if isinstance(facts.configurations, Unknown):
-        yield CheckSubject("webhook", "webhook configurations").unread(facts.configurations)
+        yield unread(CheckSubject("webhook", "webhook configurations"), facts.configurations)
     for configuration in items(facts.configurations):
         bare = [
             entry["name"]
@@ -122,7 +123,7 @@ def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
             yield subject.error(f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice)
     if isinstance(facts.ready_endpoints, Unknown):
-        yield CheckSubject("webhook", "EndpointSlices").unread(facts.ready_endpoints)
+        yield unread(CheckSubject("webhook", "EndpointSlices"), facts.ready_endpoints)
     elif facts.ready_endpoints == 0:
         subject = CheckSubject("webhook", f"Service {facts.namespace}/virt-dra-webhook")
         yield subject.error(
@@ -131,10 +132,10 @@ def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     yield _probe(facts)
 
 
-def _probe(facts: ClusterFacts) -> DoctorFinding:
+def _probe(facts: ClusterFacts) -> CheckFinding:
     subject = CheckSubject("webhook-answer", "webhook")
     if isinstance(facts.probe, Unknown):
-        return subject.unread(facts.probe)
+        return unread(subject, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
         return subject.ok("the API server called it for a VMI (dry run), and it answered correctly")
     if (
@@ -176,13 +177,13 @@ def _probe(facts: ClusterFacts) -> DoctorFinding:
     )
 
 
-def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def certificate(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the webhook's certificate: its validity, its names, and the trust in it."""
     if not facts.overlay:
         return
     subject = CheckSubject("certificate", f"Secret {facts.namespace}/virt-dra-webhook-tls")
     if isinstance(facts.certificate, Unknown):
-        yield subject.unread(facts.certificate)
+        yield unread(subject, facts.certificate)
         return
     served, faults = facts.certificate, False
     left = served.expires - facts.now
@@ -215,13 +216,13 @@ def _log_of(facts: ClusterFacts) -> str:
     return f"kubectl logs -n {facts.namespace} deployment/{KEEPS_CERTIFICATE}"
 
 
-def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def limits(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the policy for launcher pods (standalone): whether it admits those that the operator creates."""
     if facts.launcher_policy is None:
         return  # beside KubeVirt; standalone it is among the missing objects
     subject = CheckSubject("limits", f"ValidatingAdmissionPolicy {LAUNCHER_POLICY}")
     if isinstance(facts.launcher_policy, Unknown):
-        yield subject.unread(facts.launcher_policy)
+        yield unread(subject, facts.launcher_policy)
         return
     operator = next(
         (deployment for deployment in items(facts.deployments) if deployment["metadata"]["name"] == OPERATOR), None
@@ -247,7 +248,7 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield subject.ok("it lets the operator create the launcher pods that it makes")
 
 
-def permissions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def permissions(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on RBAC permissions that the ServiceAccounts lack."""
     if not facts.overlay:
         return
@@ -268,13 +269,13 @@ def permissions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield subject.ok(f"they have all {len(facts.permissions)} permissions of the manifests")
 
 
-def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
+def leader(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on the leader of the operators."""
     if not facts.overlay:
         return
     subject = CheckSubject("leader", f"Lease {facts.namespace}/virt-dra-operator")
     if isinstance(facts.lease, Unknown):
-        yield subject.unread(facts.lease)
+        yield unread(subject, facts.lease)
         return
     spec: Json = (facts.lease or {}).get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")

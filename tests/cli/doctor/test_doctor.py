@@ -11,12 +11,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from virt_dra.api.integration.check_findings import CheckFinding, exit_code
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import parse_time
-from virt_dra.cli.doctor.command import report
 from virt_dra.cli.main import cli
-from virt_dra.doctor.checks import examine, exit_code
-from virt_dra.doctor.facts import Certificate, ClusterFacts, DoctorFinding, Permission, Unknown
+from virt_dra.cli.shared.check_report import report
+from virt_dra.doctor.checks import examine
+from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -216,16 +217,14 @@ def test_nothing_can_be_read() -> None:
 
 
 def test_the_exit_code_tells_the_worst() -> None:
-    def finding(level: Any) -> DoctorFinding:
-        return DoctorFinding("x", level, "y", "z")
+    def finding(level: Any) -> CheckFinding:
+        return CheckFinding("x", level, "y", "z")
 
     assert [exit_code([finding("ok"), finding(level)]) for level in ("info", "warning", "error")] == [0, 1, 2]
 
 
 def test_text_has_a_line_for_the_finding_and_one_for_the_advice() -> None:
-    assert report(
-        [DoctorFinding("x", "error", "where", "what", "do it"), DoctorFinding("x", "ok", "there", "well")]
-    ) == [
+    assert report([CheckFinding("x", "error", "where", "what", "do it"), CheckFinding("x", "ok", "there", "well")]) == [
         "\x1b[31merror   \x1b[0m where: what",
         "         -> do it",
         "\x1b[32mok      \x1b[0m there: well",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.doctor.test_doctor import facts, kubevirt
+from virt_dra.api.integration.check_findings import CheckFinding
 from virt_dra.doctor.checks import examine
 from virt_dra.doctor.driver_checks import node_driver
-from virt_dra.doctor.facts import DoctorFinding
 
 Json = dict[str, Any]
 DRIVER = "passthrough.virt-dra.io"
@@ -36,7 +36,7 @@ def found(**differences: Any) -> list[tuple[str, str, str]]:
     return [(finding.id, finding.level, finding.message) for finding in findings(**differences)]
 
 
-def findings(**differences: Any) -> list[DoctorFinding]:
+def findings(**differences: Any) -> list[CheckFinding]:
     base = {"kubevirts": [], "slices": [], **differences}
     return list(node_driver(facts().__class__(**{**vars(facts()), **base})))
 

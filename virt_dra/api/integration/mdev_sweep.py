@@ -3,11 +3,13 @@ every mdev whose type its configuration doesn't name. The guest loses its device
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Final
 
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.kubevirt_v1 import KubeVirt
-from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion, ObservedVersion
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 from virt_dra.api.wire import Json
 
@@ -38,6 +40,18 @@ def patch_against_sweep(kubevirt: KubeVirt) -> Json:
     if SWEEP_GATE in configuration.disabled_feature_gates:
         patched["disabledFeatureGates"] = [gate for gate in configuration.disabled_feature_gates if gate != SWEEP_GATE]
     return {"spec": {"configuration": {"developerConfiguration": patched}}}
+
+
+def sweep_finding(kubevirt: KubeVirt, named: KubeVirtVersion | None) -> CheckFinding | None:
+    """The error about a KubeVirt that removes mdevs of others, with the patch. ``named``: overrides its version."""
+    version = named or ObservedVersion.parse(kubevirt.status.observed_kube_virt_version or "").version
+    if not is_swept(kubevirt, version):
+        return None
+    message = f"virt-handler of KubeVirt {version} removes mdevs that the node driver makes, also those that VMs use"
+    patch = json.dumps(patch_against_sweep(kubevirt))
+    namespace = f" -n {kubevirt.namespace}" if kubevirt.namespace else ""
+    advice = f"kubectl patch kubevirt{namespace} {kubevirt.name} --type merge -p '{patch}'"
+    return CheckSubject("mdev-sweep", f"KubeVirt {kubevirt.key}").error(message, advice)
 
 
 def _is_mdev(device: Device) -> bool:

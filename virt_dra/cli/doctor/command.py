@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import Counter
-from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Final
 
 import click
 
-from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.cli.shared.check_report import end_with
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
-from virt_dra.cli.shared.console import visible_lines
 from virt_dra.cli.shared.options import kubevirt_option, output_option, parse_namespace
-from virt_dra.cli.shared.output import print_document, refuse
-from virt_dra.doctor.checks import examine, exit_code
-from virt_dra.doctor.facts import ClusterFacts, DoctorFinding, Level
+from virt_dra.cli.shared.output import refuse
+from virt_dra.doctor.checks import examine
+from virt_dra.doctor.facts import ClusterFacts
 
 EPILOG = """\b
 Examples:
@@ -32,9 +27,6 @@ Nothing is written: the request to the webhook is a dry run.
 \b
 Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no connection to the cluster.
 """
-
-_COLOURS: Final[dict[Level, str | None]] = {"ok": "green", "info": None, "warning": "yellow", "error": "red"}
-_LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
 
 
 @click.command(name="doctor", epilog=EPILOG)
@@ -56,17 +48,7 @@ def command(
         facts = asyncio.run(_gathered(cluster, probe_namespace))
     except click.ClickException as error:
         refuse([error.message], output)
-    findings = examine(facts, version("virt-dra"), kubevirt)
-    shown = [finding for finding in findings if not quiet or finding.level in ("warning", "error")]
-    counts = Counter(finding.level for finding in findings)
-    if output != "text":
-        summary = {level: counts[level] for level in _LEVELS}
-        print_document({"findings": [finding.to_wire() for finding in shown], "summary": summary}, output)
-    else:
-        click.echo(
-            "\n".join((*report(shown), ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level])))
-        )
-    sys.exit(exit_code(findings))
+    end_with(examine(facts, version("virt-dra"), kubevirt), output, quiet=quiet)
 
 
 async def _gathered(choice: ClusterChoice, probe_namespace: str) -> ClusterFacts:
@@ -74,16 +56,3 @@ async def _gathered(choice: ClusterChoice, probe_namespace: str) -> ClusterFacts
         from virt_dra.doctor.gather import gather
 
         return await gather(cluster, probe_namespace)
-
-
-def report(findings: Sequence[DoctorFinding]) -> list[str]:
-    """One line per finding: level, where, message; below it the remedy."""
-    lines = []
-    for finding in findings:
-        lines.append(
-            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} "
-            f"{visible(f'{finding.where}: {finding.message}')}"
-        )
-        if finding.advice:
-            lines.append(f"{'':8} -> {visible_lines(finding.advice)}")
-    return lines

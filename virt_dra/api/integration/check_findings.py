@@ -1,0 +1,57 @@
+"""What examinations of a cluster or a node find: one line each, with what to do about it. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from virt_dra.api.wire import Json
+
+Level = Literal["ok", "info", "warning", "error"]
+OK: Final = "ok"
+INFO: Final = "info"
+WARNING: Final = "warning"
+ERROR: Final = "error"
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if none is needed."""
+
+    id: str
+    level: Level
+    where: str
+    message: str
+    advice: str = ""
+
+    def to_wire(self) -> Json:
+        return {"id": self.id, "level": self.level, "where": self.where, "message": self.message} | (
+            {"advice": self.advice} if self.advice else {}
+        )
+
+
+@dataclass(frozen=True)
+class CheckSubject:
+    """The object or component that a check reports on; makes the check's findings about it."""
+
+    check: str
+    where: str
+
+    def ok(self, message: str) -> CheckFinding:
+        return CheckFinding(self.check, OK, self.where, message)
+
+    def info(self, message: str, advice: str) -> CheckFinding:
+        return CheckFinding(self.check, INFO, self.where, message, advice)
+
+    def warning(self, message: str, advice: str) -> CheckFinding:
+        return CheckFinding(self.check, WARNING, self.where, message, advice)
+
+    def error(self, message: str, advice: str) -> CheckFinding:
+        return CheckFinding(self.check, ERROR, self.where, message, advice)
+
+
+def exit_code(findings: Sequence[CheckFinding]) -> int:
+    """0: neither warnings nor errors, 1: warnings, 2: errors."""
+    levels = {finding.level for finding in findings}
+    return 2 if ERROR in levels else 1 if WARNING in levels else 0
