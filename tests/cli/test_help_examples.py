@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(
-    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|node-driver|report-server"
-    r"|extender(?! --print))\b|kube-scheduler"
+    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|node-driver|node-check"
+    r"|report-server|extender(?! --print))\b|kube-scheduler"
     r"|virt-dra install (?!.*--dry-run)"
 )
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""

@@ -51,6 +51,8 @@ NAMES = {
     "--host": "the address to listen on",
     "--port": "the port that serves",
     "--plain-port": "the port of metrics and probes",
+    "--host-root": "where a node's /sys, /proc and /dev are",
+    "--label": "a label of the node",
 }
 """The meanings that several commands share, or that had other names once."""
 
@@ -80,7 +82,10 @@ OTHER_NAMES = {
 """What an option must not be called, with its name here."""
 
 
-OTHER_MEANINGS = {("node-driver", "--policy"): "VirtDraNodePolicies: its users know no placement policies"}
+OTHER_MEANINGS = {
+    ("node-driver", "--policy"): "VirtDraNodePolicies: its users know no placement policies",
+    ("node-check", "--policy"): "as node-driver's",
+}
 """An option of one command that is called as another thing of other commands."""
 
 

@@ -76,6 +76,9 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "node-driver": _Subcommand(
         _CLUSTER, "node_driver.command", "Publish a node's devices for VMs and prepare them; --plan shows which."
     ),
+    "node-check": _Subcommand(
+        _CLUSTER, "node_check.command", "Examine a node: what would stop a VM with devices, and what to do about it."
+    ),
     "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
     "webhook-certificates": _Subcommand(
         _CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."

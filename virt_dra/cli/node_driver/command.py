@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER
+from virt_dra.cli.node_driver.policy_files import labels_of, policy_file
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.options import log_level_option, output_option, port_option
@@ -61,16 +62,6 @@ def _taints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return effects
 
 
-def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for value in values:
-        key, separator, text = value.partition("=")
-        if not separator or not key:
-            raise click.BadParameter(f"{value!r} isn't KEY=VALUE", ctx, param)
-        labels[key] = text
-    return labels
-
-
 @click.command(name="node-driver", epilog=EPILOG)
 @click.option("--plan", is_flag=True, help="Print what would be published, and why not the rest; change nothing.")
 @click.option("--sysfs", metavar="ROOT", default=SYSFS, show_default=True,
@@ -79,13 +70,13 @@ def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
               "it has every disk and interface needed by the node.  [default: /proc beside /sys]")  # fmt: skip
 @click.option("--modules", metavar="FOLDER", help="With --plan: folder with modules.alias, which names variant "
               "drivers.  [default: /lib/modules/RELEASE beside /sys]")  # fmt: skip
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_labels,
+@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=labels_of,
               help="With --plan: a label of the node, for policies with a nodeSelector; may be repeated.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="With --plan: also list devices that no policy names.")
 @output_option("yaml", "json", "table")
 @click.option("--node", "node_name", envvar="NODE_NAME", default="", metavar="NODE",
               help="Name of this node's Node object; also $NODE_NAME.")  # fmt: skip
-@click.option("--policy", metavar="FILE", type=click.Path(dir_okay=False, exists=True, allow_dash=True, path_type=Path),
+@click.option("--policy", metavar="FILE", type=policy_file,
               help="VirtDraNodePolicies from a file instead of the cluster's.")  # fmt: skip
 @click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME",
               help="Name of the driver, which DeviceClasses select.")  # fmt: skip

@@ -14,16 +14,13 @@ from node_driver.devices import PublishedSet
 from node_driver.hardware.reading import HardwareRoots, read_hardware
 from node_driver.plan import plan_document
 from node_driver.policy.deciding import published_set, wanted_vfs
-from node_driver.policy.documents import InvalidPolicies, read_policies
 from node_driver.policy.exclusions import ExclusionReason
 from node_driver.slices import PoolOwner
 from virt_dra.api.go_text import visible
-from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.cli.node_driver.policy_files import policies_from
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.cli.shared.output import print_document, refuse
 
-POLICY_MAX: Final = 3 * 1024 * 1024
-"""Bytes of a file with policies; an API server's limit for one."""
 _HEADINGS: Final = ("DEVICE", "KIND", "ADDRESS", "DRIVER OR TYPE", "MEMBERS")
 
 
@@ -42,7 +39,7 @@ class PlanRequest:
 
 def print_plan(request: PlanRequest) -> NoReturn:
     """Ends the process with 1 if nothing would be published, with 2 for input that can't be used."""
-    policies = _policies(request)
+    policies = policies_from(request.policy, request.output)
     try:
         hardware = read_hardware(request.roots)
     except OSError as error:
@@ -57,25 +54,6 @@ def print_plan(request: PlanRequest) -> NoReturn:
     else:
         print_document(plan_document(published, vfs, PoolOwner(request.driver, request.node, "")), request.output)
     sys.exit(0 if published.devices else 1)
-
-
-def _policies(request: PlanRequest) -> tuple[VirtDraNodePolicy, ...]:
-    try:
-        return read_policies(_text(request.policy), str(request.policy))
-    except InvalidPolicies as error:
-        refuse(error.problems, request.output)
-    except OSError as error:
-        refuse([f"{request.policy}: it can't be read: {error.strerror or error}"], request.output)
-
-
-def _text(path: Path) -> bytes:
-    if str(path) == "-":
-        return sys.stdin.buffer.read(POLICY_MAX + 1)
-    with path.open("rb") as file:
-        text = file.read(POLICY_MAX + 1)
-    if len(text) > POLICY_MAX:
-        raise OSError(f"it has more than {POLICY_MAX} bytes")
-    return text
 
 
 def _table(published: PublishedSet, vfs: Mapping[str, int]) -> list[str]:

@@ -1,0 +1,1 @@
+"""``virt-dra node-check``: what would stop a VM with devices on this node."""
