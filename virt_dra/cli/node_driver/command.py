@@ -25,11 +25,11 @@ SYSFS: Final = "/sys"
 
 EPILOG = """\b
 Examples:
-  virt-dra node-driver --node worker-1                         policies: the cluster's VirtDraNodePolicies
-  virt-dra node-driver --node worker-1 --policy policy.yaml    a policy from a file instead
+  virt-dra node-driver --node worker-1    policies: the cluster's VirtDraNodePolicies
+  virt-dra node-driver --node worker-1 --policy examples/requests/node-policy.yaml    a policy from a file instead
   virt-dra node-driver --node worker-1 --taint gone=NoSchedule --taint link-down=None
   virt-dra node-driver --plan --policy examples/requests/node-policy.yaml -o table    which devices would be published?
-  virt-dra node-driver --plan --sysfs copy/sys --proc copy/proc --policy policy.yaml  of a copied machine
+  virt-dra node-driver --plan --sysfs copy/sys --proc copy/proc --policy examples/requests/node-policy.yaml
 
 \b
 It runs as root on each node (virt-dra install --driver), and logs one JSON object per line to standard error. With
