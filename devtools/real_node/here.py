@@ -78,6 +78,7 @@ class Node:
 
     def __init__(self, plane: ControlPlane, name: str) -> None:
         self.plane, self.name = plane, name
+        self._mounts: dict[str, Path] = {}
         self.folder = Path(tempfile.mkdtemp(prefix="vdn-"))
         self.folders = NodeFolders(self.folder / "k", self.folder / "c", self.folder / "r")
         self._supervisor = Supervisor(self.folder)
@@ -102,6 +103,10 @@ class Node:
     def close(self) -> None:
         self._supervisor.close()
 
+    def mount(self, path: str, folder: Path) -> None:
+        """From its start on, containerd finds ``folder`` at ``path``."""
+        self._mounts[path] = folder
+
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start_runtime(self) -> None:
@@ -112,6 +117,7 @@ class Node:
             for name in _SYSCTLS
             if Path(f"/proc/sys/{name}").exists()
         ]
+        covered += [f"mkdir -p {path} && mount --bind {folder} {path}" for path, folder in self._mounts.items()]
         start = f"exec {binaries()}/containerd --config {self.folder}/containerd.toml"
         script = "\n".join(["set -e", *covered, start])
         namespaces = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--")
@@ -126,6 +132,20 @@ class Node:
         self._start(
             "kubelet", "nsenter", "--target", target, "--mount", "--pid", "--", f"{binaries()}/kubelet", *arguments
         )
+
+    def start(self, name: str, *argv: str) -> int:
+        """Starts a further program on the node, outside of its namespaces; the process id. It ends with the node."""
+        self._start(name, *argv)
+        return self._pids[name]
+
+    def stop(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Ends a program that :meth:`start` started, and waits for it."""
+        pid = self._pids.pop(name)
+        self._supervisor.signal(pid, number)
+        self._wait(lambda: self._supervisor.status(pid) is not None, f"{name} goes on")
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
     def stop_kubelet(self) -> None:
         """Kills it; pods go on."""

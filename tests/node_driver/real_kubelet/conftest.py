@@ -11,6 +11,9 @@ from devtools.cluster.control_plane import require as require_control_plane
 from devtools.real_node import here
 from devtools.real_node.here import Node
 
+HOST_ROOT = "host"
+"""Below the node's folder: where the driver under test looks for /sys, /proc and /dev."""
+
 
 @pytest.fixture(scope="package")
 def node() -> Iterator[Node]:
@@ -21,5 +24,9 @@ def node() -> Iterator[Node]:
         plane.start_scheduler()
         plane.start_controllers(*DEFAULT_CONTROLLERS, "node-lifecycle-controller")
         here.let_nodes_in(plane)
-        with Node(plane, "node-1") as running:
+        running = Node(plane, "node-1")
+        devices = running.folder / HOST_ROOT / "dev" / "vfio"
+        devices.mkdir(parents=True)
+        running.mount("/dev/vfio", devices)
+        with running:
             yield running
