@@ -46,6 +46,7 @@ MENU: Final = (
             "docs/guides/extender",
             "docs/guides/inventory",
             "docs/guides/scenarios",
+            "docs/guides/driver",
             "docs/guides/driver-authors",
             "docs/guides/callers",
             "examples/README",
