@@ -285,8 +285,9 @@ def test_native(room: Room) -> None:
     room.version("v1.9.0")
     wanted = {"virt-dra.io/integration-path": "native"}
     stored = room.pod(launcher_pod(annotations={**wanted, "virt-dra.io/integration": "forged"}))
-    assert stored["metadata"]["annotations"] == wanted
-    assert [each["name"] for each in stored["spec"]["volumes"]] == ["private"]
+    record = '{"devices":[],"format":1,"pairs":[{"claim":"c","path":"native","reason":"AskedFor","request":"r"}]}'
+    assert stored["metadata"]["annotations"] == {**wanted, "virt-dra.io/integration": record}
+    assert [volume["name"] for volume in stored["spec"]["volumes"]] == ["private"]
 
 
 @pytest.mark.control_plane
