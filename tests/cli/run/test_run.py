@@ -262,18 +262,26 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
     )
 
 
-def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
+def test_a_kubevirt_that_is_named_does_not_know_the_designs_form(tmp_path: Path) -> None:
     """Its API server drops the field, and what is left has no source of a device (K-1.9)."""
-    result = _run(GPU, "--kubevirt-version", "1.9", "-o", "json")
+    text = (EXAMPLES / "gpu-pci" / "gpu.yaml").read_text(encoding="utf-8")
+    names = "        claimName: gpu-resource-claim\n        requestName: gpu\n"
+    design = text.replace(names, "        claim: {name: gpu-resource-claim, request: gpu}\n")
+    assert design != text
+    file = tmp_path / "design.yaml"
+    file.write_text(design, encoding="utf-8")
+    result = _run(str(file), "--kubevirt-version", "1.9", "-o", "json")
     (vm,) = json.loads(result.stdout)["vms"]
     told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]
-    assert (result.exit_code, told) == (1, [("unknown-field", "spec.domain.devices.gpus[0].claim")])
+    assert (result.exit_code, told) == (1, [
+        ("kubevirt-refuses", "spec.domain.devices.gpus"), ("unknown-field", "spec.domain.devices.gpus[0].claim"),
+    ])  # fmt: skip
     without_source = (
         "vmi.spec.domain.devices.gpus contains GPUs without deviceName or claimRequest; "
         "each GPU must specify either a deviceName or a claimRequest"
     )
     assert (vm["failure"]["step"], vm["failure"]["message"]) == ("admission", without_source)
-    assert _run(GPU).exit_code == 0
+    assert _run(str(file)).exit_code == 0
 
 
 @pytest.mark.parametrize(("version", "assumed"), [("v0.0.0-20260801120000-abcdef123456", True), ("v1.9.0", False)])
