@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_dra.api.go_text import visible
-from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.lint.finding import DENIAL, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
+from webhooks.lint.finding import DENIAL, RUNNING, START, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
 from webhooks.lint.fixes.repairs import Repair
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
@@ -17,16 +17,22 @@ from webhooks.rules.silence import silenced
 from webhooks.verdict import FieldIssue
 
 REQUIRED_VALUE: Final = "Required value"
+AT_NEXT_START: Final = "at its next start: "
+"""Begins what is found of a VM that runs."""
 
 
 def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = False) -> Iterator[LintFinding]:
     """The findings of checks on a VM or VMI that aren't silenced. ``denied``: it has a denial already, so ``last``
-    checks don't run."""
+    checks don't run.
+
+    While the guest runs, a VMI, which starts once, has only findings that matter then; a VM's findings about starting
+    say that they are about the next start."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
         checks = [BY_ID[REFUSED_BY_REVIEW]]  # without a template there is nothing else to check
     ignored = silenced(linted.object)
     for check in checks:
-        if check.find is None or (check.last and denied):
+        over = linted.runs and check.matters != RUNNING and isinstance(linted.object, VirtualMachineInstance)
+        if check.find is None or (check.last and denied) or over:
             continue
         severity = linted.settings.severity(check)
         if severity is None or check.id in ignored:
@@ -35,7 +41,8 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             continue
         for issue in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
+            message = f"{AT_NEXT_START}{issue.message}" if linted.runs and check.matters == START else issue.message
+            yield LintFinding(check.id, severity, visible(issue.field), visible(message), *_more(issue))
 
 
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:

@@ -22,6 +22,12 @@ Severity = Literal["denial", "warning"]
 DENIAL: Final[Severity] = "denial"
 WARNING: Final[Severity] = "warning"
 
+LintStage = Literal["written", "start", "running"]
+
+WRITTEN: Final[LintStage] = "written"
+START: Final[LintStage] = "start"
+RUNNING: Final[LintStage] = "running"
+
 PAGES: Final = "docs/lint"
 """The folder with a page ``<id>.md`` for each id."""
 
@@ -64,6 +70,8 @@ class LintCheck:
     * ``opt_in``: only reported where it is named, by --warn, --deny or --fix.
     * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others
       show why.
+    * ``matters``: when the fault has its effect: as the object is written, at each start of the VM, or, by what the VM
+      does or holds, also while it runs.
     """
 
     id: str
@@ -75,6 +83,7 @@ class LintCheck:
     last: bool = False
     never_denies: bool = False
     opt_in: bool = False
+    matters: LintStage = START
 
     @property
     def page(self) -> str:

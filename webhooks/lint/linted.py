@@ -12,7 +12,7 @@ from virt_dra.api.instancetypes.expansion import Expansion, expand
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, PathDecision, chosen_path, decide
-from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import (
@@ -196,6 +196,17 @@ class Linted:
     def expanded(self) -> VmObject:
         """The object as KubeVirt validates it."""
         return self.object if self.expansion is None else self.expansion.vm
+
+    @cached_property
+    def runs(self) -> bool:
+        """True if the guest runs, by the status of the stored VMI. A new VMI's status proves nothing (K-9.5), and at
+        admission each object is new or changed."""
+        if self.settings.at_admission:
+            return False
+        vm = self.object
+        key = f"{self.namespace}/{vm.name}"
+        vmi = self.inputs.model.by_key(VirtualMachineInstance).get(key) if isinstance(vm, VirtualMachine) else vm
+        return vmi is not None and bool(vmi.metadata.uid) and vmi.status.phase == "Running"
 
     @property
     def version(self) -> KubeVirtVersion:

@@ -19,22 +19,22 @@ from webhooks.lint.checks import (
     versions,
     vm_alone,
 )
-from webhooks.lint.finding import DENIAL, WARNING, LintCheck, Severity
+from webhooks.lint.finding import DENIAL, RUNNING, START, WARNING, WRITTEN, LintCheck, LintStage, Severity
 from webhooks.rules.warnings import WARNERS, Warner
 
-_WARNING_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
+_WARNING_RULES: Final[Mapping[str, tuple[Severity, LintStage, str]]] = MappingProxyType(
     {
-        "unknown-field": (DENIAL, "A field that does not exist."),
-        "device-name-missing": (WARNING, "A device has no name."),
-        "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 don't check the claims of host devices."),
-        "lost-request": (DENIAL, "KubeVirt before 1.8.3 keeps only one request of each claim."),
-        "request-name": (DENIAL, "A request name that is invalid in the launcher pod."),
-        "duplicate-device-name": (DENIAL, "Two devices of one kind have the same name."),
-        "unused-claim": (WARNING, "A claim that no device uses still gets devices allocated."),
-        "tag-without-effect": (WARNING, "KubeVirt doesn't pass this tag to the guest."),
+        "unknown-field": (DENIAL, WRITTEN, "A field that does not exist."),
+        "device-name-missing": (WARNING, RUNNING, "A device has no name."),
+        "unchecked-host-device": (WARNING, START, "KubeVirt 1.6 and 1.7 don't check the claims of host devices."),
+        "lost-request": (DENIAL, START, "KubeVirt before 1.8.3 keeps only one request of each claim."),
+        "request-name": (DENIAL, START, "A request name that is invalid in the launcher pod."),
+        "duplicate-device-name": (DENIAL, START, "Two devices of one kind have the same name."),
+        "unused-claim": (WARNING, RUNNING, "A claim that no device uses still gets devices allocated."),
+        "tag-without-effect": (WARNING, RUNNING, "KubeVirt doesn't pass this tag to the guest."),
     }
 )
-"""Severity and title of the checks that are made of the admission rules' warnings, by id."""
+"""Severity, stage and title of the checks that are made of the admission rules' warnings, by id."""
 
 UNREADABLE: Final = "unreadable-object"
 UNRENDERED: Final = "unrendered-template"
@@ -45,12 +45,18 @@ SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 
 
 def _rule_check(id: str, warner: Warner) -> LintCheck:
-    severity, title = _WARNING_RULES[id]
+    severity, stage, title = _WARNING_RULES[id]
     if id == UNKNOWN_FIELD:
         return LintCheck(
-            id, severity, title, vm_alone.warned(warner), lenient=True, find_as_written=manifests.unknown_field
+            id,
+            severity,
+            title,
+            vm_alone.warned(warner),
+            lenient=True,
+            find_as_written=manifests.unknown_field,
+            matters=stage,
         )
-    return LintCheck(id, severity, title, vm_alone.warned(warner))
+    return LintCheck(id, severity, title, vm_alone.warned(warner), matters=stage)
 
 
 _CHECKS: Final = (
@@ -69,9 +75,22 @@ _CHECKS: Final = (
         opt_in=True,
     ),
     LintCheck(INVALID, DENIAL, "The API server refuses the object.", find_as_written=manifests.invalid_object),
-    LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", vm_alone.kubevirt_refuses),
-    LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", vm_alone.reserved_label, lenient=True),
-    LintCheck("status-on-create", WARNING, "A new VMI has a status.", vm_alone.status_on_create),
+    LintCheck(
+        "kubevirt-refuses",
+        DENIAL,
+        "KubeVirt's own admission refuses the object.",
+        vm_alone.kubevirt_refuses,
+        matters=WRITTEN,
+    ),
+    LintCheck(
+        "reserved-label",
+        DENIAL,
+        "A label that only KubeVirt may set.",
+        vm_alone.reserved_label,
+        lenient=True,
+        matters=WRITTEN,
+    ),
+    LintCheck("status-on-create", WARNING, "A new VMI has a status.", vm_alone.status_on_create, matters=WRITTEN),
     LintCheck(
         "integration-annotation",
         DENIAL,
@@ -79,7 +98,13 @@ _CHECKS: Final = (
         vm_alone.integration_annotation,
     ),
     *(_rule_check(id, warner) for id, warner in WARNERS.items()),
-    LintCheck("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
+    LintCheck(
+        "feature-gate-off",
+        DENIAL,
+        "A feature gate that the VM needs is off.",
+        versions.feature_gate_off,
+        matters=WRITTEN,
+    ),
     LintCheck(
         "kubevirt-too-old", DENIAL, "This KubeVirt doesn't support devices from claims.", versions.kubevirt_too_old
     ),
@@ -114,12 +139,14 @@ _CHECKS: Final = (
         "An instancetype or preference does not exist.",
         objects.instancetype_missing,
         lenient=True,
+        matters=WRITTEN,
     ),
     LintCheck(
         "instancetype-not-checked",
         WARNING,
         "An instancetype or preference is not among the files.",
         objects.instancetype_not_checked,
+        matters=WRITTEN,
     ),
     LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     LintCheck(
@@ -207,14 +234,28 @@ _CHECKS: Final = (
         WARNING,
         "KubeVirt's device plugin allocates the same device.",
         configuration.device_served_twice,
+        matters=RUNNING,
     ),
-    LintCheck("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
-    LintCheck("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
+    LintCheck(
+        "direct-claim-pins",
+        WARNING,
+        "A direct claim pins the VM to a node.",
+        lifetime.direct_claim_pins,
+        matters=RUNNING,
+    ),
+    LintCheck(
+        "direct-claim-shared",
+        WARNING,
+        "Several VMs name the same claim.",
+        lifetime.direct_claim_shared,
+        matters=RUNNING,
+    ),
     LintCheck(
         "eviction-blocks-drain",
         WARNING,
         "A VM that can't migrate blocks the drain of its node.",
         lifetime.eviction_blocks_drain,
+        matters=RUNNING,
     ),
     LintCheck("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
     LintCheck(
@@ -238,6 +279,7 @@ CHECKS: Final[tuple[LintCheck, ...]] = (
         WARNING,
         "The annotation silences a finding that does not exist.",
         vm_alone.unknown_lint_id(frozenset({UNKNOWN_LINT_ID, *(check.id for check in _CHECKS)})),
+        matters=RUNNING,
     ),
     *_CHECKS,
 )

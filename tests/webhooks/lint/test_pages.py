@@ -12,7 +12,7 @@ from tests.conftest import Golden
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.simulator.fit import Fitting
 from webhooks.lint import CHECKS, LintCheck, LintSettings, lint_documents
-from webhooks.lint.finding import WARNING
+from webhooks.lint.finding import RUNNING, WARNING
 from webhooks.lint.registry import WARNED_BY_REVIEW
 
 PAGES = Path(__file__).parents[3] / "docs" / "lint"
@@ -63,3 +63,9 @@ def test_the_index_lists_all_checks_in_their_order() -> None:
         )
         for each in CHECKS
     ]
+
+
+def test_the_index_says_which_checks_are_made_of_what_runs() -> None:
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    (paragraph,) = re.findall(r"^\* \*\*What runs has started\*\*(.*?)^\*", text, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\[([a-z-]+)\]", paragraph) == [check.id for check in CHECKS if check.matters == RUNNING]
