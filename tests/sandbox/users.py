@@ -154,7 +154,7 @@ class _Matching:
     def __init__(self) -> None:
         self.starts = Starts()
         self.inventory = cluster({}).inputs.inventory
-        limits = WorkerLimits(seconds=0.3, work=None, shares=QueueLimits(burst=1000))
+        limits = WorkerLimits(processor_seconds=0.3, work=None, shares=QueueLimits(burst=1000))
         self.worker = Worker(lambda: self.inventory.slices, limits, observer=self.starts)
         self._asked = 0
 

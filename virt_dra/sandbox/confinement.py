@@ -8,6 +8,7 @@ import resource
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ class Confinement:
     nice: int = 10
     forks: bool = False
     writes: bool = False
-    processor_seconds: int | None = None
+    processor_seconds: float | None = None
     seconds: float | None = None
 
 
@@ -37,6 +38,9 @@ def confine(limits: Confinement) -> None:
         # The default action kills the process even in the middle of C code, which a Python signal handler can't.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    if limits.processor_seconds is not None:
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, limits.processor_seconds)
     os.nice(limits.nice)
     _prctl(_PR_SET_DUMPABLE, 1)  # only then its files in /proc are its own
     with suppress(OSError):  # Linux only
@@ -46,7 +50,8 @@ def confine(limits: Confinement) -> None:
     for limit, most in (
         (resource.RLIMIT_AS, limits.memory),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, limits.processor_seconds),
+        # In whole seconds, for a process that has got at its timers.
+        (resource.RLIMIT_CPU, None if limits.processor_seconds is None else ceil(limits.processor_seconds) + 1),
         (resource.RLIMIT_NPROC, None if limits.forks else 0),
         (resource.RLIMIT_FSIZE, None if limits.writes else 0),
     ):

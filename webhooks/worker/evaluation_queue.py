@@ -51,6 +51,8 @@ class Turn:
     """The number of the child that evaluates it, once there is one."""
     heard: float = 0.0
     """When the child answered the latest."""
+    used: float = 0.0
+    """Seconds of the processor that the child says it has used, or at most may use."""
     state: str = "waiting"
 
 

@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import socket
+import time
 from contextlib import suppress
 from typing import Final, NoReturn
 
@@ -125,11 +126,11 @@ class WorkerProcess:
             answers.close()  # no more processes (pid limit): the server sees end of file without answers
             return
         if pid == 0:
-            self._become_child(answers, command.seconds)
+            self._become_child(answers, command)
         answers.close()
         self._children[command.child] = pid
 
-    def _become_child(self, server: Connection, seconds: float) -> NoReturn:
+    def _become_child(self, server: Connection, command: Command) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -138,7 +139,10 @@ class WorkerProcess:
             for inherited in (self._control, self._server, *self._inherited):
                 inherited.close()
             gc.enable()
-            confine(Confinement(address_space() + CHILD_MEMORY_BYTES, nice=NICE, processor_seconds=2, seconds=seconds))
+            memory = address_space() + CHILD_MEMORY_BYTES
+            confine(
+                Confinement(memory, nice=NICE, processor_seconds=command.processor_seconds, seconds=command.seconds)
+            )
             self._answer(server)
             code = 0
         finally:
@@ -152,9 +156,10 @@ class WorkerProcess:
             for message in answers(QUESTIONS.decoded(frame), self._replica):
                 server.send(CHILD_MESSAGES.encoded(message))
         except Interrupted:
-            server.send(CHILD_MESSAGES.encoded(ChildDone(stopped=True)))
+            stopped = True
         else:
-            server.send(CHILD_MESSAGES.encoded(ChildDone(stopped=False)))
+            stopped = False
+        server.send(CHILD_MESSAGES.encoded(ChildDone(stopped, time.process_time())))
 
     def _change(self) -> bool:
         frame = self._server.receive()

@@ -98,11 +98,14 @@ def apply_change(change: ReplicaChange, replica: SliceTable) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """What to do with a child: begin it, for the socket that comes along, lower its priority, or kill it. ``seconds``:
-    to begin: after which the kernel kills it."""
+    """What to do with a child: begin it, for the socket that comes along, lower its priority, or kill it.
+
+    ``processor_seconds``, ``seconds``: of the processor, and of the clock, after which the kernel kills one that began.
+    """
 
     kind: Literal["begin", "slow", "kill"]
     child: int
+    processor_seconds: float = 0.0
     seconds: float = 0.0
 
 
@@ -173,14 +176,16 @@ class QuestionDone:
 
 @dataclass(frozen=True)
 class ChildDone:
-    """The last message of a child. ``stopped``: the budget of work didn't suffice."""
+    """The last message of a child. ``stopped``: the budget of work didn't suffice. ``processor_seconds``: what it has
+    used."""
 
     stopped: bool
+    processor_seconds: float
 
 
 ChildMessage = SliceDepths | SlicesMatched | QuestionDone | ChildDone
 CHILD_MESSAGES: Final = Messages[ChildMessage](
-    {SliceDepths: MAX_ANSWER, SlicesMatched: MAX_ANSWER, QuestionDone: 8192, ChildDone: 64}
+    {SliceDepths: MAX_ANSWER, SlicesMatched: MAX_ANSWER, QuestionDone: 8192, ChildDone: 128}
 )
 
 

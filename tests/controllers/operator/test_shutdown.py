@@ -16,8 +16,9 @@ from virt_dra.cluster.kube import leader
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.transport import Transport
 from virt_dra.cluster.port import NotFound
-from virt_dra.controllers.operator import instance_loop
+from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.operator.instance_loop import Ambient, InstanceLoop, LoopSettings
+from virt_dra.controllers.reconciled import NOTHING
 from virt_dra.operator.metrics import OperatorMetrics
 from virt_dra.operator.process import STOP_SECONDS, OperatorProcess, _Background
 from virt_dra.simulator.virtual_time import run_virtually, virtual_clock, virtual_now
@@ -59,7 +60,7 @@ class Reconciles:
         try:
             await asyncio.sleep(self.seconds)
             how = "done"
-            return instance_loop.NOTHING
+            return NOTHING
         finally:
             self.ended.append((loop.time(), how))
 
@@ -75,7 +76,7 @@ def test_the_lease_is_given_back_once_no_reconcile_goes_on(
     """The stop begins after a second. kopf kills the process after 25 s, and the Lease would last 15 s."""
     lease, reconciles = KeptLease(), Reconciles(takes)
     monkeypatch.setattr(leader, "RawObjects", lambda transport: lease)
-    monkeypatch.setattr(instance_loop.beside_kubevirt, "reconcile", reconciles.reconcile)
+    monkeypatch.setattr(beside_kubevirt, "reconcile", reconciles.reconcile)
 
     async def stopped() -> float:
         cluster = virtual_cluster()
@@ -84,8 +85,8 @@ def test_the_lease_is_given_back_once_no_reconcile_goes_on(
         metrics = OperatorMetrics()
         ambient = Ambient(virtual_now, now, lambda: 0.5, lambda: "suffix")
         loop = InstanceLoop(cluster, LoopSettings(workers=1), ambient, metrics, InlineExplanations())
-        transport = Transport(cast(Any, None), clock=virtual_clock())
-        server = cast(KubeCluster, SimpleNamespace(transport=transport))
+        transport = Transport(cast("Any", None), clock=virtual_clock())
+        server = cast("KubeCluster", SimpleNamespace(transport=transport))
         background = _Background(OperatorProcess("a"), server, loop, metrics)
         background.start()
         await asyncio.sleep(1)

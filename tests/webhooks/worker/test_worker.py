@@ -26,7 +26,7 @@ from webhooks.worker.process import SLOW_NICE
 
 pytestmark = pytest.mark.slow
 
-PLENTY = WorkerLimits(seconds=20, fast_seconds=20, work=None, shares=QueueLimits(burst=1000))
+PLENTY = WorkerLimits(processor_seconds=20, fast_seconds=20, work=None, shares=QueueLimits(burst=1000))
 """So that a machine that is busy with something else makes no difference."""
 MODEL = f'device.attributes["{DRIVER}"].model'
 
@@ -176,15 +176,14 @@ async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(n
         for each in asked:
             collecting = Collecting()
             known.matching(each, None, collecting)
-            left = 0.5 - (time.monotonic() - began)
-            if left <= 0:
+            if time.monotonic() - began > 0.5:
                 break
-            reasons.append(await reason(worker, "n", collecting.asked, left))
+            reasons.append(await reason(worker, "n", collecting.asked, 10))
         assert time.monotonic() - began < 15, (
-            "0.5 s, and what a loaded machine takes to start a child; without an end it would be minutes"
+            "1 s, and what a loaded machine takes to start a child; without an end it would be minutes"
         )
         # The engine ends what it foresees to be too much work before its time is up.
-        assert all(why in ("", TOO_MUCH_WORK) or "takes longer than the 500 ms" in why for why in reasons)
+        assert all(why in ("", TOO_MUCH_WORK) or "than the 500 ms of a processor" in why for why in reasons)
         assert await found(worker, known, ["true"], None, "another") == seen(
             inventory(), ["true"], None, ImmediateEvaluator()
         )
@@ -196,11 +195,11 @@ async def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         collecting = Collecting()
         known.matching([HOSTILE["loops"]], None, collecting)
-        assert "takes longer" in await reason(worker, "n", collecting.asked, 0.5)
-        assert "a short while ago" in await reason(worker, "n", collecting.asked, 0.5)
+        assert "takes longer" in await reason(worker, "n", collecting.asked, 10)
+        assert "a short while ago" in await reason(worker, "n", collecting.asked, 10)
         assert observed.outcomes == ["killed", "refused"]
         # Others may use the same selectors: whoever made them slow once must not have them go unchecked everywhere.
-        assert "takes longer" in await reason(worker, "m", collecting.asked, 0.5)
+        assert "takes longer" in await reason(worker, "m", collecting.asked, 10)
 
     await run(test, WorkerLimits(work=None, fast_seconds=20))
 
@@ -212,7 +211,7 @@ async def test_work_has_an_end_before_time_has() -> None:
         ] == "evaluating them is more work than one review may cause"
         assert observed.outcomes == ["stopped"]
 
-    await run(test, WorkerLimits(seconds=20, fast_seconds=20, work=10_000))
+    await run(test, WorkerLimits(processor_seconds=20, fast_seconds=20, work=10_000))
 
 
 async def test_memory_has_an_end() -> None:
@@ -226,7 +225,7 @@ async def test_memory_has_an_end() -> None:
         await worker.answer(("n",), collecting.asked, 5)
         assert (await found(worker, known, ["true"], None, "m"))[0]
 
-    await run(test, WorkerLimits(seconds=5, fast_seconds=20, work=None))
+    await run(test, WorkerLimits(processor_seconds=5, fast_seconds=20, work=None))
 
 
 async def test_a_killed_worker_is_replaced_and_filled_again() -> None:
@@ -269,7 +268,8 @@ async def test_nothing_is_left_of_it() -> None:
     async def test() -> None:
         known = inventory()
         others = children(os.getpid())  # such as a control plane of other tests
-        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=QueueLimits(burst=1000))) as (
+        limits = WorkerLimits(processor_seconds=0.1, work=None, shares=QueueLimits(burst=1000))
+        async with working(lambda: known, limits) as (
             worker,
             observed,
         ):
@@ -318,4 +318,4 @@ async def test_children_may_do_little() -> None:
         ]
         running.cancel()
 
-    await run(test, WorkerLimits(seconds=5, work=None, fast_seconds=0.02))
+    await run(test, WorkerLimits(processor_seconds=5, work=None, fast_seconds=0.02))
