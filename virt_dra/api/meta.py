@@ -94,7 +94,7 @@ class TypedObject(Object):
 
 def _plural(kind: str) -> str:
     word = kind.lower()
-    if word == "endpoints":
+    if word == "endpoints" or word.endswith("parameters"):  # as Kubernetes calls them
         return word
     if word.endswith("s"):
         return f"{word}es"

@@ -47,6 +47,16 @@ class ClassicRelease:
         return self.minor == 30
 
     @property
+    def api_version(self) -> str:
+        """The version of resource.k8s.io."""
+        return f"resource.k8s.io/v1alpha{1 if self.minor < 27 else 2 if self.minor < 31 else 3}"
+
+    @property
+    def has_handles(self) -> bool:
+        """An allocation carries handles for the node's driver."""
+        return self.minor < 31
+
+    @property
     def batches_prepare(self) -> bool:
         """The kubelet asks a driver about all claims of a pod in one call, which 1.26 does claim by claim."""
         return self.minor > 26

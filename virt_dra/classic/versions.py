@@ -21,10 +21,10 @@ from virt_dra.classic.objects import GROUP, KINDS, V1ALPHA2, V1ALPHA3, ClassicDe
 V1ALPHA1: Final = f"{GROUP}/v1alpha1"
 
 _BASIC: Final = frozenset({"ResourceClass", "ResourceClaim", "ResourceClaimTemplate"})
-_STRUCTURED: Final = frozenset({"ResourceSlice", "ResourceClassParameters", "ResourceClaimParameters"})
+STRUCTURED: Final = frozenset({"ResourceSlice", "ResourceClassParameters", "ResourceClaimParameters"})
 SERVED: Final[dict[str, frozenset[str]]] = {
     V1ALPHA1: _BASIC | {"PodScheduling"},
-    V1ALPHA2: _BASIC | _STRUCTURED | {"PodSchedulingContext"},
+    V1ALPHA2: _BASIC | STRUCTURED | {"PodSchedulingContext"},
     V1ALPHA3: frozenset({"ResourceClaim", "ResourceClaimTemplate", "PodSchedulingContext", "DeviceClass"}),
 }
 """The kinds of each version that belong to classic DRA."""

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.classic.control_plane import ClassicControlPlane
+from virt_dra.classic.plane import ClassicPlane
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
@@ -55,6 +57,10 @@ LOOPS: tuple[LoopKind, ...] = (
 
 CLASSIC_LOOPS = (LoopKind("classic DRA", ClassicControlPlane),)
 """Those of a control plane of Kubernetes 1.26 to 1.31 instead; drivers' controllers come beside it (C-18)."""
+CLASSIC_PLANES = {f"1.{minor}": partial(ClassicPlane, minor) for minor in range(26, 32)}
+"""What scenarios of these releases are played on (docs/spec/scenarios.md)."""
+CLASSIC_KINDS = {f"1.{minor}": ClassicPlane.kinds(minor) for minor in range(26, 32)}
+"""Release -> kinds of classic DRA, and their version."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from virt_dra.cli.main import cli
@@ -92,6 +93,37 @@ def test_gates_that_only_a_real_cluster_has_are_named() -> None:
     result = _run("-", text='{"name": "a", "gates": {"NodeDeclaredFeatures": true}}')
     assert result.exit_code == 0
     assert result.stderr == "a: the embedded cluster does not have NodeDeclaredFeatures; played without\n"
+
+
+def test_a_scenario_of_classic_dra_is_played() -> None:
+    """C-18.5, C-18.6"""
+    result = _run(str(REQUESTS / "classic-scenario.yaml"), "-o", "json")
+    assert result.exit_code == 0
+    states = json.loads(result.stdout)["scenarios"][0]["states"]
+    nodes = {
+        label: {name: pod.get("nodeName") for name, pod in state["Pod"].items()} for label, state in states.items()
+    }
+    assert nodes == {"bound": {"p": "n1"}, "waits": {"p": "n1", "q": None}, "end": {"q": "n1"}}
+    assert states["waits"]["PodSchedulingContext"] == {
+        "q": {
+            "spec": {"selectedNode": "n1", "potentialNodes": ["n1"]},
+            "status": {"resourceClaims": [{"name": "c", "unsuitableNodes": ["n1"]}]},
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("release", "kind"), [("1.26", "PodScheduling"), ("1.27", "PodSchedulingContext"), ("1.29", "PodSchedulingContext")]
+)
+def test_older_releases_have_their_own_kinds(release: str, kind: str) -> None:
+    """C-18.1"""
+    raw = yaml.safe_load((REQUESTS / "classic-scenario.yaml").read_text(encoding="utf-8"))
+    answer = json.loads(_run("--jsonl", text=json.dumps({**raw, "kubernetes": release})).stdout)
+    assert {label: tuple(state) for label, state in answer["states"].items()} == {
+        "bound": ("Pod", "ResourceClaim", "events"),
+        "waits": ("Pod", "ResourceClaim", kind, "events"),
+        "end": ("Pod", "ResourceClaim", "events"),
+    }
 
 
 def test_a_cluster_that_cannot_be_reached_is_no_traceback(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ _CLUSTER_SCOPED = frozenset({
     "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ComponentStatus",
     "CustomResourceDefinition", "DeviceClass", "DeviceTaintRule", "FlowSchema", "IngressClass",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Namespace",
-    "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "ResourcePoolStatusRequest",
-    "ResourceSlice", "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy",
+    "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "ResourceClass",
+    "ResourcePoolStatusRequest", "ResourceSlice", "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VirtualMachineClusterInstancetype",
     "VirtualMachineClusterPreference", "VolumeAttachment", "VolumeAttributesClass",
 })  # fmt: skip

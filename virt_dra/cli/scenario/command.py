@@ -37,14 +37,15 @@ from virt_dra.simulator.scenario.symbols import NoSuchSymbol
 
 HELP = """Play scenarios of the control loops and print the states that they lead to.
 
-A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, wait, settle,
+A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, driver, wait, settle,
 observe); the answer has the requests that the cluster refused and its states in a normal form, in which generated names
 are symbols. The format is in docs/spec/scenarios.md; docs/guides/scenarios.md shows how to write one. FILEs hold one or
 many, as YAML documents or JSON (- is standard input).
 
 On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --live --kubeconfig
 FILE plays on a real cluster, which must be empty, with the feature gates that a scenario names; what it made there is
-taken away afterwards.
+taken away afterwards. With kubernetes: "1.26" to "1.31" a scenario is about classic DRA of that release; its drivers
+run on the embedded cluster only.
 
 With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the
 cluster did not come to rest; a scenario that can't be played is answered with name and error. """
@@ -54,6 +55,7 @@ Examples:
   virt-dra scenario examples/requests/scenario.yaml
   virt-dra scenario examples/requests/scenario.yaml -o json
   virt-dra scenario examples/requests/scenario.yaml --expect examples/requests/scenario.answers.jsonl
+  virt-dra scenario examples/requests/classic-scenario.yaml                               classic DRA of 1.30
   virt-dra scenario examples/requests/scenario.yaml --live --kubeconfig out/kubeconfig    of make cluster KUBEVIRT=none
   virt-dra scenario --jsonl < examples/requests/scenarios.jsonl
 
@@ -210,17 +212,28 @@ async def _on_server(scenario: Scenario, choice: ClusterChoice) -> Json:
         ConnectionProblem,
         connect,
     )  # here, since its import takes a third of a second
+    from virt_dra.cluster.kube.decoding import parsed
     from virt_dra.cluster.kube.limits import ClientLimits
+    from virt_dra.cluster.kube.transport import KubeRequest
     from virt_dra.doctor.gather import enabled_features
     from virt_dra.simulator.scenario.server_target import server_target
 
     try:
         async with connect(choice.kubeconfig, choice.context, limits=ClientLimits(qps=0, attempts=1)) as cluster:
-            _check_gates(scenario, enabled_features(await cluster.metrics_text()))
+            if scenario.kubernetes:
+                _check_release(scenario, parsed(await cluster.transport.request(KubeRequest("GET", "/version"))))
+            else:
+                _check_gates(scenario, enabled_features(await cluster.metrics_text()))
             async with server_target(cluster, scenario) as target:
                 return await Play(scenario, target).perform()
     except ConnectionProblem as error:
         raise RuntimeError(str(error)) from None
+
+
+def _check_release(scenario: Scenario, version: Json) -> None:
+    release = f"{version.get('major')}.{version.get('minor')}"
+    if release != scenario.kubernetes:
+        raise RuntimeError(f"the scenario is about Kubernetes {scenario.kubernetes}, and the cluster is {release}")
 
 
 def _check_gates(scenario: Scenario, enabled: Mapping[str, bool]) -> None:

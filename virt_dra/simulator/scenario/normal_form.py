@@ -176,6 +176,8 @@ def _claim(raw: Json) -> Json:
     allocation = status.get("allocation")
     if allocation is not None and allocation.get("allocationTimestamp"):
         allocation = {**allocation, "allocationTimestamp": _SET}
+    if allocation is not None and allocation.get("resourceHandles"):
+        allocation = {**allocation, "resourceHandles": _sparse(allocation["resourceHandles"])}
     return {
         "labels": metadata.get("labels"),
         "annotations": metadata.get("annotations"),
@@ -187,6 +189,8 @@ def _claim(raw: Json) -> Json:
         ],
         "spec": raw.get("spec") if metadata.get("generateName") else None,
         "allocation": allocation,
+        "driverName": status.get("driverName"),
+        "deallocationRequested": status.get("deallocationRequested"),
         "reservedFor": status.get("reservedFor"),
         "devices": [_with_conditions(device) for device in status.get("devices") or ()],
     }
@@ -224,11 +228,23 @@ def _quota(raw: Json) -> Json:
     return {"hard": status.get("hard"), "used": status.get("used")}
 
 
+def _scheduling_context(raw: Json) -> Json:
+    return {"deleting": _deleting(raw), "spec": raw.get("spec"), "status": raw.get("status")}
+
+
 _KEPT: Final[Mapping[str, Callable[[Json], Json]]] = {
     "Pod": _pod, "ResourceClaim": _claim, "PodGroup": _pod_group, "DeviceTaintRule": _taint_rule,
     "ResourcePoolStatusRequest": _pool_request, "ResourceQuota": _quota,
+    "PodSchedulingContext": _scheduling_context, "PodScheduling": _scheduling_context,
 }  # fmt: skip
 """Kind -> what of an object is compared."""
+
+
+def _sparse(value: Any) -> Any:
+    """Without null and empty texts, of which classic releases write some."""
+    if isinstance(value, dict):
+        return {key: _sparse(member) for key, member in value.items() if member not in (None, "")}
+    return [_sparse(item) for item in value] if isinstance(value, list) else value
 
 
 def _deleting(raw: Json) -> bool:

@@ -22,13 +22,15 @@ from virt_dra.simulator.scenario.scenario import (
     ObjectPlace,
     Scenario,
     Step,
-    api_version_of,
 )
 from virt_dra.simulator.scenario.symbols import NoSuchSymbol, ObjectLog
 
 CALM: Final = 1.5
 """Seconds without a change after which a cluster has settled."""
 LONGEST_SETTLING: Final = 25.0
+CLASSIC_CALM: Final = 2.5
+"""As :data:`CALM`: a driver's answer and the pod's back-off come one after the other."""
+LONGEST_CLASSIC_SETTLING: Final = 60.0
 LONGEST_UNSETTLED: Final = 3.0
 """Settling of a scenario that never comes to rest."""
 _LOOK: Final = 0.1
@@ -57,6 +59,9 @@ class ScenarioTarget(Protocol):
     async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None: ...
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None: ...
+
+    def drive(self, driver: str, settings: Json) -> None:
+        """Change the settings of one of the scenario's drivers."""
 
     async def state(self) -> RawState:
         """All objects of compared kinds, and Events."""
@@ -144,6 +149,8 @@ class Play:
                 await self._asked(
                     index, self.target.patch(place, {"status": {"devices": devices}}, subresource="status", user=user)
                 )
+            case "driver":
+                self.target.drive(fields["name"], fields["settings"])
             case "wait":
                 await asyncio.sleep(fields["seconds"])
             case "settle":
@@ -208,18 +215,22 @@ class Play:
         metadata = dict(raw["metadata"])
         if raw["kind"] not in CLUSTER_SCOPED:
             metadata.setdefault("namespace", namespace)
-        return {**raw, "apiVersion": api_version_of(raw), "metadata": metadata}
+        return {**raw, "apiVersion": self.scenario.api_version_of(raw), "metadata": metadata}
 
     def _place(self, kind: str, name: str, namespace: str) -> ObjectPlace:
-        return ObjectPlace(api_version_of({"kind": kind}), kind, name, "" if kind in CLUSTER_SCOPED else namespace)
+        return ObjectPlace(self.scenario.api_versions[kind], kind, name, "" if kind in CLUSTER_SCOPED else namespace)
 
     # --- time
     # -----------------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         begin = self.target.now()
-        longest = LONGEST_SETTLING if self.scenario.compare.settled else LONGEST_UNSETTLED
-        while self.target.now() - max(self.target.last_change, begin) < CALM:
+        calm, longest = (
+            (CLASSIC_CALM, LONGEST_CLASSIC_SETTLING) if self.scenario.kubernetes else (CALM, LONGEST_SETTLING)
+        )
+        if not self.scenario.compare.settled:
+            longest = LONGEST_UNSETTLED
+        while self.target.now() - max(self.target.last_change, begin) < calm:
             if self.target.now() - begin >= longest:
                 self.unsettled |= self.scenario.compare.settled
                 return

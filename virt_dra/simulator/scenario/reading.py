@@ -8,8 +8,10 @@ from typing import Any, Final
 from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.counting import counted
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
+from virt_dra.api.names import dns1123_subdomain
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.wire import Json
+from virt_dra.simulator.control_plane import CLASSIC_KINDS
 from virt_dra.simulator.scenario.gates import read_gates
 from virt_dra.simulator.scenario.scenario import (
     API_VERSIONS,
@@ -21,6 +23,7 @@ from virt_dra.simulator.scenario.scenario import (
     Compared,
     Scenario,
     Step,
+    api_versions,
 )
 
 TIMERS: Final = ("bindingTimeout", "filterTimeout")
@@ -29,7 +32,11 @@ LONGEST_WAIT: Final = 7 * 24 * 3600.0
 LONGEST_NAME: Final = 500
 MOST_STEPS: Final = 1000
 MOST_OBJECTS: Final = 10_000
-_FIELDS: Final = ("name", "rules", "gates", "timers", "namespaceLabels", "given", "steps", "compare", "long", "note")
+MOST_DRIVERS: Final = 32
+_FIELDS: Final = (
+    "name", "rules", "kubernetes", "drivers", "gates", "timers", "namespaceLabels", "given", "steps", "compare", "long",
+    "note",
+)  # fmt: skip
 _STEP_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "apply": (("objects",), ()),
     "delete": (("kind", "name"), ("grace",)),
@@ -39,12 +46,15 @@ _STEP_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "finish": (("pods",), ("phase",)),
     "stop": (("pods",), ()),
     "device-status": (("claim", "devices"), ()),
+    "driver": (("name", "settings"), ()),
     "wait": (("seconds",), ()),
     "settle": ((), ()),
     "observe": (("as",), ()),
 }
 """``do`` -> the fields that it needs, and those that it may have."""
-_WITHOUT_REQUESTS: Final = frozenset({"wait", "settle", "observe"})
+_WITHOUT_REQUESTS: Final = frozenset({"driver", "wait", "settle", "observe"})
+_FAILURES: Final = ("allocate", "deallocate", "unsuitableNodes", "classParameters", "claimParameters")
+"""Calls of a classic driver, which a setting of that name lets fail with a text."""
 
 
 class ScenarioError(ValueError):
@@ -65,6 +75,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self._problems: list[tuple[str, str]] = []
+        self._release = ""
+        self._versions = API_VERSIONS
+        """Kind -> version, of the release."""
 
     def scenario(self, raw: object) -> Scenario:
         if not isinstance(raw, dict):
@@ -73,6 +86,8 @@ class _Reader:
         name = raw.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             self._fault("name", f"is required: a line of at most {LONGEST_NAME} characters")
+        self._release = self._kubernetes(raw)
+        self._versions = api_versions(self._release)
         gates, texts = self._gates(raw.get("gates"))
         given = self._objects(raw.get("given", []), "given")
         steps = self._steps(raw.get("steps", []))
@@ -88,6 +103,8 @@ class _Reader:
             compare=self._compare(raw.get("compare")),
             long=raw.get("long") is True,
             note=str(raw.get("note") or ""),
+            kubernetes=self._release,
+            drivers=self._drivers(raw.get("drivers")),
         )
         if not self._problems:
             self._problems += _contradictions(scenario)
@@ -96,6 +113,47 @@ class _Reader:
         return scenario
 
     # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _kubernetes(self, raw: Json) -> str:
+        release = raw.get("kubernetes", "")
+        if "kubernetes" in raw and (not isinstance(release, str) or release not in CLASSIC_KINDS):
+            releases = ", ".join(f'"{minor}"' for minor in CLASSIC_KINDS)
+            self._fault("kubernetes", f"must be left out, or the text of a release with classic DRA: {releases}")
+            return ""
+        if release:
+            for name in ("gates", "timers"):
+                if raw.get(name):
+                    self._fault(name, f"belong to the present release, not to {release}")
+        return str(release)
+
+    def _drivers(self, raw: object) -> Mapping[str, Json]:
+        if not self._mapping(raw, "drivers") or not isinstance(raw, dict):
+            return {}
+        if raw and not self._release:
+            self._fault("drivers", "are those of classic DRA: name the release in kubernetes")
+        if len(raw) > MOST_DRIVERS:
+            self._fault("drivers", f"are {len(raw)}; at most {MOST_DRIVERS} run")
+            return {}
+        for name in raw:
+            for problem in dns1123_subdomain(str(name)):
+                self._fault(f"drivers.{name}", problem)
+        return {str(name): self._settings(settings, f"drivers.{name}") for name, settings in raw.items()}
+
+    def _settings(self, raw: object, path: str) -> Json:
+        """What a classic driver has and how it fails."""
+        if not isinstance(raw, dict):
+            self._fault(path, "must be a JSON object")
+            return {}
+        self._known(raw, path, ("devices", "shareable", *_FAILURES))
+        devices = raw.get("devices", {})
+        if not isinstance(devices, dict) or not all(type(left) is int and left >= 0 for left in devices.values()):
+            self._fault(f"{path}.devices", "must be an object, node to number of devices")
+        if not isinstance(raw.get("shareable", False), bool):
+            self._fault(f"{path}.shareable", "must be true or false")
+        for call in _FAILURES:
+            if not isinstance(raw.get(call, ""), str):
+                self._fault(f"{path}.{call}", "must be text, the error of that call")
+        return raw
 
     def _gates(self, raw: object) -> tuple[FeatureGates, Mapping[str, bool]]:
         if not self._mapping(raw, "gates"):
@@ -201,8 +259,10 @@ class _Reader:
             return self._objects(raw, path)
         if name == "pods":
             return tuple(self._texts(raw, path))
+        if name == "settings":
+            return self._settings(raw, path)
         checks: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-            "kind": (lambda value: value in API_VERSIONS, ""),
+            "kind": (lambda value: value in self._versions, ""),
             "patch": (lambda value: isinstance(value, dict), "must be a JSON object, a merge patch"),
             "devices": (_is_list_of_objects, "must be a list of objects"),
             "grace": (lambda value: type(value) is int and value >= 0, "must be a number of seconds"),
@@ -219,7 +279,7 @@ class _Reader:
         except TypeError:  # a list or an object, where text is looked up
             good = False
         if not good:
-            self._fault(path, message or _unknown(str(raw), API_VERSIONS))
+            self._fault(path, message or self._no_kind(raw))
         return raw
 
     def _user(self, raw: object, path: str) -> ActingUser | None:
@@ -252,8 +312,8 @@ class _Reader:
             self._fault(path, "must be a Kubernetes object")
             return None
         kind = raw.get("kind")
-        if not isinstance(kind, str) or kind not in API_VERSIONS:
-            self._fault(f"{path}.kind", _unknown(str(kind), API_VERSIONS) if kind else "is required")
+        if not isinstance(kind, str) or kind not in self._versions:
+            self._fault(f"{path}.kind", self._no_kind(kind) if kind else "is required")
             return None
         metadata = raw.get("metadata")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
@@ -262,6 +322,14 @@ class _Reader:
         return raw
 
     # --- shapes -----------------------------------------------------------------------------------------------------
+
+    def _no_kind(self, kind: object) -> str:
+        releases = ", ".join(release for release, kinds in CLASSIC_KINDS.items() if kind in kinds)
+        if not releases or kind in API_VERSIONS:
+            return _unknown(str(kind), self._versions)
+        if self._release:
+            return f"{kind} isn't in Kubernetes {self._release}, but in {releases}"
+        return f"{kind} is a kind of classic DRA: name a release that has it in kubernetes ({releases})"
 
     def _fault(self, path: str, message: str) -> None:
         self._problems.append((path, message))
@@ -313,7 +381,10 @@ def _contradictions(scenario: Scenario) -> list[tuple[str, str]]:
     return list(_StepCheck(scenario).problems())
 
 
-_GONE_AT_ONCE: Final = frozenset({"Node", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate", "ResourceQuota"})
+_GONE_AT_ONCE: Final = frozenset({
+    "Node", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate", "ResourceQuota", "ResourceClass",
+    "ResourceClassParameters", "ResourceClaimParameters",
+})  # fmt: skip
 """Kinds whose objects go with the request that deletes them."""
 
 
@@ -353,6 +424,10 @@ class _StepCheck:
                             self._remove("Pod", pod, index, step)
                 case "device-status":
                     yield from self._needs("ResourceClaim", fields["claim"], f"{path}.claim", step.namespace)
+                case "driver":
+                    if fields["name"] not in self._scenario.drivers:
+                        hint = did_you_mean(fields["name"], self._scenario.drivers)
+                        yield f"{path}.name", f"no driver of that name is in drivers{hint}"
                 case "observe":
                     yield from self._label(fields["as"], f"{path}.as")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.wire import Json
+from virt_dra.simulator.control_plane import CLASSIC_KINDS
 
 PLAY: Final = "play"
 """The namespace of objects that name none."""
@@ -33,13 +35,16 @@ API_VERSIONS: Final[Mapping[str, str]] = {
 """Kind -> the version that is meant where an object names none."""
 CLUSTER_SCOPED: Final = frozenset({
     "Node", "Namespace", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest",
-    "PriorityClass", "ClusterRole", "ClusterRoleBinding",
+    "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ResourceClass",
 })  # fmt: skip
-COMPARED: Final = ("Pod", "ResourceClaim", "PodGroup", "DeviceTaintRule", "ResourcePoolStatusRequest", "ResourceQuota")
-"""The kinds whose objects are in a state, in the order of the normal form."""
+COMPARED: Final = (
+    "Pod", "ResourceClaim", "PodGroup", "DeviceTaintRule", "ResourcePoolStatusRequest", "ResourceQuota",
+    "PodSchedulingContext", "PodScheduling",
+)  # fmt: skip
+"""The kinds whose objects are in a state, in the order of the normal form; the last two are of classic DRA."""
 WITH_STATUS: Final = frozenset({
     "Pod", "Node", "ResourceQuota", "ResourceClaim", "DeviceTaintRule", "ResourcePoolStatusRequest", "PodGroup",
-    "PodDisruptionBudget",
+    "PodDisruptionBudget", "PodSchedulingContext", "PodScheduling",
 })  # fmt: skip
 """Kinds whose status is a subresource that ``apply`` patches."""
 
@@ -98,11 +103,32 @@ class Scenario:
     compare: Compared = Compared()
     long: bool = False
     note: str = ""
+    kubernetes: str = ""
+    """A release of classic DRA; "" for the present one."""
+    drivers: Mapping[str, Json] = field(default_factory=dict)
+    """Classic drivers: name -> settings."""
+
+    @cached_property
+    def api_versions(self) -> Mapping[str, str]:
+        """Kind -> the version that is meant where an object names none."""
+        return api_versions(self.kubernetes)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The kinds of the release whose objects are in a state."""
+        return tuple(kind for kind in COMPARED if kind in self.api_versions)
+
+    def api_version_of(self, raw: Mapping[str, Any]) -> str:
+        """The object's apiVersion, or the obvious one of its kind."""
+        return str(raw.get("apiVersion") or self.api_versions[str(raw["kind"])])
 
 
-def api_version_of(raw: Mapping[str, Any]) -> str:
-    """The object's apiVersion, or the obvious one of its kind."""
-    return str(raw.get("apiVersion") or API_VERSIONS[str(raw["kind"])])
+def api_versions(kubernetes: str) -> Mapping[str, str]:
+    """Kind -> version, of a release of classic DRA or, with "", of the present one."""
+    if not kubernetes:
+        return API_VERSIONS
+    core = {kind: version for kind, version in API_VERSIONS.items() if version == "v1" and kind != "ResourceQuota"}
+    return {**core, **CLASSIC_KINDS[kubernetes]}
 
 
 def namespaces_made(scenario: Scenario) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -23,14 +23,11 @@ from virt_dra.cluster.requester import Requester
 from virt_dra.simulator.scenario.embedded_target import type_of
 from virt_dra.simulator.scenario.normal_form import RawState
 from virt_dra.simulator.scenario.scenario import (
-    API_VERSIONS,
     CLUSTER_SCOPED,
-    COMPARED,
     PLAY,
     ActingUser,
     ObjectPlace,
     Scenario,
-    api_version_of,
     namespaces_made,
 )
 from virt_dra.simulator.scenario.symbols import ObjectLog
@@ -40,7 +37,8 @@ CLEAN_SECONDS: Final = 30.0
 _POLL: Final = 0.1
 _WITHOUT: Final = (
     "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule",
-    "ResourcePoolStatusRequest", "ResourceQuota", "PodGroup",
+    "ResourcePoolStatusRequest", "ResourceQuota", "PodGroup", "ResourceClass", "PodSchedulingContext",
+    "ResourceClassParameters", "ResourceClaimParameters",
 )  # fmt: skip
 """Kinds of which a cluster must have no objects before a scenario; those that are there afterwards are the
 scenario's."""
@@ -52,15 +50,24 @@ class NotEmpty(RuntimeError):
     """The cluster has objects that would be part of the states."""
 
 
+class NoDriver(RuntimeError):
+    """The scenario has drivers that nobody runs."""
+
+
 class LeftBehind(RuntimeError):
     """Objects of a scenario that could not be taken away."""
 
 
 @asynccontextmanager
-async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterator[ServerTarget]:
-    """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. Raises :class:`NotEmpty`
-    before anything is done, :class:`LeftBehind` for what could not be removed."""
-    present = await _objects(cluster, _WITHOUT)
+async def server_target(
+    cluster: KubeCluster, scenario: Scenario, drive: Callable[[str, Json], None] | None = None
+) -> AsyncIterator[ServerTarget]:
+    """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. ``drive`` gives settings
+    to a classic driver that runs there. Raises :class:`NotEmpty` or :class:`NoDriver` before anything is done,
+    :class:`LeftBehind` for what could not be removed."""
+    if scenario.drivers and drive is None:
+        raise NoDriver(f"{', '.join(scenario.drivers)}: a scenario's drivers run in the embedded cluster only")
+    present = await _objects(cluster, scenario)
     if present:
         shown = ", ".join(f"{kind} {name}" for kind, name in present[:5]) + (" …" if len(present) > 5 else "")
         raise NotEmpty(
@@ -68,10 +75,10 @@ async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterat
             "cluster KUBEVIRT=none starts one of its own"
         )
     made = await _namespace(cluster, scenario)
-    target = ServerTarget(cluster)
+    target = ServerTarget(cluster, scenario, drive)
     try:
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(target.follow(kind)) for kind in COMPARED]
+            watches = [group.create_task(target.follow(kind)) for kind in scenario.compared]
             yield target
             for watch in watches:
                 watch.cancel()
@@ -82,15 +89,17 @@ async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterat
 class ServerTarget:
     """Implements :class:`virt_dra.simulator.scenario.player.ScenarioTarget`."""
 
-    def __init__(self, cluster: KubeCluster) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, cluster: KubeCluster, scenario: Scenario, drive: Callable[[str, Json], None] | None = None
+    ) -> None:
+        self._cluster, self._scenario, self._drive = cluster, scenario, drive
         self.log = ObjectLog()
         self.step = -1
         self._last_change = time.monotonic()
 
     async def follow(self, kind: str) -> None:
         """Log every change of a kind, until cancelled."""
-        kind_type = type_of(api_version_of({"kind": kind}), kind)
+        kind_type = type_of(self._scenario.api_versions[kind], kind)
         while True:
             try:
                 async for event in self._cluster.watch(kind_type, resource_version="0"):
@@ -153,10 +162,17 @@ class ServerTarget:
         )
         await cluster.transport.request(request)
 
+    def drive(self, driver: str, settings: Json) -> None:
+        if self._drive is not None:
+            self._drive(driver, settings)
+
     # --- what there is ------------------------------------------------------------------------------------------------
 
     async def state(self) -> RawState:
-        objects = {kind: await _listed(self._cluster, kind) for kind in COMPARED}
+        objects = {
+            kind: await _listed(self._cluster, kind, self._scenario.api_versions[kind])
+            for kind in self._scenario.compared
+        }
         events = await _listed(self._cluster, "Event", "v1")
         return RawState(objects, events)
 
@@ -175,9 +191,9 @@ def _path(place: ObjectPlace, subresource: str = "") -> str:
     return paths.item(resource_of(type_of(place.api_version, place.kind)), place.namespace, place.name, subresource)
 
 
-async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tuple[Json, ...]:
+async def _listed(cluster: KubeCluster, kind: str, api_version: str) -> tuple[Json, ...]:
     """All objects of a kind, empty if it isn't served."""
-    resource = resource_of(type_of(api_version or api_version_of({"kind": kind}), kind))
+    resource = resource_of(type_of(api_version, kind))
     head = {"apiVersion": resource.api_version, "kind": kind}
     try:
         answer = parsed(
@@ -188,8 +204,10 @@ async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tup
     return tuple({**head, **raw} for raw in answer.get("items") or ())
 
 
-async def _objects(cluster: KubeCluster, kinds: Iterable[str]) -> list[tuple[str, str]]:
-    return [(kind, _key(raw)) for kind in kinds for raw in await _listed(cluster, kind)]
+async def _objects(cluster: KubeCluster, scenario: Scenario) -> list[tuple[str, str]]:
+    versions = scenario.api_versions
+    kinds = [kind for kind in _WITHOUT if kind in versions]
+    return [(kind, _key(raw)) for kind in kinds for raw in await _listed(cluster, kind, versions[kind])]
 
 
 def _key(raw: Json) -> str:
@@ -233,9 +251,10 @@ async def _delete_all(cluster: KubeCluster, scenario: Scenario, spaces: Iterable
     """Delete everything, without grace and finalizers. Returns what is still there."""
     named = {(obj["kind"], obj["metadata"]["name"]) for obj in _applied(scenario)}
     left: list[tuple[str, str]] = []
-    namespaced = [kind for kind in API_VERSIONS if kind not in CLUSTER_SCOPED]
-    for kind in (*namespaced, *sorted(CLUSTER_SCOPED - {"Namespace"})):
-        for raw in await _listed(cluster, kind):
+    versions = scenario.api_versions
+    namespaced = [kind for kind in versions if kind not in CLUSTER_SCOPED]
+    for kind in (*namespaced, *sorted((CLUSTER_SCOPED & versions.keys()) - {"Namespace"})):
+        for raw in await _listed(cluster, kind, versions[kind]):
             metadata = raw["metadata"]
             own = (
                 metadata.get("namespace") in spaces
