@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -72,11 +72,20 @@ def scenario_plane(gates: Mapping[str, bool], timers: Mapping[str, float]) -> It
 
 async def play_on(plane: ControlPlane, scenario: Scenario) -> Json:
     """The real answer."""
+    return (await performed_on(plane, scenario)).answer()
+
+
+async def performed_on(
+    plane: ControlPlane, scenario: Scenario, drive: Callable[[str, Json], None] | None = None
+) -> Play:
+    """The play on a real control plane. ``drive``: see :func:`server_target`."""
     async with (
         connect(str(plane.kubeconfig), limits=ClientLimits(qps=0, attempts=1)) as cluster,
-        server_target(cluster, scenario) as target,
+        server_target(cluster, scenario, drive) as target,
     ):
-        return await Play(scenario, target).perform()
+        play = Play(scenario, target)
+        await play.perform()
+    return play
 
 
 def read(paths: Sequence[str]) -> list[Scenario]:

@@ -13,37 +13,41 @@ import re
 import sys
 from collections.abc import Sequence
 
-from devtools.classic.embedded import play_embedded
+from devtools.classic.answers import deviations, read, recorded, recorded_form, write_recorded
 from devtools.classic.real import classic_plane, play_really
-from devtools.classic.scenario import ClassicScenario, deviations, read, recorded, write_recorded
 from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.programs import CLASSIC, CLASSIC_DRIVER, binary
 from virt_dra.simulator.scenario.comparing import differences
+from virt_dra.simulator.scenario.embedded_target import performed
+from virt_dra.simulator.scenario.scenario import Scenario
 
 
-def _say(release: str, word: str, scenario: ClassicScenario, lines: Sequence[str] = ()) -> None:
+def _say(release: str, word: str, scenario: Scenario, lines: Sequence[str] = ()) -> None:
     sys.stdout.write("\n    ".join([f"{word:8} {release} {scenario.name}", *lines]) + "\n")
     sys.stdout.flush()
 
 
-def _record(release: str, scenarios: Sequence[ClassicScenario], plane: ControlPlane) -> None:
+def _record(release: str, scenarios: Sequence[Scenario], plane: ControlPlane) -> None:
     for scenario in scenarios:
         write_recorded(release, play_really(scenario, plane))
         _say(release, "recorded", scenario)
 
 
-def _differing(scenario: ClassicScenario, plane: ControlPlane) -> list[str]:
+def _differing(release: str, scenario: Scenario, plane: ControlPlane) -> list[str]:
     real = play_really(scenario, plane)
-    before = recorded(scenario.release).get(scenario.name)
-    return [*(f"recorded: {line}" for line in differences(before, real)), *differences(real, play_embedded(scenario))]
+    before = recorded(release).get(scenario.name)
+    return [
+        *(f"recorded: {line}" for line in differences(before, real)),
+        *differences(real, recorded_form(performed(scenario))),
+    ]
 
 
-def _compare(release: str, scenarios: Sequence[ClassicScenario], plane: ControlPlane) -> int:
+def _compare(release: str, scenarios: Sequence[Scenario], plane: ControlPlane) -> int:
     """How many scenarios differ."""
     differing = 0
     for scenario in scenarios:
         if scenario.name not in deviations(release):
-            lines = _differing(scenario, plane) and _differing(scenario, plane)
+            lines = _differing(release, scenario, plane) and _differing(release, scenario, plane)
             differing += bool(lines)
             _say(release, "DIFFERS" if lines else "same", scenario, lines)
     return differing

@@ -7,22 +7,35 @@ which ours deliberately answers otherwise, with the reason: they must still diff
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+import yaml
+from click.testing import CliRunner
 
-from devtools.classic.embedded import play_embedded
+from devtools.classic.answers import ROOT, deviations, read, recorded, recorded_form
 from devtools.classic.real import classic_plane, play_really
-from devtools.classic.scenario import ClassicScenario, deviations, read, recorded
 from devtools.cluster.programs import CLASSIC, require_classic
+from virt_dra.api.wire import Json
+from virt_dra.cli.main import cli
 from virt_dra.simulator.scenario.comparing import differences
+from virt_dra.simulator.scenario.embedded_target import performed
+from virt_dra.simulator.scenario.scenario import Scenario
 
-SCENARIOS = [scenario for release in CLASSIC for scenario in read(release)]
+SCENARIOS = [
+    pytest.param(release, scenario, id=f"{release} {scenario.name}")
+    for release in CLASSIC
+    for scenario in read(release)
+]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: f"{scenario.release} {scenario.name}")
-def test_ours_answers_as_the_real_control_plane_did(scenario: ClassicScenario) -> None:
+@pytest.mark.parametrize(("release", "scenario"), SCENARIOS)
+def test_ours_answers_as_the_real_control_plane_did(release: str, scenario: Scenario) -> None:
     """C-18."""
-    differing = list(differences(recorded(scenario.release)[scenario.name], play_embedded(scenario)))
-    if scenario.name in deviations(scenario.release):
+    differing = list(differences(recorded(release)[scenario.name], recorded_form(performed(scenario))))
+    if scenario.name in deviations(release):
         assert differing, f"{scenario.name} no longer differs: take it off the list"
     else:
         assert differing == []
@@ -45,3 +58,32 @@ def test_a_real_control_plane_answers_as_recorded(release: str) -> None:
     with classic_plane(release) as plane:
         for scenario in played:
             assert play_really(scenario, plane) == recorded(release)[scenario.name]
+
+
+@pytest.mark.control_plane
+@pytest.mark.slow
+def test_the_command_plays_classic_scenarios_on_a_real_control_plane(tmp_path: Path) -> None:
+    """Without drivers; those of another release, and those with drivers, are refused before anything is done."""
+    release = "1.30.14"
+    require_classic(release)
+    given = {document["name"]: document for document in _documents(release)}["structured: one instance"]
+    del given["drivers"]
+    stories = [
+        given,
+        {**given, "name": "another release", "kubernetes": "1.31", "given": [], "steps": []},
+        {"name": "with drivers", "kubernetes": "1.30", "drivers": {"gpu.example.com": {}}},
+    ]
+    text = "".join(f"{json.dumps(story)}\n" for story in stories)
+    with classic_plane(release) as plane:
+        live = CliRunner().invoke(cli, ["scenario", "--jsonl", "--live", "--kubeconfig", str(plane.kubeconfig)], text)
+    real, *errors = map(json.loads, live.stdout.splitlines())
+    embedded = CliRunner().invoke(cli, ["scenario", "--jsonl"], text)
+    assert list(differences(real, json.loads(embedded.stdout.splitlines()[0]))) == []
+    assert [answer["error"] for answer in errors] == [
+        "the scenario is about Kubernetes 1.31, and the cluster is 1.30",
+        "gpu.example.com: a scenario's drivers run in the embedded cluster only",
+    ]
+
+
+def _documents(release: str) -> Iterator[Json]:
+    yield from yaml.safe_load_all((ROOT / "cases" / f"{release}.yaml").read_text(encoding="utf-8"))
