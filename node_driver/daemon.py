@@ -31,7 +31,6 @@ from node_driver.conditions import (
 )
 from node_driver.devices import PassthroughDevice, PublishedSet, Sanitizing
 from node_driver.hardware.inventory import Hardware
-from node_driver.hardware.reading import with_earlier_offers
 from node_driver.host.changes import Host, HostError
 from node_driver.host.locks import LockBusy, Locks
 from node_driver.metrics import DriverMetrics
@@ -108,7 +107,7 @@ class DeviceSurvey:
         self._clock = clock
         self._evaluation = Evaluation(PublishedSet())
         self._earlier: dict[str, PassthroughDevice] = {}
-        self._rest: Hardware | None = None
+        self._rest = Hardware()
         self._obstacles: dict[str, str] = {}
         self._woken, self._reported = asyncio.Event(), asyncio.Event()
         self.ready = False
@@ -145,8 +144,7 @@ class DeviceSurvey:
             self._damaged(hardware, str(error))
             return
         claims = tuple(state.claims.values())
-        rest = at_rest(hardware, claims)
-        self._rest = rest if self._rest is None else with_earlier_offers(rest, self._rest)
+        self._rest = at_rest(hardware, claims, earlier=self._rest)
         published = self._policy.published(self._rest)
         if published is None:
             return

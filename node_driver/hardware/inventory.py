@@ -69,8 +69,7 @@ class PciFunction:
 @dataclass(frozen=True, slots=True)
 class MdevType:
     """A type that a parent can make. ``parent``: a PCI address, or a name such as ``mtty``. ``available``: instances
-    that it could make now; ``most``: the most that were seen since the start, since making one takes away from other
-    types (D-49)."""
+    that it could make now; making one takes away from other types, too (D-49)."""
 
     parent: str
     type_id: str
@@ -78,7 +77,6 @@ class MdevType:
     description: str = ""
     device_api: str = ""
     available: int = 0
-    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,8 @@ class MediatedDevice:
 @dataclass(frozen=True, slots=True)
 class VgpuFunction:
     """A VF of a card whose driver provides vGPUs without mdev (D-61). ``current_type``: "0" if it has no profile.
-    ``creatable``: type id -> profile name, what the card could give at the start; what it can still give shrinks with
-    each profile that is in use."""
+    ``creatable``: type id -> profile name, what it could be given now; that shrinks with each profile that is in use on
+    the card."""
 
     address: str
     current_type: str = "0"

@@ -44,7 +44,7 @@ def _parent_types(tree: FileTree, parent: str) -> tuple[MdevType, ...]:
         if not _COUNT.fullmatch(available):
             raise has_text(f"{path}/available_instances", available, "a number")
         name, description, api = (tree.text(f"{path}/{name}") or "" for name in ("name", "description", "device_api"))
-        types.append(MdevType(parent, type_id, name, description, api, int(available), int(available)))
+        types.append(MdevType(parent, type_id, name, description, api, int(available)))
     return tuple(types)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile
-from node_driver.hardware.inventory import Hardware, MdevType, UnreadableDevice
+from node_driver.hardware.inventory import Hardware, UnreadableDevice
 from node_driver.hardware.mediated import read_mdev_types, read_mdevs, read_vgpus
 from node_driver.hardware.numa import read_numa_nodes
 from node_driver.hardware.pci import read_functions
@@ -40,7 +39,7 @@ def read_hardware(roots: HardwareRoots) -> Hardware:
     table, unreadable_table = _alias_table(roots.modules)
     return Hardware(
         functions,
-        _with_made(mdev_types, [(mdev.parent, mdev.type_id) for mdev in mdevs.values()]),
+        mdev_types,
         mdevs,
         vgpus,
         read_numa_nodes(sysfs),
@@ -48,43 +47,6 @@ def read_hardware(roots: HardwareRoots) -> Hardware:
         read_aliases(sysfs, table),
         (*unreadable, *unreadable_parents, *unreadable_mdevs, *unreadable_vgpus, *unreadable_table),
     )
-
-
-def with_earlier_offers(hardware: Hardware, earlier: Hardware) -> Hardware:
-    """The hardware, with what its cards could give at an earlier time, when less of it may have been in use (D-49,
-    D-61)."""
-    most = {
-        (mdev_type.parent, mdev_type.type_id): mdev_type.most
-        for types in earlier.mdev_types.values()
-        for mdev_type in types
-    }
-    mdev_types = {
-        parent: tuple(
-            replace(mdev_type, most=max(mdev_type.most, most.get((parent, mdev_type.type_id), 0)))
-            for mdev_type in types
-        )
-        for parent, types in hardware.mdev_types.items()
-    }
-    vgpus = {
-        address: replace(vgpu, creatable={**earlier.vgpus[address].creatable, **vgpu.creatable})
-        if address in earlier.vgpus
-        else vgpu
-        for address, vgpu in hardware.vgpus.items()
-    }
-    return replace(hardware, mdev_types=mdev_types, vgpus=vgpus)
-
-
-def _with_made(
-    mdev_types: Mapping[str, tuple[MdevType, ...]], made: list[tuple[str, str]]
-) -> Mapping[str, tuple[MdevType, ...]]:
-    """The types, with the instances that exist counted among those that are possible."""
-    return {
-        parent: tuple(
-            replace(mdev_type, most=mdev_type.available + made.count((parent, mdev_type.type_id)))
-            for mdev_type in types
-        )
-        for parent, types in mdev_types.items()
-    }
 
 
 def _alias_table(modules: str) -> tuple[str, list[UnreadableDevice]]:

@@ -67,10 +67,10 @@ def mdev_devices(device_set: PolicyDeviceSet, parent: str, hardware: Hardware, *
     partitions, excluded = [], []
     for wanted in device_set.mdev_types:
         mdev_type = next((item for item in offered if wanted.type in (item.type_id, item.name)), None)
-        if mdev_type is None or not mdev_type.most:
+        if mdev_type is None or not mdev_type.available:
             excluded.append(_not_offered(parent, wanted.type, _names(offered), exists=mdev_type is not None))
             continue
-        count = min(mdev_type.most, wanted.max or mdev_type.most)
+        count = min(mdev_type.available, wanted.max or mdev_type.available)
         devices = _mdev_instances(device_set, mdev_type, count, hardware, lists=lists)
         partitions.append(Partition(mdev_type.type_id, devices))
     return _card(parent, partitions, excluded, mixed=bool(device_set.mixed_profiles))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import yaml
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile
 from node_driver.hardware.inventory import Hardware, NumaNode, PciFunction, VfioAlias
-from node_driver.hardware.reading import HardwareRoots, read_hardware, with_earlier_offers
+from node_driver.hardware.reading import HardwareRoots, read_hardware
 from tests.node_driver.machine_trees import MACHINES, described_machine, machine
 
 
@@ -60,13 +60,13 @@ def test_numa_nodes_have_distances_and_sockets(tmp_path: Path) -> None:
     assert read("pci-bridge", tmp_path / "other").functions["0000:00:03.0"].numa_node is None, "the kernel says -1"
 
 
-def test_mdevs_count_among_what_their_parent_can_make(tmp_path: Path) -> None:
+def test_mdevs_and_what_their_parents_can_still_make(tmp_path: Path) -> None:
     hardware = read("mdev-card", tmp_path)
-    assert {item.type_id: (item.available, item.most) for item in hardware.mdev_types["0000:3b:00.0"]} == {
-        "nvidia-222": (0, 0),
-        "nvidia-231": (6, 8),
-        "nvidia-232": (4, 4),
-        "nvidia-233": (1, 1),
+    assert {item.type_id: item.available for item in hardware.mdev_types["0000:3b:00.0"]} == {
+        "nvidia-222": 0,
+        "nvidia-231": 6,
+        "nvidia-232": 4,
+        "nvidia-233": 1,
     }
     assert [(item.name, item.device_api) for item in hardware.mdev_types["mtty"]] == [
         ("Single port serial", "vfio-pci")
@@ -75,20 +75,6 @@ def test_mdevs_count_among_what_their_parent_can_make(tmp_path: Path) -> None:
         50: ("0000:3b:00.0", "nvidia-231"),
         51: ("0000:3b:00.0", "nvidia-231"),
     }
-
-
-def test_what_a_card_could_give_at_the_start_is_remembered(tmp_path: Path) -> None:
-    start = read("mdev-card", tmp_path)
-    later = replace(
-        start,
-        mdev_types={
-            parent: tuple(replace(item, available=0, most=0) for item in types)
-            for parent, types in start.mdev_types.items()
-        },
-    )
-    remembered = with_earlier_offers(later, start)
-    assert [item.most for item in remembered.mdev_types["0000:3b:00.0"]] == [0, 8, 4, 1]
-    assert {item.available for item in remembered.mdev_types["0000:3b:00.0"]} == {0}
 
 
 def test_vgpu_functions_have_what_their_driver_offers(tmp_path: Path) -> None:

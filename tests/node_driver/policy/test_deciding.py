@@ -382,14 +382,14 @@ def test_a_card_without_parts_says_how_to_get_some(hardware: Hardware) -> None:
 @on("mdev-card")
 def test_more_types_than_counters_are_refused_in_their_order(hardware: Hardware) -> None:
     many = tuple(
-        replace(hardware.mdev_types["0000:3b:00.0"][0], type_id=f"t-{count}", name="", most=count)
+        replace(hardware.mdev_types["0000:3b:00.0"][0], type_id=f"t-{count}", name="", available=count)
         for count in (20, 12, 9)
     )
     cards = replace(hardware, mdev_types={"0000:3b:00.0": many})
     wanted = [{"type": item.type_id} for item in many]
     published = published_set(cards, [policy({**MDEVS, "mdevTypes": wanted})])
     assert {device.type_id for device in published.devices} == {"t-20", "t-12", "t-9"}, "12 + 9 counters"
-    larger = replace(cards, mdev_types={"0000:3b:00.0": (*many, replace(many[0], type_id="t-18", most=18))})
+    larger = replace(cards, mdev_types={"0000:3b:00.0": (*many, replace(many[0], type_id="t-18", available=18))})
     published = published_set(larger, [policy({**MDEVS, "mdevTypes": [*wanted, {"type": "t-18"}]})])
     assert {device.type_id for device in published.devices} == {"t-20", "t-12", "t-9"}
     assert reasons(published)["0000:3b:00.0"] == "TooManyTypes"
