@@ -48,7 +48,7 @@ class KernelFiles(Protocol):
 
     async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
         """Carries out operations on one device in order and returns what was read. Operations on one target wait for
-        each other. Raises :class:`OSError` with the path for the first that the kernel refuses, which ends it, and
-        :class:`~node_driver.host.changes.HostBusy`."""
+        each other; without any it only waits. Raises :class:`OSError` with the path for the first that the kernel
+        refuses, which ends it, and :class:`~node_driver.host.changes.HostBusy`."""
 
     async def sleep(self, seconds: float) -> None: ...

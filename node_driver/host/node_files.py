@@ -62,6 +62,8 @@ class NodeFiles:
         words = [word for operation in operations for word in self._words(operation)]
         try:
             async with self._locks.descriptor(f"kernel {target}", limit=limit) as lock:
+                if not words:
+                    return ()
                 status, *texts = await self._helper.operate(words, limit=limit, lock=lock)
         except StillRunning:
             raise HostBusy(

@@ -116,9 +116,12 @@ async def test_a_stuck_operation_holds_up_its_target_alone_and_the_next_instance
         next_files = NodeFiles(FileLocks(str(root / "locks")), other, root=str(root))
         with pytest.raises(HostBusy):
             await next_files.operate(NIC, AttributeRead("/log"), limit=0.2)
+        with pytest.raises(HostBusy):
+            await next_files.operate(NIC, limit=0.2)
 
         reader = os.open(root / "stuck", os.O_RDONLY | os.O_NONBLOCK)
         assert await next_files.operate(NIC, AttributeRead("/log"), limit=20.0) == ("went through",)
+        assert await next_files.operate(NIC) == (), "waiting alone is an operation, too"
         os.close(reader)
     finally:
         other.close()
