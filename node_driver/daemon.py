@@ -30,7 +30,7 @@ from node_driver.conditions import (
     taints,
 )
 from node_driver.devices import PassthroughDevice, PublishedSet, Sanitizing
-from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.host.changes import Host, HostError
 from node_driver.host.locks import LockBusy, Locks
 from node_driver.metrics import DriverMetrics
@@ -38,6 +38,7 @@ from node_driver.publishing import Publisher
 from node_driver.slices import slice_contents
 from node_driver.state.checkpoint import Checkpoint, CheckpointError
 from node_driver.state.records import DriverState
+from node_driver.vf_making import VfMaker, with_failures
 from node_driver.wire.service import HealthReport
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,9 @@ class HardwareSource(Protocol):
 class PolicySource(Protocol):
     def published(self, hardware: Hardware) -> PublishedSet | None:
         """What the policies publish of this hardware; None as long as the policies aren't known."""
+
+    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount] | None:
+        """PF -> the VFs that the policies want it to have; None as :meth:`published`."""
 
     async def changed(self) -> None:
         """Returns when the policies are others than at the last call of :meth:`published`."""
@@ -96,6 +100,7 @@ class DeviceSurvey:
         hardware: HardwareSource,
         policy: PolicySource,
         host: Host,
+        vfs: VfMaker,
         checkpoint: Checkpoint,
         publisher: Publisher,
         metrics: DriverMetrics,
@@ -103,6 +108,7 @@ class DeviceSurvey:
     ) -> None:
         self._settings = settings
         self._hardware, self._policy, self._host = hardware, policy, host
+        self._vfs = vfs
         self._checkpoint, self._publisher, self._metrics = checkpoint, publisher, metrics
         self._clock = clock
         self._evaluation = Evaluation(PublishedSet())
@@ -131,7 +137,7 @@ class DeviceSurvey:
         self._woken.set()
 
     async def look(self) -> None:
-        """Looks once, and publishes what it sees."""
+        """Looks once, makes the VFs that are wanted, and publishes what it sees."""
         try:
             hardware = await asyncio.to_thread(self._hardware.read)
             links = await asyncio.to_thread(self._hardware.links)
@@ -145,9 +151,14 @@ class DeviceSurvey:
             return
         claims = tuple(state.claims.values())
         self._rest = at_rest(hardware, claims, earlier=self._rest)
+        wanted_vfs = self._policy.wanted_vfs(self._rest)
         published = self._policy.published(self._rest)
-        if published is None:
+        if wanted_vfs is None or published is None:
             return
+        if await self._vfs.make(self._rest, wanted_vfs):
+            await self.look()
+            return
+        published = with_failures(published, self._vfs.failures(wanted_vfs))
         view = NodeView(
             hardware, claims, self._obstacles, links,
             {

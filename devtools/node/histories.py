@@ -2,8 +2,9 @@
 driver at once, and faults at every write of sysfs, checkpoint and files.
 
 The scheduler is hostile: claims may want what others have. Whatever happens, no device is given to two claims, and no
-group to two pods; a device isn't taken away from a running VM; nobody finds a predecessor's data; what the node needs
-is never touched. Once all is calm and every claim is released, nothing of it is left on the node.
+group to two pods; a device isn't taken away from a claim or a running VM, by making VFs neither; nobody finds a
+predecessor's data; what the node needs is never touched. Once all is calm and every claim is released, nothing of it is
+left on the node.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from devtools.node.faults import Crash, Fault, no_faults
 from devtools.node.kernel import Function, Link
 from devtools.node.world import CDI_FOLDER, DRIVER, PLUGIN_FOLDER, DriverInstance, Node, claim, claim_name
 from node_driver.devices import DeviceKind, PassthroughDevice, Sanitizing
+from node_driver.hardware.inventory import VfCount
 from node_driver.state.checkpoint import CheckpointError
 from node_driver.state.records import ClaimRecord, Stage
 from node_driver.wire.service import ReadyClaim, ReleasedClaim
@@ -35,6 +37,8 @@ BESIDE_ROUTE: Final = "0000:06:00.0"
 ROUTE: Final = "0000:06:00.1"
 VF: Final = "0000:07:00.1"
 PF: Final = "0000:07:00.0"
+PORT: Final = "0000:08:00.0"
+PORT_VFS: Final = ("0000:08:00.1", "0000:08:00.2", "0000:08:00.3")
 NETWORK: Final = {"network": {"vlan": 100, "mac": "02:00:00:00:00:07"}}
 PARAMETERS: Final = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig"}
 SETTINGS: Final = {"vlan": 0, "vlanQos": 0, "mac": "02:aa:00:00:00:01"}
@@ -60,6 +64,7 @@ def _functions() -> list[Function]:
         Function(ROUTE, 17, "e1000e"),
         Function(PF, 18, "e1000e", files={"net": {"enp7": {}}, "virtfn0": Link(VF)}),
         Function(VF, 19, "e1000e", files={"physfn": Link(PF)}),
+        Function(PORT, 20, "e1000e", total_vfs=len(PORT_VFS)),
         Function(ROOT_DISK, 2, "nvme", "0x010802"),
     ]
 
@@ -73,6 +78,8 @@ DEVICES: Final = (
     PassthroughDevice("beside-route", _VFIO, BESIDE_ROUTE, (BESIDE_ROUTE,)),
     PassthroughDevice("card", _VFIO, CARD, (CARD,)),
     PassthroughDevice("vf", DeviceKind.SRIOV, VF, (VF,)),
+    PassthroughDevice("port", _VFIO, PORT, (PORT,)),
+    *(PassthroughDevice(f"port-vf-{index}", DeviceKind.SRIOV, vf, (vf,)) for index, vf in enumerate(PORT_VFS)),
     PassthroughDevice("small-0", DeviceKind.MDEV, CARD, type_id="small"),
     PassthroughDevice("small-1", DeviceKind.MDEV, CARD, type_id="small"),
     PassthroughDevice("large-0", DeviceKind.MDEV, CARD, type_id="large"),
@@ -117,6 +124,7 @@ class History:
             (self._settle, 2),
             (self._forget, 1),
             (self._erase, 1),
+            (self._make_vfs, 2),
         ]
         chosen = self.random.choices([action for action, _ in actions], [weight for _, weight in actions], k=STEPS)
         for action in chosen:
@@ -312,7 +320,17 @@ class History:
         self._note("devices are erased")
         await self._guarded(1, lambda instance: instance.repair.erase_unclean())
 
-    async def _guarded(self, index: int, work: Callable[[DriverInstance], Awaitable[None]]) -> None:
+    async def _make_vfs(self) -> None:
+        """An instance starts with a policy that wants another number of VFs, while the other may prepare claims."""
+        index, count = self.random.randrange(2), VfCount(self.random.randint(0, len(PORT_VFS)))
+        await self._replace(index)
+        self._note(f"{PORT} is to have {count.number} VFs")
+        hardware = self.node.hardware
+        making = self._guarded(index, lambda instance: instance.vfs.make(hardware, {PORT: count}))
+        prepared = self._some_claims() if self.random.random() < 0.5 else []
+        await asyncio.gather(making, self._call(1 - index, "prepare", prepared))
+
+    async def _guarded(self, index: int, work: Callable[[DriverInstance], Awaitable[object]]) -> None:
         try:
             await work(self.instances[index])
         except Crash:
@@ -352,7 +370,7 @@ class History:
                     if groups.setdefault(name, record.pods[0]) != record.pods[0]:
                         raise self._broken(f"{name} was given to two pods")
                 for member in device.members:
-                    if kernel.functions[member].driver != "vfio-pci":
+                    if member not in kernel.functions or kernel.functions[member].driver != "vfio-pci":
                         raise self._broken(f"{member} was taken away from {uid}")
                 if device.kind is DeviceKind.MDEV and device.address not in kernel.mdevs:
                     raise self._broken(f"the mdev of {uid} is gone")

@@ -33,7 +33,8 @@ class Link:
 @dataclass(slots=True)
 class Function:
     """A PCI function. ``natural``: the driver that matches it; ``files``: what else is in its folder. ``resets``:
-    whether it has a reset. ``tenant``: whose data it holds."""
+    whether it has a reset. ``tenant``: whose data it holds. ``total_vfs``: how many VFs it can have, at the other
+    functions of its slot; ``probes_vfs``: whether the kernel binds drivers to those that are made."""
 
     address: str
     group: int
@@ -44,6 +45,9 @@ class Function:
     driver: str = ""
     override: str = ""
     tenant: str = ""
+    total_vfs: int = 0
+    probes_vfs: bool = True
+    virtual_functions: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -92,6 +96,9 @@ class Kernel:
         self.pending.clear()
         self.mdevs.clear()
         self.profiles = dict.fromkeys(self.profiles, "0")
+        for function in list(self.functions.values()):
+            self.make_vfs(function, 0)
+            function.probes_vfs = True
         for function in self.functions.values():
             function.driver = function.override = ""
             self._probe(function)
@@ -200,6 +207,11 @@ class Kernel:
             folder["driver"] = Link(function.driver)
         if function.resets:
             folder["reset"] = ""
+        if function.total_vfs:
+            folder["sriov_totalvfs"] = str(function.total_vfs)
+            folder["sriov_numvfs"] = str(len(function.virtual_functions))
+            folder["sriov_drivers_autoprobe"] = str(int(function.probes_vfs))
+            folder |= {f"virtfn{index}": Link(address) for index, address in enumerate(function.virtual_functions)}
         if function.address in self.profiles:
             folder["nvidia"] = {"current_vgpu_type": self.profiles[function.address]}
         return folder
@@ -250,6 +262,10 @@ class Kernel:
             if len(text) >= PAGE - 1 or not text:
                 raise _refused(errno.EINVAL, path)
             function.override = text.split("\n")[0]
+        elif attribute == "sriov_drivers_autoprobe" and function.total_vfs:
+            function.probes_vfs = text == "1"
+        elif attribute == "sriov_numvfs" and function.total_vfs:
+            self._set_numvfs(function, int(text), path)
         elif attribute == "reset" and function.resets:
             if text != "1":
                 raise _refused(errno.EINVAL, path)
@@ -263,6 +279,27 @@ class Kernel:
             self.profiles[function.address] = text
         else:
             raise _refused(errno.EACCES, path)
+
+    def _set_numvfs(self, function: Function, number: int, path: str) -> None:
+        if number > function.total_vfs:
+            raise _refused(errno.ERANGE, path)
+        if number == len(function.virtual_functions):
+            return
+        if not function.driver or function.driver != function.natural:
+            raise _refused(errno.ENOENT, path)
+        if number and function.virtual_functions:
+            raise _refused(errno.EBUSY, path)
+        self.make_vfs(function, number)
+
+    def make_vfs(self, function: Function, number: int) -> None:
+        for address in function.virtual_functions:
+            del self.functions[address]
+        slot = function.address.rpartition(".")[0]
+        function.virtual_functions = [f"{slot}.{index + 1}" for index in range(number)]
+        for index, address in enumerate(function.virtual_functions):
+            natural = function.natural if function.probes_vfs else ""
+            physical_function: dict[str, str | Link | Tree] = {"physfn": Link(function.address)}
+            self.add(Function(address, function.group + 100 + index, natural, files=physical_function))
 
     def _written_function(self, text: str, code: int, path: str) -> Function:
         function = self.functions.get(text.strip())
@@ -279,18 +316,26 @@ class Kernel:
 
     def _is_held(self, operations: Iterable[KernelOperation]) -> bool:
         """Whether an operation waits for a process to close the device: vfio-pci is unbound only then."""
-        for operation in operations:
-            if not isinstance(operation, AttributeWrite):
-                continue
-            group = None
-            if operation.path.endswith("vfio-pci/unbind") and operation.text in self.functions:
-                group = self.functions[operation.text].group
-            if operation.path.startswith("/sys/bus/mdev/devices/") and operation.path.endswith("/remove"):
-                mdev = self.mdevs.get(operation.path.split("/")[5])
-                group = mdev.group if mdev else None
-            if group is not None and f"/dev/vfio/{group}" in self.open_nodes:
-                return True
-        return False
+        groups = [
+            group
+            for operation in operations
+            if isinstance(operation, AttributeWrite)
+            for group in self._groups_taken(operation)
+        ]
+        return any(f"/dev/vfio/{group}" in self.open_nodes for group in groups)
+
+    def _groups_taken(self, operation: AttributeWrite) -> list[int]:
+        """The groups of the devices that a write takes away from VFIO."""
+        path = operation.path
+        if path.endswith("vfio-pci/unbind") and operation.text in self.functions:
+            return [self.functions[operation.text].group]
+        if path.startswith("/sys/bus/mdev/devices/") and path.endswith("/remove"):
+            mdev = self.mdevs.get(path.split("/")[5])
+            return [mdev.group] if mdev else []
+        if path.endswith("/sriov_numvfs") and operation.text == "0":
+            function = self.functions.get(path.split("/")[5])
+            return [self.functions[address].group for address in function.virtual_functions] if function else []
+        return []
 
 
 @dataclass(frozen=True, slots=True)

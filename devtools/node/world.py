@@ -14,9 +14,12 @@ from node_driver.claims.placement import FilePlacement
 from node_driver.claims.repairing import ClaimRepair
 from node_driver.claims.service import NodeClaims
 from node_driver.devices import PassthroughDevice, PublishedSet
+from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.host.changes import Host
 from node_driver.host.node_host import NodeHost
 from node_driver.state.checkpoint import Checkpoint, decoded
 from node_driver.state.records import DriverState
+from node_driver.vf_making import VfMaker
 from node_driver.wire.service import ClaimName
 from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -53,8 +56,11 @@ class ClaimReader:
 @dataclass(frozen=True, slots=True)
 class DriverInstance:
     process: Process
+    host: Host
+    checkpoint: Checkpoint
     claims: NodeClaims
     repair: ClaimRepair
+    vfs: VfMaker
 
 
 @dataclass(slots=True)
@@ -85,7 +91,25 @@ class Node:
             FilePlacement(DRIVER, NODE, PLUGIN_FOLDER, CDI_FOLDER),
         )
         claims = NodeClaims(self.reader, self, work, checkpoint, self.locks)
-        return DriverInstance(process, claims, ClaimRepair(claims, work, checkpoint, self.locks, self.reader))
+        repair = ClaimRepair(claims, work, checkpoint, self.locks, self.reader)
+        return DriverInstance(process, host, checkpoint, claims, repair, VfMaker(host, checkpoint, self.locks))
+
+    @property
+    def hardware(self) -> Hardware:
+        """The PCI functions, as sysfs would show them."""
+        parents = {
+            vf: (pf, index) for pf in self.kernel.functions.values() for index, vf in enumerate(pf.virtual_functions)
+        }
+        functions = {}
+        for address, function in self.kernel.functions.items():
+            pf, index = parents.get(address, (None, None))
+            functions[address] = PciFunction(
+                address, "8086", "10c9", function.class_code.removeprefix("0x"), driver=function.driver,
+                driver_override=function.override, iommu_group=function.group,
+                reset_methods=("flr",) if function.resets else (), physical_function=pf.address if pf else "",
+                vf_index=index, virtual_functions=tuple(function.virtual_functions), total_vfs=function.total_vfs,
+            )  # fmt: skip
+        return Hardware(functions)
 
     def reboot(self) -> None:
         self.kernel.reboot()

@@ -67,6 +67,23 @@ class PciFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class VfCount:
+    """How many VFs a PF has, or should have. ``probed``: whether the kernel lets drivers have them by themselves, as
+    vGPU profiles need it (D-48, D-61)."""
+
+    number: int
+    probed: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> VfCount:
+        number, _, probed = text.partition("/")
+        return cls(int(number), probed == "1")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{int(self.probed)}"
+
+
+@dataclass(frozen=True, slots=True)
 class MdevType:
     """A type that a parent can make. ``parent``: a PCI address, or a name such as ``mtty``. ``available``: instances
     that it could make now; making one takes away from other types, too (D-49)."""

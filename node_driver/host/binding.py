@@ -44,6 +44,7 @@ class DriverBinding:
 
     async def value(self, address: str) -> str:
         folder = self._folder(address)
+        await vfs_made(self._files, address)
         try:
             (override,) = await self._files.operate(address, AttributeRead(f"{folder}/driver_override"))
         except FileNotFoundError:
@@ -84,6 +85,13 @@ class DriverBinding:
     @staticmethod
     def _folder(address: str) -> str:
         return f"{PCI}/devices/{address}"
+
+
+async def vfs_made(files: KernelFiles, address: str) -> None:
+    """Waits for an earlier change of the number of VFs, if this is one: it may yet take the function away (D-48).
+    Raises :class:`~node_driver.host.changes.HostBusy`."""
+    if physical_function := files.link(f"{PCI}/devices/{address}/physfn"):
+        await files.operate(physical_function)
 
 
 def kernel_answer(error: OSError) -> str:

@@ -21,6 +21,8 @@ class HostProperty(StrEnum):
     """Of a VF: the type id of its vGPU profile, "0" for none (D-61)."""
     NETWORK_FUNCTION = "network-function"
     """Of a VF: its settings at the PF as JSON with sorted keys (D-62)."""
+    VF_COUNT = "vf-count"
+    """Of a PF: a :class:`~node_driver.hardware.inventory.VfCount` (D-48). No claim changes it."""
 
 
 @dataclass(frozen=True, slots=True)

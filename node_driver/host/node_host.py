@@ -10,9 +10,10 @@ from node_driver.host.changes import HostError, HostProperty
 from node_driver.host.kernel_files import KernelFiles
 from node_driver.host.mediated import MDEVS, MediatedDevices
 from node_driver.host.network_functions import NetworkFunctions
-from node_driver.host.obstacles import Obstacles
+from node_driver.host.obstacles import Obstacles, first_of
 from node_driver.host.sanitizing import Programs, Sanitizer
 from node_driver.host.vgpu import VgpuProfiles
+from node_driver.host.virtual_functions import VirtualFunctions
 
 CONTAINER_NODE: Final = "/dev/vfio/vfio"
 NODE_LIMIT: Final = 5.0
@@ -40,6 +41,7 @@ class NodeHost:
             HostProperty.MDEV: MediatedDevices(files),
             HostProperty.VGPU_PROFILE: VgpuProfiles(files),
             HostProperty.NETWORK_FUNCTION: NetworkFunctions(files, programs),
+            HostProperty.VF_COUNT: VirtualFunctions(files, self._use),
         }
 
     async def value(self, host_property: HostProperty, target: str) -> str:
@@ -70,6 +72,13 @@ class NodeHost:
         if obstacle := await self._obstacles.in_use(address):
             raise HostError(obstacle)
         await self._sanitizer.erase(address)
+
+    async def _use(self, address: str) -> str:
+        """What a function is in use for, by the node or through VFIO; "" if for nothing."""
+        if obstacle := await self._obstacles.in_use(address):
+            return obstacle
+        holders = await self.holders(address)
+        return f"{address} is held by {first_of(holders)}; end the process first" if holders else ""
 
     def _missing_node(self, address: str) -> str:
         """The first node that has to be there and isn't, "" if none."""

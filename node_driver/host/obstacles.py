@@ -138,8 +138,9 @@ class Obstacles:
 
     async def _interfaces(self, address: str, folder: str) -> tuple[str, ...]:
         names = self._files.names(f"{folder}/net")
-        if not names:
-            return ()
+        if not names:  # the folder stays where its interface was moved, and only the driver's namespace is shown
+            moved = self._files.exists(f"{folder}/net")
+            return ("its interface is in another network namespace, such as a pod's",) if moved else ()
         flags = await self._texts(address, [f"{folder}/net/{name}/flags" for name in names])
         routes, addresses = await self._texts(address, ["/proc/net/route", "/proc/net/if_inet6"])
         routed = {line.split("\t")[0].strip() for line in routes.splitlines()[1:]}

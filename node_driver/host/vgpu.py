@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node_driver.host.binding import PCI, kernel_answer
+from node_driver.host.binding import PCI, kernel_answer, vfs_made
 from node_driver.host.changes import HostError, TargetGone
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelFiles
 
@@ -22,6 +22,7 @@ class VgpuProfiles:
         folder = f"{PCI}/devices/{address}"
         if not self._files.exists(folder):
             raise TargetGone(f"PCI function {address} is gone")
+        await vfs_made(self._files, address)
         try:
             (profile,) = await self._files.operate(address, AttributeRead(_profile(address)))
         except OSError as error:

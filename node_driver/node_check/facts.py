@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from node_driver.devices import PublishedSet
-from node_driver.hardware.inventory import Hardware, PciFunction, no_entries
+from node_driver.hardware.inventory import Hardware, PciFunction, VfCount, no_entries
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
@@ -82,12 +82,12 @@ class NodeFacts:
 @dataclass(frozen=True, slots=True)
 class NodeExamination:
     """A node's facts beside what is to happen on it. ``published``: what policies publish; None if none was given.
-    ``wanted_vfs``: PF -> how many VFs the driver makes. ``kubevirts``: KubeVirt objects of its cluster.
+    ``wanted_vfs``: PF -> the VFs that the driver makes. ``kubevirts``: KubeVirt objects of its cluster.
     ``kubevirt_version``: overrides theirs."""
 
     facts: NodeFacts
     published: PublishedSet | None = None
-    wanted_vfs: Mapping[str, int] = field(default_factory=no_entries)
+    wanted_vfs: Mapping[str, VfCount] = field(default_factory=no_entries)
     kubevirts: tuple[KubeVirt, ...] = ()
     kubevirt_version: KubeVirtVersion | None = None
 

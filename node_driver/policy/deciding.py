@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node_driver.devices import ExcludedDevice, PassthroughDevice, PublishedSet
-from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.hardware.inventory import Hardware, PciFunction, VfCount
 from node_driver.policy import exclusions
 from node_driver.policy.exclusions import ExclusionReason
 from node_driver.policy.functions import FunctionGroups, function_devices
@@ -72,19 +72,18 @@ def published_set(
 
 def wanted_vfs(
     hardware: Hardware, policies: Iterable[VirtDraNodePolicy], labels: Mapping[str, str] = NO_LABELS
-) -> Mapping[str, int]:
-    """PF -> the number of VFs that policies want it to have (D-48); the first set that selects it decides. PFs that
-    the node needs, and those that can't have so many, are left as they are."""
-    wanted: dict[str, int] = {}
+) -> Mapping[str, VfCount]:
+    """PF -> the VFs that policies want it to have (D-48); the first set that selects it decides. PFs that the node
+    needs, and those that can't have so many, are left as they are."""
+    wanted: dict[str, VfCount] = {}
     for node_set in _sets_of_node(sorted(policies, key=lambda policy: policy.name), labels)[0]:
-        number = node_set.device_set.num_vfs
-        for function in selected(node_set.device_set, hardware) if number is not None else ():
-            if (
-                function.total_vfs >= (number or 0)
-                and function.total_vfs
-                and function.address not in hardware.protected
-            ):
-                wanted.setdefault(function.address, number or 0)
+        device_set = node_set.device_set
+        if device_set.num_vfs is None:
+            continue
+        count = VfCount(device_set.num_vfs, probed=bool(device_set.vgpu_profiles))
+        for function in selected(device_set, hardware):
+            if function.total_vfs and count.number <= function.total_vfs and function.address not in hardware.protected:
+                wanted.setdefault(function.address, count)
     return wanted
 
 
@@ -157,8 +156,8 @@ def _made_vfs(function: PciFunction, number: int, hardware: Hardware) -> Iterato
         yield exclusions.protected(function, hardware.protected[function.address])
     elif len(function.virtual_functions) != number:
         has = len(function.virtual_functions)
-        message = f"it has {has} virtual functions; the driver makes {number} when it starts and none is in use"
-        yield ExcludedDevice(subject, reason, message)
+        when = " when it starts and none is in use" if has else ""
+        yield ExcludedDevice(subject, reason, f"it has {has} virtual functions; the driver makes {number}{when}")
     else:
         yield ExcludedDevice(subject, ExclusionReason.VFS_ENABLED, "its virtual functions are published in its place")
 

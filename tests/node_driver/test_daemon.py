@@ -16,7 +16,7 @@ from devtools.node.faults import Process, no_faults
 from devtools.node.world import DRIVER, NODE
 from node_driver.daemon import DaemonSettings, DeviceSurvey, drive
 from node_driver.devices import DeviceKind, ExcludedDevice, PassthroughDevice, PublishedSet
-from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.hardware.inventory import Hardware, PciFunction, VfCount
 from node_driver.hardware.links import read_links
 from node_driver.host.changes import HostBusy, HostProperty
 from node_driver.host.file_locks import FileLocks
@@ -25,6 +25,7 @@ from node_driver.plain_port import serve_plain
 from node_driver.publishing import Publisher
 from node_driver.state.checkpoint import Checkpoint
 from node_driver.state.records import ClaimRecord, DeviceRecord, Stage
+from node_driver.vf_making import VfMaker
 from node_driver.wire.service import ClaimName, FailedClaim, Health, ReadyClaim, ReleasedClaim
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import ObjectMeta
@@ -69,6 +70,9 @@ class Machine:
 class NoPolicyChanges:
     def __init__(self, machine: Machine) -> None:
         self.published = machine.published
+
+    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount]:
+        return {}
 
     async def changed(self) -> None:
         await asyncio.Event().wait()
@@ -159,9 +163,10 @@ class World:
         machine, stop = machine or self.machine, asyncio.Event()
         publisher = Publisher(self.cluster, DRIVER, NODE, observer=self.metrics, settling=0.01, chance=lambda: 0.0)
         settings = DaemonSettings(DRIVER, NODE, rescan=0.2, pause=0.01)
+        vfs = VfMaker(self.host, self.checkpoint, self.locks)
         devices = DeviceSurvey(
-            settings, machine, NoPolicyChanges(machine), self.host, self.checkpoint, publisher, self.metrics,
-            clock=lambda: 1000.0,
+            settings, machine, NoPolicyChanges(machine), self.host, vfs, self.checkpoint, publisher,
+            self.metrics, clock=lambda: 1000.0,
         )  # fmt: skip
         task = asyncio.create_task(drive(devices, self.diary, publisher, self.diary, self.locks, stop))
         try:

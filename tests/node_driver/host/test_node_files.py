@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from node_driver.host.binding import DriverBinding
-from node_driver.host.changes import HostBusy, HostError, TargetGone
+from node_driver.host.changes import HostBusy, HostError, HostProperty, TargetGone
 from node_driver.host.child import AttributeHelper
 from node_driver.host.file_locks import FileLocks
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite
 from node_driver.host.node_files import NodeFiles
+from node_driver.host.node_host import NodeHost
 from node_driver.host.node_programs import NodePrograms
 from node_driver.host.sanitizing import Sanitizer
 
@@ -208,3 +209,21 @@ async def test_operations_are_quick_beside_each_other(root: Path, locks: FileLoc
     began = time.monotonic()
     await asyncio.gather(*(files.operate(f"target-{index}", AttributeRead(path)) for index in range(64)))
     assert time.monotonic() - began < 10  # tenths of a second on an idle machine
+
+
+async def test_vfs_are_made_without_drivers_where_none_were(
+    root: Path, locks: FileLocks, helper: AttributeHelper
+) -> None:
+    function = root / "sys/devices/pci0000:00" / NIC
+    (function / "sriov_numvfs").write_text("0\n")
+    (function / "sriov_drivers_autoprobe").write_text("1\n")
+    host = NodeHost(NodeFiles(locks, helper, root=str(root)), NodePrograms(locks))
+
+    assert await host.value(HostProperty.VF_COUNT, NIC) == "0/1"
+    await host.set_value(HostProperty.VF_COUNT, NIC, "4/0")
+    assert await host.value(HostProperty.VF_COUNT, NIC) == "4/0"
+    with pytest.raises(TargetGone):
+        await host.value(HostProperty.VF_COUNT, "0000:09:00.0")
+    (function / "sriov_numvfs").unlink()
+    with pytest.raises(HostError, match=f"{NIC} has no virtual functions to make: .*sriov_numvfs: No such file"):
+        await host.value(HostProperty.VF_COUNT, NIC)

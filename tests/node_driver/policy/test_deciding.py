@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from node_driver.devices import DeviceKind, PublishedSet, Sanitizing
-from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.hardware.reading import read_hardware
 from node_driver.policy.deciding import published_set, wanted_vfs
 from node_driver.policy.exclusions import ExclusionReason
@@ -229,18 +229,22 @@ def test_a_pf_is_not_given_out_beside_its_vfs_nor_with_the_nodes_route(hardware:
 @on("sriov-nic")
 def test_vfs_to_make_are_planned_and_their_absence_explained(hardware: Hardware) -> None:
     ports = {"name": "ports", "select": [{"device": "101d"}], "numVFs": 8}
-    assert wanted_vfs(hardware, [policy(ports)]) == {"0000:41:00.1": 8}, "not of a PF that carries the node's route"
+    assert wanted_vfs(hardware, [policy(ports)]) == {"0000:41:00.1": VfCount(8)}, (
+        "not of a PF that carries the node's route"
+    )
     published = published_set(replace(hardware, protected={}), [policy(ports)])
     assert list(members(published)) == [f"pci-0000-41-00-{number}" for number in range(2, 6)]
     assert {subject: text for subject, text in messages(published).items() if subject.startswith("0000:41")} == {
-        f"0000:41:00.{port}": f"it has {has} virtual functions; the driver makes 8 when it starts and none is in use"
-        for port, has in ((0, 4), (1, 0))
+        "0000:41:00.0": "it has 4 virtual functions; the driver makes 8 when it starts and none is in use",
+        "0000:41:00.1": "it has 0 virtual functions; the driver makes 8",
     }
     too_many = published_set(hardware, [policy({**ports, "numVFs": 65})])
     assert messages(too_many)["0000:41:00.1"] == (
         "it can't have 65 virtual functions: it can have 64; lower numVFs"
     )  # fmt: skip
     assert wanted_vfs(hardware, [policy({**ports, "numVFs": 65})]) == {}
+    vgpus = {**ports, "vgpuProfiles": [{"profile": "A40-8Q"}]}
+    assert wanted_vfs(hardware, [policy(vgpus)]) == {"0000:41:00.1": VfCount(8, probed=True)}, "their driver has them"
 
 
 @on("sriov-nic")

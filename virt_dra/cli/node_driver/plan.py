@@ -48,7 +48,8 @@ def print_plan(request: PlanRequest) -> NoReturn:
     if not request.verbose:
         said = (excluded for excluded in published.excluded if excluded.reason != ExclusionReason.NOT_SELECTED)
         published = replace(published, excluded=tuple(said))
-    vfs = wanted_vfs(hardware, policies, request.labels)
+    wanted = wanted_vfs(hardware, policies, request.labels)
+    vfs = {address: count.number for address, count in wanted.items()}
     if request.output == "table":
         click.echo("\n".join(_table(published, vfs)))
     else:

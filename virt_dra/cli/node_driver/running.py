@@ -28,6 +28,7 @@ from node_driver.plain_port import serve_plain
 from node_driver.publishing import Publisher
 from node_driver.state.checkpoint import Checkpoint
 from node_driver.state.disk_files import DiskFiles
+from node_driver.vf_making import VfMaker
 from node_driver.wire.server import KubeletServer
 from virt_dra.cli.node_driver.sources import NodeHardware, policies_of
 from virt_dra.cluster.kube.cluster import KubeCluster
@@ -93,7 +94,7 @@ async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper
     policies = policies_of(driver.policy, cluster, driver.node)
     survey = DeviceSurvey(
         DaemonSettings(driver.name, driver.node, driver.effects), NodeHardware(places.host_root), policies, host,
-        checkpoint, publisher, metrics,
+        VfMaker(host, checkpoint, locks), checkpoint, publisher, metrics,
     )  # fmt: skip
     placement = FilePlacement(driver.name, driver.node, places.plugin_folder, places.cdi_folder)
     work = ClaimSteps(host, disk, placement)

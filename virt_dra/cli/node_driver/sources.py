@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from node_driver.devices import PublishedSet
-from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.hardware.links import read_links
 from node_driver.hardware.reading import HardwareRoots, read_hardware
 from node_driver.hardware.uevents import KernelReports
-from node_driver.policy.deciding import published_set
+from node_driver.policy.deciding import published_set, wanted_vfs
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.cluster.port import ApiError, Cluster
@@ -52,6 +52,7 @@ class DriverPolicies(Protocol):
     """:class:`node_driver.daemon.PolicySource`, which is kept up to date while ``run`` runs."""
 
     def published(self, hardware: Hardware) -> PublishedSet | None: ...
+    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount] | None: ...
     async def changed(self) -> None: ...
     async def run(self) -> None: ...
 
@@ -69,6 +70,9 @@ class FilePolicies:
 
     def published(self, hardware: Hardware) -> PublishedSet | None:
         return published_set(hardware, self._policies)
+
+    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount] | None:
+        return wanted_vfs(hardware, self._policies)
 
     async def changed(self) -> None:
         await asyncio.Event().wait()
@@ -91,6 +95,11 @@ class ClusterPolicies:
         if self._labels is None or not self._informer.has_synced:
             return None
         return published_set(hardware, self._informer.store.values(), self._labels)
+
+    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount] | None:
+        if self._labels is None or not self._informer.has_synced:
+            return None
+        return wanted_vfs(hardware, self._informer.store.values(), self._labels)
 
     async def changed(self) -> None:
         await self._event.wait()
