@@ -20,7 +20,7 @@ from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.unknown import UnknownFact
-from webhooks.lint.evaluation import findings_as_written, findings_of
+from webhooks.lint.evaluation import findings_as_written, findings_beside, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
 from webhooks.lint.linted import Linted
@@ -158,7 +158,9 @@ def lint_documents(
     if not subjects:
         subjects = checking.of_cluster(also)
     others = [
-        _as_written(manifest, findings) for manifest, findings in as_written if findings and not manifest.is_subject
+        _as_written(manifest, findings)
+        for manifest, alone in as_written
+        if not manifest.is_subject and (findings := (*alone, *findings_beside(manifest, settings, inputs)))
     ]
     others += [file for problem in broken for file in _unreadable(problem, settings)]
     return LintResult(

@@ -10,6 +10,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from webhooks.lint.finding import DENIAL, RUNNING, START, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
 from webhooks.lint.fixes.repairs import Repair
+from webhooks.lint.inputs import LintInputs
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, UNKNOWN_FIELD, UNRENDERED
@@ -72,6 +73,16 @@ def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gat
                 LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
             )
     return tuple(reported)
+
+
+def findings_beside(manifest: Manifest, settings: LintSettings, inputs: LintInputs) -> Iterator[LintFinding]:
+    """The findings on an object that isn't a VM, because of the other objects."""
+    for check in CHECKS:
+        severity = settings.severity(check)
+        if check.find_beside is None or manifest.object is None or severity is None or check.id in manifest.silenced:
+            continue
+        for issue in check.find_beside(manifest.object, inputs):
+            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
 
 
 def _more(issue: FieldIssue) -> tuple[Repair | None, FaultPlace | None]:

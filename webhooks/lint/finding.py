@@ -14,6 +14,8 @@ from webhooks.verdict import FieldIssue
 
 if TYPE_CHECKING:
     from virt_dra.api.kubevirt_versions import Gates
+    from virt_dra.api.meta import TypedObject
+    from webhooks.lint.inputs import LintInputs
     from webhooks.lint.linted import Linted
     from webhooks.lint.manifest import Manifest
 
@@ -64,8 +66,9 @@ class LintCheck:
       itself decides, by user.
     * ``title``: a sentence for lists of checks.
     * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an
-      object of any kind as it is written; its second argument is KubeVirt's release and gates, if known. Most checks
-      have one of the two.
+      object of any kind as it is written; its second argument is KubeVirt's release and gates, if known.
+      ``find_beside``: yields those of an object that isn't a VM, because of others of the input. Most checks have one
+      of the three.
     * ``never_denies``: a warning even if all findings are to deny, because the object isn't at fault.
     * ``opt_in``: only reported where it is named, by --warn, --deny or --fix.
     * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others
@@ -80,6 +83,7 @@ class LintCheck:
     find: Callable[[Linted], Iterator[FieldIssue]] | None = None
     lenient: bool = False
     find_as_written: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
+    find_beside: Callable[[TypedObject, LintInputs], Iterator[FieldIssue]] | None = None
     last: bool = False
     never_denies: bool = False
     opt_in: bool = False

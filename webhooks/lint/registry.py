@@ -237,6 +237,12 @@ _CHECKS: Final = (
         matters=RUNNING,
     ),
     LintCheck(
+        "mdev-sweep",
+        WARNING,
+        "KubeVirt removes mediated devices that virt-dra's node driver makes.",
+        find_beside=configuration.mdev_sweep,
+    ),
+    LintCheck(
         "direct-claim-pins",
         WARNING,
         "A direct claim pins the VM to a node.",

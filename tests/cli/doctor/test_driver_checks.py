@@ -70,6 +70,7 @@ GATE = "DisableMDEVConfiguration"
     [
         ("v1.8.3", ["GPUsWithDRA"], [], {"featureGates": ["GPUsWithDRA", GATE]}),
         ("v1.9.0", [], [], {"featureGates": [GATE]}),
+        ("v1.9", [], [], {"featureGates": [GATE]}),
         ("v1.9.0", [GATE], [GATE, "Root"], {"disabledFeatureGates": ["Root"]}),
         ("v1.9.0", [GATE], [], None),
         ("v1.9.1", [], [], None),

@@ -10,6 +10,7 @@ from typing import Final
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion, ObservedVersion
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 from virt_dra.api.wire import Json
 
@@ -17,18 +18,21 @@ PASSTHROUGH_DRIVER: Final = "passthrough.virt-dra.io"
 """The name of the project's own driver for devices that are passed through."""
 SWEEP_GATE: Final = "DisableMDEVConfiguration"
 """The gate of KubeVirt that turns the sweep off, and with it mdevs that KubeVirt makes."""
+_V1_9: Final = KubeVirtVersion.parse("1.9")
 
 
-def makes_mdevs(published: Iterable[ResourceSlice]) -> bool:
-    """True if a node's driver offers mdevs, which it makes when a claim is prepared."""
-    return any(obj.spec.driver == PASSTHROUGH_DRIVER and any(map(_is_mdev, obj.spec.devices)) for obj in published)
+def makes_mdevs(published: Iterable[ResourceSlice], policies: Iterable[VirtDraNodePolicy] = ()) -> bool:
+    """True if a node's driver offers mdevs, which it makes when a claim is prepared, or a policy tells it to."""
+    return any(device_set.mdev_types for policy in policies for device_set in policy.spec.device_sets) or any(
+        obj.spec.driver == PASSTHROUGH_DRIVER and any(map(_is_mdev, obj.spec.devices)) for obj in published
+    )
 
 
 def is_swept(kubevirt: KubeVirt, version: KubeVirtVersion) -> bool:
-    """True if this KubeVirt removes mdevs that others make."""
+    """True if this KubeVirt removes mdevs that others make; 1.9 without a patch level may be 1.9.0."""
     configuration = kubevirt.spec.configuration.developer_configuration
     on = SWEEP_GATE in configuration.feature_gates and SWEEP_GATE not in configuration.disabled_feature_gates
-    return version <= V1_9_0 and not on
+    return (version <= V1_9_0 or version == _V1_9) and not on
 
 
 def patch_against_sweep(kubevirt: KubeVirt) -> Json:

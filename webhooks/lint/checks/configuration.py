@@ -1,11 +1,18 @@
-"""Conflicts of a VM with permittedHostDevices of the KubeVirt object (K-4.8, K-1.12, K-15.3)."""
+"""Conflicts of a VM with permittedHostDevices of the KubeVirt object (K-4.8, K-1.12, K-15.3), and of that object
+with the node driver (D-60)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration.mdev_sweep import makes_mdevs, sweep_finding
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, V1_6_0, V1_9_0
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.api.resource_v1 import ResourceSlice
+from webhooks.lint.inputs import LintInputs
 from webhooks.lint.linted import Linted
 from webhooks.rules.reviewed_spec import DEVICE_LISTS, GPUS, HOST_DEVICES
 from webhooks.verdict import FieldIssue
@@ -66,3 +73,13 @@ def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
                     f"allocates such devices as {own[product]}: two VMs may get the same device. Remove {product} from "
                     f"{PERMITTED}.pciHostDevices, or set externalResourceProvider: true there",
                 )
+
+
+def mdev_sweep(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
+    """KubeVirt objects whose virt-handler removes the mdevs that the node driver makes (D-60)."""
+    if not isinstance(obj, KubeVirt):
+        return
+    sweep = sweep_finding(obj, inputs.configuration.version)
+    if sweep is not None and makes_mdevs(inputs.model.of(ResourceSlice), inputs.model.of(VirtDraNodePolicy)):
+        field = "spec.configuration.developerConfiguration.featureGates"
+        yield FieldIssue(field, f"{sweep.message}: {sweep.advice}")

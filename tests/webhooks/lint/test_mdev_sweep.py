@@ -1,0 +1,102 @@
+"""The finding on a KubeVirt object that removes the node driver's mediated devices (D-60)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from virt_dra.api.reading.documents import Document, DocumentSource
+from virt_dra.api.reading.scheme import read_object
+from webhooks.lint import LintSettings, lint_documents
+
+Json = dict[str, Any]
+DRIVER = "passthrough.virt-dra.io"
+GATE = "DisableMDEVConfiguration"
+
+
+def kubevirt(version: str = "v1.9.0", **developer_configuration: list[str]) -> Json:
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+        "spec": {"configuration": {"developerConfiguration": developer_configuration}},
+        "status": {"observedKubeVirtVersion": version} if version else {},
+    }
+
+
+def policy(**rest: Any) -> Json:
+    device_set = {"name": "set", "select": [{"vendor": "10de"}], **rest}
+    spec = {"deviceSets": [device_set]}
+    return {
+        "apiVersion": "virt-dra.io/v1alpha1", "kind": "VirtDraNodePolicy", "metadata": {"name": "p"}, "spec": spec,
+    }  # fmt: skip
+
+
+def published(kind: str, driver: str = DRIVER) -> Json:
+    spec = {
+        "driver": driver,
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "a", "attributes": {"kind": {"string": kind}}}],
+    }
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n-a"}, "spec": spec}
+
+
+MDEVS = policy(mdevTypes=[{"type": "nvidia-231"}])
+
+
+def linted(*objects: Json, existing: tuple[Json, ...] = (), **settings: Any) -> list[tuple[str, str]]:
+    documents = [Document(obj, DocumentSource("input", index)) for index, obj in enumerate(objects)]
+    result = lint_documents(documents, LintSettings(**settings), existing=[read_object(obj) for obj in existing])
+    return [(judged.title, str(finding)) for judged in result.checked for finding in judged.findings]
+
+
+def swept(release: str, patch: str, severity: str = "warning") -> list[tuple[str, str]]:
+    return [
+        (
+            "KubeVirt kubevirt/kubevirt",
+            f"{severity}: spec.configuration.developerConfiguration.featureGates: virt-handler of KubeVirt {release} "
+            "removes mdevs that the node driver makes, also those that VMs use: kubectl patch kubevirt -n kubevirt "
+            f'kubevirt --type merge -p \'{{"spec": {{"configuration": {{"developerConfiguration": {patch}}}}}}}\' '
+            "[mdev-sweep]",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("release", "version"), [("1.7.1", "v1.7.1"), ("1.9.0", "v1.9.0"), ("1.9", ""), ("1.9", "20260801_c0ffee")]
+)
+@pytest.mark.parametrize("mdevs", [MDEVS, published("mdev")], ids=["policy", "slice"])
+def test_a_kubevirt_that_removes_mdevs_is_found_beside_what_makes_them(mdevs: Json, release: str, version: str) -> None:
+    patch = f'{{"featureGates": ["GPUsWithDRA", "{GATE}"]}}'
+    assert linted(kubevirt(version, featureGates=["GPUsWithDRA"]), mdevs) == swept(release, patch)
+
+
+def test_a_gate_in_both_lists_has_to_leave_one() -> None:
+    patch = '{"disabledFeatureGates": ["Root"]}'
+    here = kubevirt(featureGates=[GATE], disabledFeatureGates=[GATE, "Root"])
+    assert linted(here, MDEVS) == swept("1.9.0", patch)
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (kubevirt(featureGates=[GATE]), MDEVS),
+        (kubevirt("v1.9.1"), MDEVS),
+        (kubevirt("v1.10.0"), published("mdev")),
+        (kubevirt(), policy(numVFs=4)),
+        (kubevirt(), published("vgpu")),
+        (kubevirt(), published("mdev", "gpu.example.com")),
+        (kubevirt(),),
+        (MDEVS, published("mdev")),
+    ],
+)
+def test_what_is_never_swept_is_no_finding(objects: tuple[Json, ...]) -> None:
+    assert linted(*objects) == []
+
+
+def test_mdevs_of_the_cluster_count_and_the_severity_is_the_users() -> None:
+    patch = f'{{"featureGates": ["{GATE}"]}}'
+    assert linted(kubevirt(), existing=(published("mdev"),), deny={"mdev-sweep"}) == swept("1.9.0", patch, "denial")
+    assert linted(kubevirt(), MDEVS, ignore={"mdev-sweep"}) == []
