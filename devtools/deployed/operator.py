@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ DRIVER = "gpu.example.com"
 MERGE = "application/merge-patch+json"
 VMI_KIND, VMID_KIND = "VirtualMachineInstance", "VirtualMachineInstanceDevices"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_DEVICES = Path(__file__).parents[2] / "manifests" / "crds" / "beside-kubevirt" / "virtualmachineinstancedevices.yaml"
+_CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 
 _GROUPS = {
     "pods": "/api/v1",
@@ -28,10 +28,19 @@ _GROUPS = {
 }
 
 
-@contextmanager
-def devices_kind(plane: ControlPlane) -> Iterator[None]:
+def devices_kind(plane: ControlPlane) -> AbstractContextManager[None]:
     """VirtualMachineInstanceDevices are served while it lasts."""
-    definition = yaml.safe_load(_DEVICES.read_text(encoding="utf-8"))
+    return _served(plane, _CRDS / "beside-kubevirt" / "virtualmachineinstancedevices.yaml")
+
+
+def policies_kind(plane: ControlPlane) -> AbstractContextManager[None]:
+    """VirtDraNodePolicies are served while it lasts."""
+    return _served(plane, _CRDS / "node-driver" / "virtdranodepolicies.yaml")
+
+
+@contextmanager
+def _served(plane: ControlPlane, crd: Path) -> Iterator[None]:
+    definition = yaml.safe_load(crd.read_text(encoding="utf-8"))
     name = definition["metadata"]["name"]
     plane.request("POST", _DEFINITIONS, definition)
     try:

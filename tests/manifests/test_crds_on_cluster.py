@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
-from devtools.deployed.operator import devices_kind
+from devtools.deployed.operator import devices_kind, policies_kind
 from devtools.deployed.webhook import until
+from tests.api.validation.test_validation import CASES, changed
+from tests.conftest import Golden
 from tests.manifests.described import undescribed
 from tests.manifests.live_cluster import MERGE, Cluster
+from virt_dra.api.reading.scheme import read_object
+from virt_dra.api.validation import validate_create
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
 pytestmark = pytest.mark.control_plane
@@ -274,3 +279,43 @@ def test_short_names_and_categories(cluster: Cluster) -> None:
     else:
         assert found["virtualmachineinstances"] == (["vmi", "vmis"], ["all"])
         assert found["virtualmachines"] == (["vm", "vms"], ["all"])
+
+
+POLICIES = "/apis/virt-dra.io/v1alpha1/virtdranodepolicies?dryRun=All&fieldValidation=Strict"
+LABEL_KEYS = {"matchLabels": {"a b": "x"}}
+"""A schema can't say what keys of a map are; such a label matches no node."""
+
+
+def answer(plane: ControlPlane, policy: Json) -> str:
+    """What is wrong with the policy; "" if nothing is."""
+    try:
+        assert plane.request("POST", POLICIES, policy)["spec"] == policy["spec"]
+    except RequestError as error:
+        return str(error).partition(" is invalid: ")[2]
+    return ""
+
+
+def each_alone(changes: Json) -> Iterator[tuple[str, Any]]:
+    """The changes of a case one by one, fields of an object too: rules of CEL are only asked about what the rest of
+    the schema takes."""
+    for path, value in changes.items():
+        if isinstance(value, dict) and len(value) > 1 and not path.endswith("vfIndexes"):
+            yield from ((path, {name: field}) for name, field in value.items())
+        else:
+            yield path, value
+
+
+def test_policies_of_nodes_are_judged_as_the_driver_judges_them(control_plane: ControlPlane, golden: Golden) -> None:
+    cases = yaml.safe_load((CASES / "node_policies.yaml").read_text(encoding="utf-8"))
+    base, answers = cases["base"], []
+    with policies_kind(control_plane):
+        assert answer(control_plane, base) == ""
+        for case in cases["cases"]:
+            assert answer(control_plane, changed(base, case["set"])), case["name"]
+            for path, value in each_alone(case["set"]):
+                policy = changed(base, {path: value})
+                said = answer(control_plane, policy)
+                refused = bool(validate_create(read_object(policy))) and value != LABEL_KEYS
+                assert bool(said) == refused, (path, value, said)
+                answers.append(f"{path}: {value}\n  {said or 'admitted'}\n")
+    golden("node_policies.txt", "".join(answers))

@@ -113,7 +113,16 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     policies.PolicyVgpuProfile: Additions(itself={"required": ["profile"]}, fields={"profile": _TYPE, "max": _COUNT}),
     LabelSelector: Additions(fields={"matchExpressions": _list(limits.SELECTORS_MAX)}),
     NodeSelectorRequirement: Additions(
-        itself={"required": ["key", "operator"]},
+        itself={
+            "required": ["key", "operator"],
+            "x-kubernetes-validations": [
+                _rule(
+                    "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+                    "values must be specified for In and NotIn, and may not be for Exists and DoesNotExist",
+                    ".values",
+                )
+            ],
+        },
         fields={
             "key": _SHORT,
             "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
