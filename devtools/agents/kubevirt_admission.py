@@ -62,13 +62,16 @@ class KubeVirtAdmission:
         return changed
 
     def _written_again(self, obj: Json, kind: type[VirtualMachine] | type[VirtualMachineInstance]) -> Json:
-        """K-2.36, K-2.37: the mutators write the spec again as they read it, with empty values of required fields. What
-        they can't read they leave to others."""
+        """K-2.36, K-2.37: the mutators write the spec again as they read it, with empty values of required fields.
+
+        An object that they can't read they refuse themselves, by a schema with defaults for those fields (K-2.34). Here
+        the API server refuses it, so that it must have them, too.
+        """
         try:
             spec = as_validated(kind.from_wire(obj), self.gates.version).to_wire().get("spec")
         except WireError:
-            return obj
-        if spec is None:
+            spec = obj.get("spec")
+        if not isinstance(spec, dict):
             return obj
         return {**obj, "spec": rewritten(spec, schema_of(kind.KIND, self.gates.version).properties["spec"])}
 
