@@ -207,10 +207,11 @@ def test_one_object_of_a_wrong_type_does_not_stop_the_run() -> None:
     ]
 
 
-def test_the_designs_spelling_stays_valid_where_no_kubevirt_is_named() -> None:
+def test_the_designs_spelling_runs_without_kubevirt_and_is_denied_for_the_newest() -> None:
+    """``run`` takes it as our own CRDs do; ``lint`` judges for KubeVirt, whose API server drops the field."""
     device = {"name": "g", "claim": {"name": "gpu", "request": "gpu"}}
     vmi = _changed(VMI, ("spec.domain.devices.gpus", [device]))
-    assert _run(vmi, *READY).exit_code == _run(vmi, *READY, command="lint").exit_code == 0
+    assert (_run(vmi, *READY).exit_code, _run(vmi, *READY, command="lint").exit_code) == (0, 1)
 
 
 def test_yaml_has_the_findings_too() -> None:
