@@ -130,7 +130,8 @@ class PluginServer:
             _logger.exception("%s of claim %s/%s (%s)", call, name.namespace, name.name, name.uid)
             return FailedClaim(f"the driver failed: {error!r}; its log says more")
         if isinstance(answer, FailedClaim):
-            _logger.warning("%s of claim %s/%s (%s): %s", call, name.namespace, name.name, name.uid, answer.message)
+            message = wire_text(answer.message)
+            _logger.warning("%s of claim %s/%s (%s): %s", call, name.namespace, name.name, name.uid, message)
         return answer
 
 
