@@ -186,7 +186,7 @@ class Site:
         owners = {name: pod["metadata"]["ownerReferences"][0]["name"] for name, pod in pods.items()}
         claims = self.ledger.of_kind("ResourceClaim")
         assert {owners[pod]: claims.get(pod) for pod in pods if owners[pod] in wanted} == dict.fromkeys(wanted, 1)
-        assert self.ledger.taken_back == []
+        assert self.ledger.taken_back == [], self.ledger.taken_back[:5]
         # WriteRefused counts refusals, of which an API server that starts may make several.
         events = self.ledger.events().items()
         twice = {

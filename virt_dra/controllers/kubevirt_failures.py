@@ -61,8 +61,10 @@ def refuser(failure: Condition) -> str:
 
 
 def start_failure(vmi: VirtualMachineInstance) -> Condition | None:
-    """The condition Synchronized where it says that the guest can't be started with the pod that there is."""
-    return synchronized(vmi) if vmi.status.phase in ("Scheduling", "Scheduled") else None
+    """The condition Synchronized where it says that the guest can't be started with the pod that there is: one about
+    the pod's creation is from before there was a pod, and goes with KubeVirt's next look."""
+    failure = synchronized(vmi) if vmi.status.phase in ("Scheduling", "Scheduled") else None
+    return failure if failure is not None and not failure.reason.startswith(FAILED_CREATE) else None
 
 
 def lacks_metadata(failure: Condition | None) -> bool:

@@ -186,6 +186,19 @@ async def test_a_guest_that_kubevirt_cannot_start_does_not_have_its_devices(
     await run(life, {RECORD: record, "vmi.status": failing})
 
 
+async def test_a_pod_that_could_not_be_created_before_it_was_has_its_devices() -> None:
+    """KubeVirt's condition about the creation stays for a moment after it."""
+    stale = {"phase": "Scheduling", "conditions": [NOT_SYNCHRONIZED | {"reason": "FailedCreate"}]}
+
+    async def life(world: World) -> None:
+        await world.reconcile()
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device.get("reason")) == ("Resolved", None)
+        assert (await world.status())["ready"] == "1/1"
+
+    await run(life, {"vmi.status": stale})
+
+
 async def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
     target = target_pod()
     target["metadata"]["annotations"] = recorded(
