@@ -15,6 +15,7 @@ from devtools.webhooks import siege
 from devtools.webhooks.serving import Served, serving
 from virt_dra.api.reading.scheme import read_object
 from webhooks.lint import LintInputs, LintSettings, Preflight
+from webhooks.server.app import ServerLimits
 from webhooks.server.callers import TELL, Callers
 from webhooks.worker.parent import WorkerLimits
 
@@ -45,7 +46,8 @@ async def test_selectors_are_checked_although_a_child_gets_no_processor_for_long
     busy with other tests besides."""
     inputs = LintInputs.of([read_object(raw) for raw in siege.objects(100)])
     known = Preflight(inputs, LintSettings.for_admission())
-    async with serving(tmp_path, known, callers=Callers(TELL), evaluation=WorkerLimits(seconds=30)) as served:
+    limits, evaluation = ServerLimits(seconds=30), WorkerLimits(seconds=30)
+    async with serving(tmp_path, known, limits, callers=Callers(TELL), evaluation=evaluation) as served:
         for number in range(4):
             answer, _ = await asked(served, siege.vmi_review("attacker-0", f"t{number}", siege.LISTS)[1], 0.8)
             assert "not checked" not in answer
