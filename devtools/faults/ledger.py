@@ -85,11 +85,10 @@ class Ledger:
 def _said(obj: TypedObject) -> dict[str, str]:
     """What must stay as it is once it is there: addresses, and what pods were given."""
     if isinstance(obj, VirtualMachineInstanceDevices):
-        # A device is pending again while KubeVirt can't start the guest (K-5.34): its pod's metadata may be late.
         return {
-            device.name: device.pci_address
+            device.name: f"{device.state} {device.pci_address}"
             for device in obj.status.devices
-            if device.pci_address and device.state in ("Resolved", "Pending")
+            if device.state == "Resolved"
         }
     if isinstance(obj, Pod):
         given = obj.metadata.annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import math
 import random
 import time
 from collections import Counter
@@ -188,14 +187,14 @@ class Site:
         claims = self.ledger.of_kind("ResourceClaim")
         assert {owners[pod]: claims.get(pod) for pod in pods if owners[pod] in wanted} == dict.fromkeys(wanted, 1)
         assert self.ledger.taken_back == [], self.ledger.taken_back[:5]
-        # WriteRefused counts refusals, of which an API server that starts may make several. Devices are resolved again
-        # where the guest's first start came before its pod's metadata: until the next one they are pending (K-5.34).
-        often = {"WriteRefused": math.inf, "DevicesResolved": 2}
+        # WriteRefused counts refusals, of which an API server that starts may make several.
         events = self.ledger.events().items()
-        repeated = {
-            (vm, reason): count for (vm, reason), count in events if vm in wanted and count > often.get(reason, 1)
+        twice = {
+            (vm, reason): count
+            for (vm, reason), count in events
+            if vm in wanted and count > 1 and reason != "WriteRefused"
         }
-        assert repeated == {}, repeated
+        assert twice == {}, twice
         addresses = {
             name: self.address(vmi) for name, vmi in self.list("virtualmachineinstances").items() if name in wanted
         }

@@ -46,8 +46,8 @@ def once(report: Report, *, told: bool) -> None:
     logged = number - 2 - report.refused[504]
     assert logged <= report.done["create virtualmachineinstancedevices"] <= number
     assert logged <= report.done["patch pods"] <= number
-    if told:  # again where the guest's first start came before its pod's metadata
-        assert number <= report.done["create events"] <= 2 * number
+    if told:
+        assert report.done["create events"] == number
 
 
 @pytest.mark.usefixtures("storm")

@@ -151,10 +151,13 @@ async def test_a_driver_that_is_not_known_to_write_may_write_and_is_waited_for()
     )
 
 
-@pytest.mark.parametrize("record", [{}, recorded(shim())], ids=["no record", "metadata-shim"])
 @pytest.mark.parametrize(
-    ("phase", "reason"),
-    [("Scheduled", "Synchronizing with the Domain failed."), ("Scheduling", "FailedGuaranteePodResources")],
+    ("record", "phase", "reason"),
+    [
+        ({}, "Scheduled", "Synchronizing with the Domain failed."),
+        ({}, "Scheduling", "FailedGuaranteePodResources"),
+        (recorded(shim()), "Scheduling", "FailedGuaranteePodResources"),
+    ],
 )
 async def test_a_guest_that_kubevirt_cannot_start_does_not_have_its_devices(
     record: dict[str, str], phase: str, reason: str
@@ -184,6 +187,23 @@ async def test_a_guest_that_kubevirt_cannot_start_does_not_have_its_devices(
         assert (await world.status())["ready"] == "1/1"
 
     await run(life, {RECORD: record, "vmi.status": failing})
+
+
+async def test_a_guest_that_lacks_our_metadata_for_a_moment_keeps_its_devices() -> None:
+    """The kubelet brings them a moment after the pod's start. Later it is an error."""
+    failing = {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED]}
+
+    async def life(world: World) -> None:
+        done = await world.reconcile()
+        assert done.requeue_at is not None
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device.get("reason")) == ("Resolved", None)
+        world.now = LATER
+        await world.reconcile()
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device["reason"]) == ("Error", "GuestNotStarted")
+
+    await run(life, {RECORD: recorded(shim()), "vmi.status": failing})
 
 
 async def test_a_pod_that_could_not_be_created_before_it_was_has_its_devices() -> None:
