@@ -189,7 +189,7 @@ class KubeSchedulerRounds:
             yield FitAnswer(FITS)
 
     def _waits_for_devices(self, pod: Json) -> bool:
-        """Whether claims are reserved for it: it is bound once its devices are ready, of which no driver tells here."""
+        """Whether claims are reserved for it: it is bound once its devices are ready, which no driver reports here."""
         uid = pod["metadata"]["uid"]
         claims = self._plane.request("GET", _PATHS["ResourceClaim"])["items"]
         return any(

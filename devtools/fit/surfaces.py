@@ -101,7 +101,7 @@ async def _scheduled(case: FitCase, wish: Wish) -> FitAnswer:
                 return await _first_attempt(cluster, wish)
         except TimeoutError:
             pass
-        # Bound once its devices are ready, of which no driver tells here; or not tried: a claim is missing or unusable.
+        # Bound once its devices are ready, which no driver reports here; or not tried: a claim is missing or unusable.
         return FitAnswer(FITS if await _reserved(cluster, wish) else DOES_NOT_FIT)
 
 

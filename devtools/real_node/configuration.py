@@ -1,5 +1,5 @@
-"""What kubelet and containerd are told, and the image that pods run. Texts and command lines; pure but for the image's
-file.
+"""The settings of kubelet and containerd, and the image that pods run. Texts and command lines; pure but for the
+image's file.
 
 The settings are those under which a node runs in a container, without systemd and on cgroup v1 or v2
 (docs/spec/driver.md, "Witnesses").
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 IMAGE: Final = "docker.io/library/node-test:1"
-"""Busybox with a shell, which waits for ever unless told otherwise. It is the sandbox's image, too."""
+"""Busybox with a shell, which waits for ever unless a pod has a command. It is the sandbox's image, too."""
 _WAIT: Final = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done")
+_MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _APPLETS: Final = ("sh", "sleep", "cat", "ls", "env", "test", "echo", "head", "dd", "stat", "true", "false")
 
 
@@ -140,11 +141,11 @@ def write_image(busybox: Path, archive: Path) -> None:
     }  # fmt: skip
     manifest = {
         "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "mediaType": _MANIFEST,
         "config": stored(json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
         "layers": [stored(layer.getvalue(), "application/vnd.oci.image.layer.v1.tar")],
     }
-    described = stored(json.dumps(manifest).encode(), manifest["mediaType"])  # type: ignore[arg-type] # a str above
+    described = stored(json.dumps(manifest).encode(), _MANIFEST)
     described["annotations"] = {"io.containerd.image.name": IMAGE}
     index = {"schemaVersion": 2, "manifests": [described]}
     blobs |= {"index.json": json.dumps(index).encode(), "oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}

@@ -256,14 +256,14 @@ def test_a_driver_allocates_immediate_claims_of_its_own_classes_only() -> None:
 
 
 def test_an_interrupted_deallocation_is_finished_an_allocation_left_alone() -> None:
-    """C-18.5.1."""
+    """The finalizer of a claim that is being released is removed (C-18.5.1)."""
     protected = _claim(finalizers=[FINALIZER])
     assert plan_claim(protected, lambda claim, name: None, GPU, releasing=True) == Unprotect()
     assert plan_claim(protected, lambda claim, name: None, GPU) == Nothing()
 
 
 def test_of_many_unsuitable_nodes_128_are_published_with_the_selected_one() -> None:
-    """C-18.5.3."""
+    """As many as the API server takes, the selected one among them (C-18.5.3)."""
     nodes = [f"n{number:03}" for number in range(200)]
     assert truncated(nodes, "n005") == tuple(nodes[:128])
     assert truncated(nodes, "n150") == (*nodes[:127], "n150")
