@@ -116,7 +116,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     unbound = control_plane.kubeconfig_of_service_account(DRIVER_NAMESPACE, NAME)
     end = time.monotonic() + 60
     with acting_as(control_plane, unbound) as ask:
-        while ask("POST", SLICES, slice_of("driver-a"))[0] != 422 and time.monotonic() < end:
+        while ask("POST", SLICES, slice_of(control_plane, "driver-a"))[0] != 422 and time.monotonic() < end:
             time.sleep(0.1)  # an API server takes a new policy into account within a second or so
     try:
         yield control_plane
@@ -154,26 +154,28 @@ def token_of(plane: ControlPlane, node: str, folder: Path) -> Path:
     return path
 
 
-def slice_of(node: str, driver: str = DRIVER) -> Json:
+def slice_of(plane: ControlPlane, node: str, driver: str = DRIVER) -> Json:
+    """A slice of one device whose owner is the Node as it is: garbage collection removes slices of any other UID."""
+    uid = plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"]
     contents = slice_contents(PublishedSet((PassthroughDevice("pci-1", DeviceKind.VFIO, ""),)), {})
-    (made,) = plan_slices(contents, (), PoolOwner(driver, node, "uid")).creates.values()
+    (made,) = plan_slices(contents, (), PoolOwner(driver, node, uid)).creates.values()
     return made.to_wire()
 
 
 @pytest.mark.control_plane
 def test_a_token_publishes_the_devices_of_its_own_node_only(plane: ControlPlane, tmp_path: Path) -> None:
-    there = plane.request("POST", SLICES, slice_of("driver-b"))
-    own = plane.request("POST", SLICES, slice_of("driver-a"))
-    other_driver = plane.request("POST", SLICES, slice_of("driver-a", "gpu.example.com"))
+    there = plane.request("POST", SLICES, slice_of(plane, "driver-b"))
+    own = plane.request("POST", SLICES, slice_of(plane, "driver-a"))
+    other_driver = plane.request("POST", SLICES, slice_of(plane, "driver-a", "gpu.example.com"))
     only_own = "the driver on node driver-a publishes this node's devices only"
     only_ours = f"only slices of {DRIVER} are the driver's"
     with acting_as(plane, token_of(plane, "driver-a", tmp_path)) as ask:
-        status, text = ask("POST", SLICES, slice_of("driver-a"))
+        status, text = ask("POST", SLICES, slice_of(plane, "driver-a"))
         assert status == 201, text
         assert ask("DELETE", f"{SLICES}/{own['metadata']['name']}")[0] == 200
         for verb, path, body, reason in (
-            ("POST", SLICES, slice_of("driver-b"), only_own),
-            ("POST", SLICES, slice_of("driver-a", "gpu.example.com"), only_ours),
+            ("POST", SLICES, slice_of(plane, "driver-b"), only_own),
+            ("POST", SLICES, slice_of(plane, "driver-a", "gpu.example.com"), only_ours),
             ("PUT", f"{SLICES}/{there['metadata']['name']}", there, only_own),
             ("PATCH", f"{SLICES}/{there['metadata']['name']}", {"metadata": {"labels": {"a": "b"}}}, only_own),
             ("DELETE", f"{SLICES}/{there['metadata']['name']}", None, only_own),
@@ -186,7 +188,7 @@ def test_a_token_publishes_the_devices_of_its_own_node_only(plane: ControlPlane,
         ):  # fmt: skip
             assert ask("GET", path)[0] == 403
     with acting_as(plane, token_of(plane, "", tmp_path)) as ask:
-        status, text = ask("POST", SLICES, slice_of("driver-a"))
+        status, text = ask("POST", SLICES, slice_of(plane, "driver-a"))
         assert (status, "the token belongs to no pod on a node" in text) == (422, True)
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.cli.pages import refused_by_policy
 from tests.simulator.explaining.clusters import classes, gpu, node, user
 from virt_dra.cli.main import cli
-from virt_dra.inventory.topology import SHARED_PLACE
+from virt_dra.inventory.topology import SHARED_PLACE, UNPUBLISHED_PLACE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXPLAIN, INVENTORY = str(EXAMPLES / "explain"), str(EXAMPLES / "inventory")
@@ -98,9 +98,8 @@ def test_nodes_by_themselves(tmp_path: Path) -> None:
 
 
 def test_devices_that_no_single_node_has_come_last() -> None:
-    assert [fold["nodes"] for fold in json.loads(_run("-f", INVENTORY, "-o", "json").stdout)["folds"]][-1] == [
-        SHARED_PLACE
-    ]
+    folds = json.loads(_run("-f", INVENTORY, "-o", "json").stdout)["folds"]
+    assert [fold["nodes"] for fold in folds] == [["node-1"], ["node-2"], [SHARED_PLACE], [UNPUBLISHED_PLACE]]
 
 
 @pytest.mark.parametrize("nodes", [8, 500])
