@@ -17,7 +17,7 @@ EXTRAS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "bench": ("bench",),
     "libvirt": ("libvirt",),
     "docs": ("docs",),
-    "image": ("operator", "webhook"),
+    "image": ("operator", "webhook", "driver"),
 }
 """The extras of pyproject.toml that a lock file is made of, always with the dependencies that everybody has."""
 Environment = dict[str, str]

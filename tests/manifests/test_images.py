@@ -45,7 +45,10 @@ def last(stage: str, instruction: str) -> str:
 
 @pytest.mark.parametrize(
     ("stage", "extras", "entry_point"),
-    [("virt-dra", {"operator", "webhook"}, "virt-dra"), ("virt-dra-launcher", {"libvirt"}, "virt-dra-launcher")],
+    [
+        ("virt-dra", {"operator", "webhook", "driver"}, "virt-dra"),
+        ("virt-dra-launcher", {"libvirt"}, "virt-dra-launcher"),
+    ],
 )
 def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extras: set[str], entry_point: str) -> None:
     (lock,) = set(re.findall(r"--requirement requirements/(\w+)\.txt", last(f"build-{stage}", "RUN")))
@@ -105,6 +108,12 @@ def test_images_have_no_installer() -> None:
         commands = " ".join(rest for name, rest in stages()[stage] if name == "RUN")
         assert not re.search(r"python3?-(pip|venv|dev)|\bgcc\b|pip", commands)
     assert "venv --without-pip /opt/virt-dra" in last("build", "RUN") + " ".join(rest for _, rest in stages()["build"])
+
+
+def test_the_driver_finds_the_program_that_erases_drives() -> None:
+    commands = " ".join(rest for name, rest in stages()["virt-dra"] if name == "RUN")
+    assert "nvme-cli" in commands.split()
+    assert "/usr/sbin" in last("virt-dra", "ENV").split()[0].split(":")
 
 
 def test_a_wheel_has_every_file_of_the_manifests() -> None:
