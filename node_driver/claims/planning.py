@@ -266,13 +266,20 @@ def cleanable(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevic
 
 def to_clean(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:
     """The unclean devices that a claim would get, which are reset first. Raises :class:`ClaimRefusal` for one that has
-    to be erased. Nothing is reset of a claim that may be in use."""
+    to be erased, and for mdevs of an unclean card. Nothing is reset of a claim that may be in use."""
     entries = {} if record.stage is Stage.DONE else cleanable(state, record)
     for unclean in entries.values():
         if unclean.sanitizing is Sanitizing.ERASE:
             raise ClaimRefusal(
                 ClaimRefusalReason.UNCLEAN,
                 f"device {unclean.device} is erased before anybody gets it again: {unclean.message}; it is tried again",
+            )
+    for unclean in state.unclean.values() if record.stage is not Stage.DONE else ():
+        if parents := record.parents & set(unclean.members):
+            raise ClaimRefusal(
+                ClaimRefusalReason.UNCLEAN,
+                f"{min(parents)} was given out as device {unclean.device}: {unclean.message}; a claim of that device "
+                "cleans it, then it has mediated devices again",
             )
     return entries
 

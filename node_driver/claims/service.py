@@ -107,8 +107,9 @@ class NodeClaims:
         await self._prepared(record)
 
     async def _prepared(self, record: ClaimRecord) -> ClaimRecord:
-        """The record of a claim whose devices are ready, also of one that was prepared before."""
-        async with self._locks.hold(record.held_names, limit=LOCK_LIMIT):
+        """The record of a claim whose devices are ready, also of one that was prepared before. Of an mdev the parent is
+        locked, too, which may be a VF that is about to be taken away."""
+        async with self._locks.hold(record.held_names | record.parents, limit=LOCK_LIMIT):
             return await self._make_ready(record)
 
     async def _make_ready(self, record: ClaimRecord) -> ClaimRecord:

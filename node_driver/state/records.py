@@ -80,6 +80,11 @@ class ClaimRecord:
     def held_names(self) -> frozenset[str]:
         return frozenset().union(*(device.held_names for device in self.devices))
 
+    @property
+    def parents(self) -> frozenset[str]:
+        """What its mdevs are made of, which others may use, too."""
+        return frozenset(device.parent for device in self.devices if device.parent and not device.admin_access)
+
 
 @dataclass(frozen=True, slots=True)
 class UncleanDevice:

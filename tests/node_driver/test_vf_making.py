@@ -12,7 +12,7 @@ from devtools.node.faults import Fault, no_faults
 from devtools.node.kernel import Function, Kernel
 from devtools.node.world import DRIVER, NODE, Node, claim, claim_name
 from node_driver.daemon import DaemonSettings, DeviceSurvey
-from node_driver.devices import PublishedSet
+from node_driver.devices import DeviceKind, PassthroughDevice, PublishedSet
 from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.metrics import DriverMetrics
 from node_driver.policy.deciding import published_set, wanted_vfs
@@ -203,3 +203,18 @@ async def test_after_a_reboot_a_claim_finds_its_vf_again() -> None:
     assert node.kernel.functions[PORT].virtual_functions == []
     await started(node, Policies(2))
     assert isinstance(await prepared(node, 2), ReadyClaim)
+
+
+async def test_an_mdev_of_a_vf_is_made_only_once_nobody_takes_that_vf_away() -> None:
+    node = a_node(2)
+    node.devices = (PassthroughDevice("mdev", DeviceKind.MDEV, VF, type_id="nvidia-63"),)
+    node.kernel.mdev_types = {VF: {"nvidia-63": 1}}
+    wanted = claim("c", "mdev")
+    node.reader.claims["default", "c"] = wanted
+    async with node.locks.hold((VF,), limit=1.0):  # as whoever makes VFs does
+        preparing = asyncio.create_task(node.start().claims.prepare([claim_name(wanted)]))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert (preparing.done(), node.kernel.mdevs, node.state.claims) == (False, {}, {})
+    assert isinstance((await preparing)["uid-c"], ReadyClaim)
+    assert [mdev.parent for mdev in node.kernel.mdevs.values()] == [VF]

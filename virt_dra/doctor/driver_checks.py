@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
-from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, makes_mdevs, sweep_finding
+from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, MdevTypeNames, made_mdev_types, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -22,8 +22,7 @@ def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> It
     """Findings on the node driver; none where it isn't installed. ``named``: overrides KubeVirt's version."""
     published = tuple(_slices(facts))
     yield from _running(facts, published)
-    if makes_mdevs(published):
-        yield from _sweep(facts, named)
+    yield from _sweep(facts, named, made_mdev_types(published))
 
 
 def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Iterator[CheckFinding]:
@@ -53,13 +52,13 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
             yield subject.ok(f"{counted(devices, 'device')} on {counted(nodes, 'node')}")
 
 
-def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None) -> Iterator[CheckFinding]:
+def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None, types: set[MdevTypeNames]) -> Iterator[CheckFinding]:
     for raw in items(facts.kubevirts):
         try:
             kubevirt = KubeVirt.from_wire(raw)
         except WireError:  # reported by the check of KubeVirt
             continue
-        if finding := sweep_finding(kubevirt, named):
+        if finding := sweep_finding(kubevirt, named, types):
             yield finding
 
 

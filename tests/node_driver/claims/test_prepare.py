@@ -411,6 +411,26 @@ async def test_a_device_of_another_claim_is_refused_whatever_the_scheduler_said(
     )
 
 
+async def test_an_unclean_card_has_no_mediated_devices() -> None:
+    node = a_node()
+    node.devices = (device(NIC), PassthroughDevice("mdev", DeviceKind.MDEV, NIC, type_id="small"))
+    node.kernel.mdev_types = {NIC: {"small": 2}}
+    node.kernel.functions[NIC].resets = False
+    await prepare(node, NIC_CLAIM)
+    await unprepare(node, NIC_CLAIM)
+
+    (answer,) = await prepare(node, claim("part", "mdev"))
+
+    assert answer == FailedClaim(
+        f"{NIC} was given out as device pci-0000-01-00-0: it was in use and hasn't been cleaned since; a claim of that "
+        "device cleans it, then it has mediated devices again"
+    )
+    node.kernel.functions[NIC].resets = True
+    await prepare(node, NIC_CLAIM)
+    await unprepare(node, NIC_CLAIM)
+    assert isinstance((await prepare(node, claim("part", "mdev")))[0], ReadyClaim)
+
+
 async def test_a_device_that_a_process_has_open_isnt_released() -> None:
     node = a_node()
     await prepare(node, NIC_CLAIM)

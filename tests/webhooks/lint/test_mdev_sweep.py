@@ -15,12 +15,18 @@ DRIVER = "passthrough.virt-dra.io"
 GATE = "DisableMDEVConfiguration"
 
 
-def kubevirt(version: str = "v1.9.0", **developer_configuration: list[str]) -> Json:
+def kubevirt(version: str = "v1.9.0", permitted: dict[str, bool] | None = None, **gates: list[str]) -> Json:
+    """``permitted``: selector of mdevs -> whether somebody else provides them."""
+    mdevs = [
+        {"mdevNameSelector": selector, "resourceName": "example.com/mdev", "externalResourceProvider": external}
+        for selector, external in (permitted or {}).items()
+    ]
+    hosts = {"permittedHostDevices": {"mediatedDevices": mdevs}} if mdevs else {}
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
         "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
-        "spec": {"configuration": {"developerConfiguration": developer_configuration}},
+        "spec": {"configuration": {"developerConfiguration": gates, **hosts}},
         "status": {"observedKubeVirtVersion": version} if version else {},
     }
 
@@ -33,12 +39,13 @@ def policy(**rest: Any) -> Json:
     }  # fmt: skip
 
 
-def published(kind: str, driver: str = DRIVER) -> Json:
+def published(kind: str, driver: str = DRIVER, **attributes: str) -> Json:
+    said = {name: {"string": value} for name, value in {"kind": kind, **attributes}.items()}
     spec = {
         "driver": driver,
         "nodeName": "n",
         "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "a", "attributes": {"kind": {"string": kind}}}],
+        "devices": [{"name": "a", "attributes": said}],
     }
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n-a"}, "spec": spec}
 
@@ -90,10 +97,21 @@ def test_a_gate_in_both_lists_has_to_leave_one() -> None:
         (kubevirt(), published("mdev", "gpu.example.com")),
         (kubevirt(),),
         (MDEVS, published("mdev")),
+        (kubevirt(permitted={"nvidia-231": True}), MDEVS),
+        (kubevirt(permitted={"GRID T4-2Q": True}), published("mdev", mdevType="nvidia-231", mdevTypeName="GRID T4-2Q")),
+        (kubevirt(permitted={"GRID_T4-2Q ": True}), policy(mdevTypes=[{"type": "GRID T4-2Q"}])),
     ],
 )
 def test_what_is_never_swept_is_no_finding(objects: tuple[Json, ...]) -> None:
     assert linted(*objects) == []
+
+
+@pytest.mark.parametrize(
+    "permitted", [{"nvidia-231": False}, {"nvidia-232": True}, {"nvidia-231": True, "nvidia-232": False}]
+)
+def test_only_types_that_somebody_else_provides_are_left_alone(permitted: dict[str, bool]) -> None:
+    both = policy(mdevTypes=[{"type": "nvidia-231"}, {"type": "nvidia-232"}])
+    assert linted(kubevirt(permitted=permitted), both) == swept("1.9.0", f'{{"featureGates": ["{GATE}"]}}')
 
 
 def test_mdevs_of_the_cluster_count_and_the_severity_is_the_users() -> None:

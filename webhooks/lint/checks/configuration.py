@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.integration.mdev_sweep import makes_mdevs, sweep_finding
+from virt_dra.api.integration.mdev_sweep import made_mdev_types, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, V1_6_0, V1_9_0
 from virt_dra.api.meta import TypedObject
@@ -79,7 +79,7 @@ def mdev_sweep(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
     """KubeVirt objects whose virt-handler removes the mdevs that the node driver makes (D-60)."""
     if not isinstance(obj, KubeVirt):
         return
-    sweep = sweep_finding(obj, inputs.configuration.version)
-    if sweep is not None and makes_mdevs(inputs.model.of(ResourceSlice), inputs.model.of(VirtDraNodePolicy)):
+    types = made_mdev_types(inputs.model.of(ResourceSlice), inputs.model.of(VirtDraNodePolicy))
+    if sweep := sweep_finding(obj, inputs.configuration.version, types):
         field = "spec.configuration.developerConfiguration.featureGates"
         yield FieldIssue(field, f"{sweep.message}: {sweep.advice}")
