@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,7 +27,7 @@ class DriverMetrics:
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         self.prepare_seconds = seconds(
             "virt_dra_driver_prepare_seconds",
-            "Time to prepare a call's claims, by result (ready, failed).",
+            "Time to prepare a claim, by result (ready, failed).",
             ("result",),
         )
         self.unprepare_seconds = seconds(
@@ -81,21 +81,20 @@ class MeasuredClaims:
         """``after`` is called after each call: what claims have may have changed."""
         self._claims, self._metrics, self._after = claims, metrics, after
 
-    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
+    async def prepare(self, name: ClaimName) -> ReadyClaim | FailedClaim:
         began = time.monotonic()
-        answers = await self._claims.prepare(claims)
-        self._observe(self._metrics.prepare_seconds, "ready", answers, began)
-        return answers
+        answer = await self._claims.prepare(name)
+        self._observe(self._metrics.prepare_seconds, "ready", answer, began)
+        return answer
 
-    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
+    async def unprepare(self, name: ClaimName) -> ReleasedClaim | FailedClaim:
         began = time.monotonic()
-        answers = await self._claims.unprepare(claims)
-        self._observe(self._metrics.unprepare_seconds, "released", answers, began)
-        return answers
+        answer = await self._claims.unprepare(name)
+        self._observe(self._metrics.unprepare_seconds, "released", answer, began)
+        return answer
 
-    def _observe(self, seconds: Histogram, good: str, answers: Mapping[str, object], began: float) -> None:
-        failed = any(isinstance(answer, FailedClaim) for answer in answers.values())
-        seconds.labels("failed" if failed else good).observe(time.monotonic() - began)
+    def _observe(self, seconds: Histogram, good: str, answer: object, began: float) -> None:
+        seconds.labels("failed" if isinstance(answer, FailedClaim) else good).observe(time.monotonic() - began)
         self._after()
 
 

@@ -185,14 +185,12 @@ class History:
                 self.given.pop(name.uid, None) if name.uid not in self.open_groups else None
         before = dict(self.given)
         try:
-            answers = await (instance.claims.prepare(names) if call == "prepare" else instance.claims.unprepare(names))
+            work = instance.claims.prepare if call == "prepare" else instance.claims.unprepare
+            answers = await asyncio.gather(*map(work, names))
         except Crash:
             await self._replace(index)
             return
-        if set(answers) != {name.uid for name in names}:
-            raise self._broken("a claim got no answer")
-        for name in names:
-            answer = answers[name.uid]
+        for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, ReadyClaim):
                 self._check_ready(name.uid)
                 self.given[name.uid] = self.node.state.claims[name.uid]

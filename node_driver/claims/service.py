@@ -62,11 +62,11 @@ class NodeClaims:
         self._checkpoint = checkpoint
         self._locks = locks
 
-    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
-        return await _answers(claims, self._prepare)
+    async def prepare(self, name: ClaimName) -> ReadyClaim | FailedClaim:
+        return await _answer(name, self._prepare)
 
-    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
-        return await _answers(claims, self._unprepare)
+    async def unprepare(self, name: ClaimName) -> ReleasedClaim | FailedClaim:
+        return await _answer(name, self._unprepare)
 
     async def _prepare(self, name: ClaimName) -> ReadyClaim:
         check_name(name)
@@ -234,15 +234,6 @@ def _unstuck(state: DriverState, record: ClaimRecord) -> DriverState:
 def claim_lock(uid: str) -> str:
     """The name of the lock under which one call at a time works on a claim."""
     return f"claim {uid}"
-
-
-async def _answers(
-    claims: Sequence[ClaimName], work: Callable[[ClaimName], Awaitable[_Answer]]
-) -> dict[str, _Answer | FailedClaim]:
-    """An answer for each claim: one that fails doesn't fail the others (D-10)."""
-    names = list({claim.uid: claim for claim in claims}.values())
-    answers = await asyncio.gather(*(_answer(name, work) for name in names))
-    return {name.uid: answer for name, answer in zip(names, answers, strict=True)}
 
 
 async def _answer(name: ClaimName, work: Callable[[ClaimName], Awaitable[_Answer]]) -> _Answer | FailedClaim:

@@ -119,13 +119,12 @@ class PluginServer:
             del self._latest[attempt.name.uid]
 
     async def _answer(self, call: ClaimCall, name: ClaimName) -> ClaimAnswer:
-        answers: Mapping[str, ClaimAnswer]
+        answer: ClaimAnswer
         try:
             if call is ClaimCall.PREPARE:
-                answers = await self._service.prepare((name,))
+                answer = await self._service.prepare(name)
             else:
-                answers = await self._service.unprepare((name,))
-            answer = answers[name.uid]
+                answer = await self._service.unprepare(name)
         except Exception as error:
             _logger.exception("%s of claim %s/%s (%s)", call, name.namespace, name.name, name.uid)
             return FailedClaim(f"the driver failed: {error!r}; its log says more")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -47,11 +46,11 @@ class FailedClaim:
 
 
 class ClaimService(Protocol):
-    """Both answer every claim that is named, by UID, and no other (D-10); both may be repeated (D-17)."""
+    """Both may be repeated (D-17)."""
 
-    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]: ...
+    async def prepare(self, name: ClaimName) -> ReadyClaim | FailedClaim: ...
 
-    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]: ...
+    async def unprepare(self, name: ClaimName) -> ReleasedClaim | FailedClaim: ...
 
 
 class Health(Enum):

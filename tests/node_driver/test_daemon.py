@@ -294,11 +294,11 @@ async def test_it_serves_while_the_api_server_is_away(tmp_path: Path) -> None:
 
 
 class AnsweringClaims:
-    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
-        return {claim.uid: FailedClaim("no") if claim.name == "bad" else ReadyClaim(()) for claim in claims}
+    async def prepare(self, name: ClaimName) -> ReadyClaim | FailedClaim:
+        return FailedClaim("no") if name.name == "bad" else ReadyClaim(())
 
-    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
-        return {claim.uid: ReleasedClaim() for claim in claims}
+    async def unprepare(self, name: ClaimName) -> ReleasedClaim | FailedClaim:
+        return ReleasedClaim()
 
 
 async def test_metrics_count_devices_calls_and_hung_writes(tmp_path: Path) -> None:
@@ -316,9 +316,9 @@ async def test_metrics_count_devices_calls_and_hung_writes(tmp_path: Path) -> No
     claims = MeasuredClaims(AnsweringClaims(), here.metrics, after)
     async with here.running():
         await here.until({"pci-01": [], "pci-02": ["link-down:NoExecute"]})
-        await claims.prepare((ClaimName("ns", "good", "1"),))
-        await claims.prepare((ClaimName("ns", "bad", "2"), ClaimName("ns", "good", "3")))
-        await claims.unprepare((ClaimName("ns", "good", "1"),))
+        await claims.prepare(ClaimName("ns", "good", "1"))
+        await claims.prepare(ClaimName("ns", "bad", "2"))
+        await claims.unprepare(ClaimName("ns", "good", "1"))
         with suppress(HostBusy):
             await MeasuredHost(here.host, here.metrics).set_value(HostProperty.DRIVER, ONE, "vfio-pci/vfio-pci")
         samples = {

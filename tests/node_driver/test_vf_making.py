@@ -99,7 +99,7 @@ def published(survey: DeviceSurvey) -> tuple[list[str], str]:
 async def prepared(node: Node, number: int) -> ReadyClaim | FailedClaim:
     wanted = claim(f"c{number}", f"pci-0000-08-00-{number}")
     node.reader.claims["default", f"c{number}"] = wanted
-    return (await node.start().claims.prepare([claim_name(wanted)]))[f"uid-c{number}"]
+    return await node.start().claims.prepare(claim_name(wanted))
 
 
 async def test_a_driver_that_starts_makes_vfs_and_publishes_them_unbound() -> None:
@@ -212,9 +212,9 @@ async def test_an_mdev_of_a_vf_is_made_only_once_nobody_takes_that_vf_away() -> 
     wanted = claim("c", "mdev")
     node.reader.claims["default", "c"] = wanted
     async with node.locks.hold((VF,), limit=1.0):  # as whoever makes VFs does
-        preparing = asyncio.create_task(node.start().claims.prepare([claim_name(wanted)]))
+        preparing = asyncio.create_task(node.start().claims.prepare(claim_name(wanted)))
         for _ in range(100):
             await asyncio.sleep(0)
         assert (preparing.done(), node.kernel.mdevs, node.state.claims) == (False, {}, {})
-    assert isinstance((await preparing)["uid-c"], ReadyClaim)
+    assert isinstance(await preparing, ReadyClaim)
     assert [mdev.parent for mdev in node.kernel.mdevs.values()] == [VF]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -55,13 +56,11 @@ def a_node() -> Node:
 
 async def prepare(node: Node, *claims: ResourceClaim) -> list[ReadyClaim | FailedClaim]:
     node.reader.claims |= {(claim.metadata.namespace, claim.metadata.name): claim for claim in claims}
-    answers = await node.start().claims.prepare([claim_name(claim) for claim in claims])
-    return [answers[claim.metadata.uid] for claim in claims]
+    return await asyncio.gather(*map(node.start().claims.prepare, map(claim_name, claims)))
 
 
 async def unprepare(node: Node, *claims: ResourceClaim) -> list[ReleasedClaim | FailedClaim]:
-    answers = await node.start().claims.unprepare([claim_name(claim) for claim in claims])
-    return [answers[claim.metadata.uid] for claim in claims]
+    return await asyncio.gather(*map(node.start().claims.unprepare, map(claim_name, claims)))
 
 
 def bindings(node: Node) -> dict[str, tuple[str, str]]:
@@ -386,17 +385,15 @@ async def test_a_claim_that_was_replaced_or_deleted_is_named() -> None:
     node = a_node()
     node.reader.claims["default", "nic"] = claim("nic", "pci-0000-01-00-0", uid="uid-of-another")
 
-    answers = await node.start().claims.prepare([claim_name(NIC_CLAIM)])
-    assert answers == {
-        "uid-nic": FailedClaim(
-            'ResourceClaim default/nic was replaced: its UID is "uid-of-another", not uid-nic; the pod must be created '
-            "again"
-        )
-    }
+    assert await node.start().claims.prepare(claim_name(NIC_CLAIM)) == FailedClaim(
+        'ResourceClaim default/nic was replaced: its UID is "uid-of-another", not uid-nic; the pod must be created '
+        "again"
+    )
 
     node.reader.claims.clear()
-    answers = await node.start().claims.prepare([claim_name(NIC_CLAIM)])
-    assert answers == {"uid-nic": FailedClaim("ResourceClaim default/nic doesn't exist (any more)")}
+    assert await node.start().claims.prepare(claim_name(NIC_CLAIM)) == FailedClaim(
+        "ResourceClaim default/nic doesn't exist (any more)"
+    )
 
 
 async def test_a_device_of_another_claim_is_refused_whatever_the_scheduler_said() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 
 from node_driver.wire.service import (
     ClaimName,
@@ -26,18 +25,12 @@ class OneDeviceEach:
         self.crashes: dict[str, Exception] = {}
         self.held: dict[str, asyncio.Event] = {}
 
-    async def prepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReadyClaim | FailedClaim]:
-        return {claim.uid: await self._prepare(claim) for claim in claims}
-
-    async def unprepare(self, claims: Sequence[ClaimName]) -> Mapping[str, ReleasedClaim | FailedClaim]:
-        return {claim.uid: await self._unprepare(claim) for claim in claims}
-
-    async def _prepare(self, claim: ClaimName) -> ReadyClaim | FailedClaim:
+    async def prepare(self, claim: ClaimName) -> ReadyClaim | FailedClaim:
         failure = await self._work("prepare", claim)
         cdi = f"passthrough.virt-dra.io/device={claim.uid}-{claim.name}"
         return failure or ReadyClaim((HandedDevice(("gpu",), "node-a", claim.name, (cdi,)),))
 
-    async def _unprepare(self, claim: ClaimName) -> ReleasedClaim | FailedClaim:
+    async def unprepare(self, claim: ClaimName) -> ReleasedClaim | FailedClaim:
         return await self._work("unprepare", claim) or ReleasedClaim()
 
     async def _work(self, call: str, claim: ClaimName) -> FailedClaim | None:
