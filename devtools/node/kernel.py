@@ -71,10 +71,10 @@ class Kernel:
     creatable_profiles: frozenset[str] = frozenset({"558", "559"})
     vf_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Network VF -> its settings at the physical function."""
+    needed: dict[str, str] = field(default_factory=dict)
+    """Function -> why the node itself needs it."""
     open_nodes: dict[str, str] = field(default_factory=dict)
     """Node -> the process that has it open, as ``name (pid)``."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Texts outside of sysfs."""
     pending: dict[str, list[KernelOperation]] = field(default_factory=dict)
     """Target -> what is stuck."""
     touched: set[str] = field(default_factory=set)
@@ -157,8 +157,6 @@ class Kernel:
     # --- what is in the files ---
 
     def entry(self, path: str) -> str | Link | Tree | None:
-        if path in self.files:
-            return self.files[path]
         if path.startswith(f"{PCI}devices/"):
             address, *below = path.removeprefix(f"{PCI}devices/").split("/")
             function = self.functions.get(address)
@@ -360,6 +358,10 @@ class ProcessKernel:
     async def holders(self, nodes: frozenset[str]) -> tuple[str, ...]:
         self.process.alive()
         return tuple(process for node, process in self.kernel.open_nodes.items() if node in nodes)
+
+    async def needed_functions(self, *, addresses: bool) -> Mapping[str, str]:
+        self.process.alive()
+        return self.kernel.needed
 
     async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
         await asyncio.sleep(0)

@@ -47,7 +47,8 @@ class FileTree:
         """The folder's path without links; None if it isn't there or a link leads out of the root."""
         if path not in self._folders:
             real = os.path.realpath(f"{self._root}/{path}")
-            inside = real.startswith(f"{self._root.rstrip('/')}/") and os.path.isdir(real)  # noqa: PTH112 - a text
+            below = f"{real}/".startswith(f"{self._root.rstrip('/')}/")
+            inside = below and os.path.isdir(real)  # noqa: PTH112 - a text
             self._folders[path] = real.removeprefix(self._root).lstrip("/") if inside else None
         return self._folders[path]
 
@@ -84,6 +85,13 @@ class FileTree:
         if len(content) > limit:
             raise UnreadableFile(path, f"has more than {limit} bytes")
         return content.decode(errors="backslashreplace").strip("\0 \t\r\n")
+
+    def optional_text(self, path: str) -> str:
+        """As :meth:`text`; "" where it isn't there or can't be read."""
+        try:
+            return self.text(path) or ""
+        except UnreadableFile:
+            return ""
 
     def link(self, path: str) -> str:
         """The last name in a link's text, whether or not what it points to is in the tree; "" if there is no link."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from node_driver.hardware.file_tree import FileTree, UnreadableFile
+from node_driver.hardware.file_tree import FileTree
 from node_driver.hardware.inventory import NumaNode
 
 NODES: Final = "devices/system/node"
@@ -25,21 +25,14 @@ def read_numa_nodes(tree: FileTree) -> Mapping[int, NumaNode]:
 
 
 def _distances(tree: FileTree, node: str) -> tuple[int, ...]:
-    text = _text(tree, f"{NODES}/{node}/distance")
+    text = tree.optional_text(f"{NODES}/{node}/distance")
     return tuple(map(int, text.split())) if _NUMBERS.fullmatch(text) else ()
 
 
 def _socket(tree: FileTree, node: str) -> int | None:
     """The socket of the node's first processor; None for a node without processors."""
-    cpu = _FIRST_CPU.match(_text(tree, f"{NODES}/{node}/cpulist"))
+    cpu = _FIRST_CPU.match(tree.optional_text(f"{NODES}/{node}/cpulist"))
     if cpu is None:
         return None
-    package = _text(tree, f"devices/system/cpu/cpu{cpu[1]}/topology/physical_package_id")
+    package = tree.optional_text(f"devices/system/cpu/cpu{cpu[1]}/topology/physical_package_id")
     return int(package) if re.fullmatch(r"-?\d{1,6}", package) else None
-
-
-def _text(tree: FileTree, path: str) -> str:
-    try:
-        return tree.text(path) or ""
-    except UnreadableFile:
-        return ""

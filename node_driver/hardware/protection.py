@@ -1,13 +1,14 @@
-"""Which PCI functions the node itself needs: its disks, its console, its routes (D-39).
+"""Which PCI functions the node itself needs: its disks, its console, its interfaces (D-39, D-45, D-62).
 
-What the kernel says of mounts, routes and consoles names block devices and interfaces; sysfs says on which functions
-these are. Where mounts or routes aren't known, every disk or interface is taken for needed.
+What the kernel says of mounts, routes, addresses and consoles names block devices and interfaces; sysfs says on which
+functions these are. Where mounts or routes aren't known, every disk or interface is taken for needed. The one reading
+for what is published, and for what is unbound.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile
@@ -19,6 +20,8 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _DEPTH_MAX: Final = 16
 """Levels of devices on devices: encryption on LVM on RAID on partitions are four."""
 _LINK_LOCAL: Final = ("fe8", "fe9", "fea", "feb", "ff")
+_LOOPBACK: Final = "lo"
+_IFF_UP: Final = 1
 _UNKNOWN_DISKS: Final = frozenset(("zfs", "bcachefs"))
 """File systems on several disks, which the list of mounts doesn't name."""
 
@@ -26,10 +29,11 @@ Use = tuple[str, str]
 """The path of a device in sysfs, and the sentence why the node needs it."""
 
 
-def needed_functions(sysfs: FileTree, proc: FileTree) -> Mapping[str, str]:
-    """Address -> why the node needs that function, in words that follow its address: ``has the disk sda, …``."""
+def needed_functions(sysfs: FileTree, proc: FileTree, addressed: Collection[str] = ()) -> Mapping[str, str]:
+    """Address -> why the node needs that function, in words that follow its address: ``has the disk sda, …``.
+    ``addressed``: interfaces with an IPv4 address, of which the trees say nothing."""
     reasons: dict[str, str] = {}
-    for path, reason in (*_disks(sysfs, proc), *_interfaces(sysfs, proc), *_consoles(sysfs, proc)):
+    for path, reason in (*_disks(sysfs, proc), *_interfaces(sysfs, proc, addressed), *_consoles(sysfs, proc)):
         for address in _functions(sysfs, path):
             reasons.setdefault(address, reason)
     return reasons
@@ -48,22 +52,23 @@ def _functions(sysfs: FileTree, path: str) -> Iterator[str]:
 
 
 def _disks(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
-    mounts = _list(proc, "1/mountinfo", "self/mountinfo")
     disks = sysfs.names("class/block")
-    if mounts is None:
+    mounts = list(_mount_lists(proc))
+    if not mounts:
         for name in disks:
             for path in _block_paths(sysfs, name):
                 yield path, f"has the disk {name}, and which disks the node uses isn't known: its mounts can't be read"
         return
-    numbers = {number: name for name in disks if (number := _text(sysfs, f"class/block/{name}/dev"))}
-    mapped = {mapper: name for name in disks if (mapper := _text(sysfs, f"class/block/{name}/dm/name"))}
-    for number, place, filesystem, source in _mounted(mounts):
-        name = numbers.get(number) or _named(source, disks, mapped)
-        if name:
-            yield from _uses(sysfs, name, f"is mounted at {place}")
-        elif filesystem in _UNKNOWN_DISKS:
-            for disk in disks:
-                yield from _uses(sysfs, disk, f"may be of the {filesystem} mounted at {place}")
+    numbers = {number: name for name in disks if (number := sysfs.optional_text(f"class/block/{name}/dev"))}
+    mapped = {mapper: name for name in disks if (mapper := sysfs.optional_text(f"class/block/{name}/dm/name"))}
+    for whose, mountinfo in mounts:
+        for number, place, filesystem, source in _mounted(mountinfo):
+            name = numbers.get(number) or _named(source, disks, mapped)
+            if name:
+                yield from _uses(sysfs, name, f"is mounted at {place}{whose}")
+            elif filesystem in _UNKNOWN_DISKS:
+                for disk in disks:
+                    yield from _uses(sysfs, disk, f"may be of the {filesystem} mounted at {place}{whose}")
     for filesystem in sysfs.names("fs/btrfs"):
         for name in sysfs.names(f"fs/btrfs/{filesystem}/devices"):
             yield from _uses(sysfs, name, "is of a mounted btrfs")
@@ -73,6 +78,20 @@ def _disks(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
     for name in disks:
         for holder in sysfs.names(f"class/block/{name}/holders"):
             yield from _uses(sysfs, name, f"is part of {holder}")
+
+
+def _mount_lists(proc: FileTree) -> Iterator[tuple[str, str]]:
+    """Whose mounts, in words, and the list: the first process's, then one of each other mount namespace."""
+    first = _list(proc, "1/mountinfo", "self/mountinfo")
+    if first is None:
+        return
+    yield "", first
+    namespaces = {proc.link("1/ns/mnt")}
+    for process in filter(str.isdigit, proc.names(".")):
+        namespace = proc.link(f"{process}/ns/mnt")
+        if namespace and namespace not in namespaces and (mounts := _list(proc, f"{process}/mountinfo")) is not None:
+            namespaces.add(namespace)
+            yield f" in the mount namespace of process {process}", mounts
 
 
 def _uses(sysfs: FileTree, name: str, use: str) -> Iterator[Use]:
@@ -125,7 +144,7 @@ def _block_paths(sysfs: FileTree, name: str) -> Iterator[str]:
 # --- interfaces ---------------------------------------------------------------------------------------------------
 
 
-def _interfaces(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
+def _interfaces(sysfs: FileTree, proc: FileTree, addressed: Collection[str]) -> Iterator[Use]:
     routes4 = _list(proc, "1/net/route", "net/route")
     routes6 = _list(proc, "1/net/ipv6_route", "net/ipv6_route")
     if routes4 is None and routes6 is None:
@@ -139,6 +158,29 @@ def _interfaces(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
     for name, route in routed.items():
         for path in _interface_paths(sysfs, name):
             yield path, f"carries the node's {route}, through the interface {name}"
+    addressed6 = _addressed6(_list(proc, "1/net/if_inet6", "net/if_inet6") or "")
+    for name in sorted({*addressed, *addressed6} - {_LOOPBACK, *routed}):
+        if _is_up(sysfs.optional_text(f"class/net/{name}/flags")):
+            for path in _interface_paths(sysfs, name):
+                yield path, f"has an address of the node's, at the interface {name}"
+    for name in sysfs.names("class/net"):
+        if master := sysfs.link(f"class/net/{name}/master"):
+            for path in _interface_paths(sysfs, name):
+                yield path, f"has the interface {name}, which is a port of {master}"
+
+
+def _addressed6(text: str) -> Iterator[str]:
+    """The interfaces with an IPv6 address beyond their link."""
+    for columns in map(str.split, text.splitlines()):
+        if len(columns) > 5 and not columns[0].startswith(_LINK_LOCAL):
+            yield columns[5]
+
+
+def _is_up(flags: str) -> bool:
+    try:
+        return bool(int(flags, 16) & _IFF_UP)
+    except ValueError:
+        return False
 
 
 def _routes4(text: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +193,7 @@ def _routes4(text: str) -> Iterator[tuple[str, str]]:
 def _routes6(text: str) -> Iterator[tuple[str, str]]:
     rows = [columns for line in text.splitlines() if len(columns := line.split()) > 9]
     for columns in sorted(rows, key=lambda columns: columns[1] == "00"):
-        if not columns[0].startswith(_LINK_LOCAL) and columns[9] != "lo":
+        if not columns[0].startswith(_LINK_LOCAL) and columns[9] != _LOOPBACK:
             yield columns[9], "default route" if columns[1] == "00" else "route"
 
 
@@ -175,7 +217,7 @@ def _interface_paths(sysfs: FileTree, name: str) -> Iterator[str]:
 
 def _consoles(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
     for address in sysfs.names("bus/pci/devices"):
-        if _text(sysfs, f"bus/pci/devices/{address}/boot_vga") == "1":
+        if sysfs.optional_text(f"bus/pci/devices/{address}/boot_vga") == "1":
             yield f"/{address}", "is the node's console: the firmware's boot display"
     for name in sysfs.names("class/graphics"):
         if name.startswith("fb") and (path := sysfs.resolved(f"class/graphics/{name}")):
@@ -198,10 +240,3 @@ def _list(proc: FileTree, *paths: str) -> str | None:
         if text is not None:
             return text
     return None
-
-
-def _text(tree: FileTree, path: str) -> str:
-    try:
-        return tree.text(path) or ""
-    except UnreadableFile:
-        return ""

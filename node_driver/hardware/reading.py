@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from node_driver.hardware.addresses import addressed_interfaces
 from node_driver.hardware.file_tree import FileTree, UnreadableFile
 from node_driver.hardware.inventory import Hardware, UnreadableDevice
 from node_driver.hardware.mediated import read_mdev_types, read_mdevs, read_vgpus
@@ -14,6 +15,8 @@ from node_driver.hardware.protection import needed_functions
 from node_driver.hardware.variant_drivers import TABLE_MAX, read_aliases
 
 ALIAS_TABLE: Final = "modules.alias"
+_LIVE_PROC: Final = "/proc"
+"""Beside a copy of it the kernel's own answers are about another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def read_hardware(roots: HardwareRoots) -> Hardware:
         mdevs,
         vgpus,
         read_numa_nodes(sysfs),
-        needed_functions(sysfs, proc),
+        needed_functions(sysfs, proc, addressed_interfaces() if roots.proc == _LIVE_PROC else ()),
         read_aliases(sysfs, table),
         (*unreadable, *unreadable_parents, *unreadable_mdevs, *unreadable_vgpus, *unreadable_table),
     )

@@ -7,6 +7,7 @@ process with a limit (D-45).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -45,6 +46,10 @@ class KernelFiles(Protocol):
 
     async def holders(self, nodes: frozenset[str]) -> tuple[str, ...]:
         """The processes that have one of the nodes open, as ``name (pid)``."""
+
+    async def needed_functions(self, *, addresses: bool) -> Mapping[str, str]:
+        """The PCI functions that the node itself needs now, with why. ``addresses``: also those of interfaces that have
+        an IPv4 address and no route, for which the kernel's lock of interfaces is waited for."""
 
     async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
         """Carries out operations on one device in order and returns what was read. Operations on one target wait for

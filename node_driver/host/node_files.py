@@ -5,13 +5,43 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final, Generic, TypeVar
 
+from node_driver.hardware.addresses import addressed_interfaces
+from node_driver.hardware.file_tree import FileTree
+from node_driver.hardware.protection import needed_functions
 from node_driver.host.changes import HostBusy
 from node_driver.host.child import AttributeHelper, StillRunning
 from node_driver.host.file_locks import FileLocks
 from node_driver.host.kernel_files import LIMIT, AttributeRead, KernelOperation
+
+_Seen = TypeVar("_Seen")
+
+NEEDED_AGE: Final = 0.5
+"""Seconds: what the node needs is asked of each published device in turn."""
+
+
+class SharedLook(Generic[_Seen]):
+    """Looks at something in a thread. A call takes a look that began at most ``age`` seconds before it, so that those
+    that come while another looks share the next one."""
+
+    def __init__(self, look: Callable[[], _Seen], age: float = 0.0) -> None:
+        self._look, self._age = look, age
+        self._turn = asyncio.Lock()
+        self._began = 0.0
+        self._seen: _Seen | None = None
+
+    async def look(self) -> _Seen:
+        called = time.monotonic()
+        async with self._turn:
+            if self._seen is None or self._began < called - self._age:
+                self._began, self._seen = time.monotonic(), None
+                self._seen = await asyncio.to_thread(self._look)
+            return self._seen
 
 
 class NodeFiles:
@@ -21,9 +51,10 @@ class NodeFiles:
         self._locks = locks
         self._helper = helper
         self._root = root
-        self._scan = asyncio.Lock()
-        self._scans = 0
-        self._open_nodes: Mapping[str, tuple[str, ...]] = {}
+        self._open_nodes = SharedLook(self._look_for_open_nodes)
+        self._needed = {
+            addresses: SharedLook(partial(self._look_for_needed, addresses), NEEDED_AGE) for addresses in (False, True)
+        }
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._root + path)
@@ -47,16 +78,12 @@ class NodeFiles:
             return False
 
     async def holders(self, nodes: frozenset[str]) -> tuple[str, ...]:
-        """Calls that come while processes are looked through share the next look."""
-        if not nodes:
-            return ()
-        begun = self._scans
-        async with self._scan:
-            if self._scans == begun:
-                self._scans += 1
-                self._open_nodes = await asyncio.to_thread(self._open)
-            processes = (process for node in sorted(nodes) for process in self._open_nodes.get(node, ()))
-            return tuple(dict.fromkeys(processes))
+        open_nodes = await self._open_nodes.look() if nodes else {}
+        processes = (process for node in sorted(nodes) for process in open_nodes.get(node, ()))
+        return tuple(dict.fromkeys(processes))
+
+    async def needed_functions(self, *, addresses: bool) -> Mapping[str, str]:
+        return await self._needed[addresses].look()
 
     async def operate(self, target: str, *operations: KernelOperation, limit: float = LIMIT) -> tuple[str, ...]:
         words = [word for operation in operations for word in self._words(operation)]
@@ -81,7 +108,11 @@ class NodeFiles:
             return "r", self._root + operation.path
         return "w", self._root + operation.path, operation.text
 
-    def _open(self) -> Mapping[str, tuple[str, ...]]:
+    def _look_for_needed(self, addresses: bool) -> Mapping[str, str]:
+        sysfs, proc = FileTree(f"{self._root}/sys"), FileTree(f"{self._root}/proc")
+        return needed_functions(sysfs, proc, addressed_interfaces() if addresses and not self._root else ())
+
+    def _look_for_open_nodes(self) -> Mapping[str, tuple[str, ...]]:
         """Device node -> the processes that have it open. By the names of open files: asking for a file's status could
         wait for a dead network disk."""
         processes: dict[str, dict[str, None]] = {}

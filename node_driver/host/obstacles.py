@@ -1,16 +1,18 @@
 """Why PCI functions must not be bound to another driver now: what is looked at before anything is unbound (D-45, D-62).
-The facts are gathered from the kernel's files; :func:`obstacle` decides, and is pure."""
+The facts are gathered from the kernel's files; :func:`obstacle` decides, and is pure. What the node itself needs is
+said by :mod:`node_driver.hardware.protection`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from node_driver.hardware.inventory import BRIDGE_CLASS
 from node_driver.host.binding import PCI
 from node_driver.host.kernel_files import AttributeRead, KernelFiles
+from node_driver.host.nvme import nvme_namespaces
 
 GROUPS: Final = "/sys/kernel/iommu_groups"
 HARMLESS_DRIVERS: Final = frozenset(("", "pci-stub", "pcieport"))
@@ -19,23 +21,22 @@ DEPTH_MAX: Final = 9
 """Levels of sysfs below a function: host/target/lun/block/disk/partition are six."""
 FOLDERS_MAX: Final = 4096
 SHOWN_MAX: Final = 5
-IFF_UP: Final = 1
-LINK_SCOPE: Final = "20"
 NVIDIA_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionUse:
-    """How the node uses a PCI function. ``neighbours``: the other functions of its group that spoil it, with drivers.
-    ``interfaces``, ``disks``: those in use, with how. ``processes``: that have a device node of it open."""
+    """How a PCI function is used. ``neighbours``: the other functions of its group that spoil it, with drivers.
+    ``needed``: why the node needs it. ``interface_moved``: whether its interface is in another network namespace.
+    ``processes``: that have a device node of it open."""
 
     address: str
     driver: str
     group: str
     neighbours: tuple[str, ...] = ()
     enabled_vfs: int = 0
-    interfaces: tuple[str, ...] = ()
-    disks: tuple[str, ...] = ()
+    needed: str = ""
+    interface_moved: bool = False
     processes: tuple[str, ...] = ()
 
 
@@ -58,10 +59,13 @@ def in_use(use: FunctionUse) -> str:
     """What the node does with the function; "" if nothing."""
     if use.enabled_vfs:
         return f"{use.address} has {use.enabled_vfs} VFs; set sriov_numvfs to 0 first, or claim a VF instead"
-    if use.disks:
-        return f"{use.address} is in use by the node: {first_of(use.disks)}; unmount it first"
-    if use.interfaces:
-        return f"{use.address} is in use by the node: {', '.join(use.interfaces)}; take the interface down first"
+    if use.needed:
+        return f"{use.address} {use.needed}; let the node do without it first"
+    if use.interface_moved:
+        return (
+            f"{use.address} is in use: its interface is in another network namespace, such as a pod's; "
+            "take it back first"
+        )
     if use.processes:
         return f"{use.address} is held by {first_of(use.processes)}; end the process first"
     return ""
@@ -110,15 +114,18 @@ class Obstacles:
         neighbours = await self._neighbours(address, group, members) if group else ()
         if driver in ("", target_driver):
             return FunctionUse(address, driver, group, neighbours)
-        disks, nodes = await self._block_devices(address, folder)
+        has_interface = self._files.exists(f"{folder}/net")
+        needed = await self._files.needed_functions(addresses=has_interface)
+        nodes = await self._device_nodes(address, folder)
         return FunctionUse(
             address,
             driver,
             group,
             neighbours,
             enabled_vfs=sum(name.startswith("virtfn") for name in self._files.names(folder)),
-            interfaces=await self._interfaces(address, folder),
-            disks=disks,
+            needed=needed.get(address, ""),
+            # The folder stays where an interface was moved, and only what is in the driver's namespace is shown.
+            interface_moved=has_interface and not self._files.names(f"{folder}/net"),
             processes=await self._files.holders(nodes | await self._nvidia_nodes(address)),
         )
 
@@ -136,51 +143,24 @@ class Obstacles:
                 spoiling.append(f"{neighbour} ({driver})")
         return tuple(spoiling)
 
-    async def _interfaces(self, address: str, folder: str) -> tuple[str, ...]:
-        names = self._files.names(f"{folder}/net")
-        if not names:  # the folder stays where its interface was moved, and only the driver's namespace is shown
-            moved = self._files.exists(f"{folder}/net")
-            return ("its interface is in another network namespace, such as a pod's",) if moved else ()
-        flags = await self._texts(address, [f"{folder}/net/{name}/flags" for name in names])
-        routes, addresses = await self._texts(address, ["/proc/net/route", "/proc/net/if_inet6"])
-        routed = {line.split("\t")[0].strip() for line in routes.splitlines()[1:]}
-        addressed = {row[5] for row in map(str.split, addresses.splitlines()) if row[5:] and row[3] != LINK_SCOPE}
-        uses = []
-        for name, flag in zip(names, flags, strict=True):
-            master = self._files.link(f"{folder}/net/{name}/master")
-            if master:
-                uses.append(f"interface {name} is a port of {master}")
-            elif _is_up(flag) and name in routed | addressed:
-                uses.append(f"interface {name} is up with an address")
-        return tuple(uses)
-
-    async def _block_devices(self, address: str, folder: str) -> tuple[tuple[str, ...], frozenset[str]]:
-        """How the node uses disks and partitions of the function; all device nodes of the function."""
-        folders = list(self._folders_with_nodes(folder))
-        numbers = await self._texts(address, [f"{path}/dev" for path in folders])
+    async def _device_nodes(self, address: str, folder: str) -> frozenset[str]:
+        """All device nodes of the function."""
+        roots = (folder, *nvme_namespaces(self._files, folder))
+        folders = list(dict.fromkeys(path for root in roots for path in self._folders_with_nodes(root)))
         events = await self._texts(address, [f"{path}/uevent" for path in folders])
-        names = [_device_name(event) or path.rpartition("/")[2] for path, event in zip(folders, events, strict=True)]
-        mounts, swaps = await self._texts(address, ["/proc/1/mountinfo", "/proc/swaps"])
-        mounted = dict(_mounts(mounts))
-        swapping = {line.split()[0] for line in swaps.splitlines()[1:] if line.split()}
-        uses = []
-        for path, number, name in zip(folders, numbers, names, strict=True):
-            node = f"/dev/{name}"
-            if place := mounted.get(number) or mounted.get(node):
-                uses.append(f"{name} is mounted at {place}")
-            if node in swapping:
-                uses.append(f"{name} is swap")
-            uses += [f"{name} is part of {holder}" for holder in self._files.names(f"{path}/holders")]
-        return tuple(uses), frozenset(f"/dev/{name}" for name in names)
+        return frozenset(
+            f"/dev/{_device_name(event) or path.rpartition('/')[2]}"
+            for path, event in zip(folders, events, strict=True)
+        )
 
     def _folders_with_nodes(self, folder: str) -> Iterator[str]:
-        """The folders below that stand for a device node; links aren't followed."""
+        """The folder and those below that stand for a device node; links aren't followed."""
         pending, seen = [(folder, 0)], 0
         while pending and seen < FOLDERS_MAX:
             path, depth = pending.pop()
             seen += 1
             names = self._files.names(path)
-            if "dev" in names and depth:
+            if "dev" in names:
                 yield path
             if depth < DEPTH_MAX:
                 pending += [
@@ -207,22 +187,5 @@ class Obstacles:
         return tuple(by_path.get(path, "") for path in paths)
 
 
-def _is_up(flags: str) -> bool:
-    try:
-        return bool(int(flags, 16) & IFF_UP)
-    except ValueError:
-        return False
-
-
 def _device_name(uevent: str) -> str:
     return next((line[len("DEVNAME=") :] for line in uevent.splitlines() if line.startswith("DEVNAME=")), "")
-
-
-def _mounts(mountinfo: str) -> Iterable[tuple[str, str]]:
-    """Device number, and source, of each mount, with its place."""
-    for line in mountinfo.splitlines():
-        fields, _, rest = line.partition(" - ")
-        columns, sources = fields.split(), rest.split()
-        if len(columns) > 4 and len(sources) > 1:
-            yield columns[2], columns[4]
-            yield sources[1], columns[4]

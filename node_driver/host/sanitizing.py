@@ -9,10 +9,9 @@ from typing import Final, Protocol
 from node_driver.host.binding import PCI, kernel_answer
 from node_driver.host.changes import HostError, TargetGone
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelFiles
+from node_driver.host.nvme import nvme_namespaces
 
 FUNCTION: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-CONTROLLER: Final = re.compile(r"nvme\d+")
-NAMESPACE: Final = re.compile(r"nvme\d+n\d+")
 NVME_CLASS: Final = "0108"
 ERASE_LIMIT: Final = 3600.0
 """Seconds for one namespace; drives that overwrite everything take long."""
@@ -77,17 +76,11 @@ class Sanitizer:
         if not class_code.removeprefix("0x").startswith(NVME_CLASS):
             await self.reset((address,))
             return
-        namespaces = [
-            name
-            for controller in self._files.names(f"{folder}/nvme")
-            if CONTROLLER.fullmatch(controller)
-            for name in self._files.names(f"{folder}/nvme/{controller}")
-            if NAMESPACE.fullmatch(name)
-        ]
+        namespaces = list(nvme_namespaces(self._files, folder))
         if not namespaces:
             raise HostError(f"{address} shows no NVMe namespace to erase; is it bound to the nvme driver?")
-        for name in namespaces:
-            await self._erase(address, f"{self._dev}/{name}")
+        for namespace in namespaces:
+            await self._erase(address, f"{self._dev}/{namespace.rpartition('/')[2]}")
 
     async def _erase(self, address: str, node: str) -> None:
         before = await self._sample(address, node)

@@ -163,8 +163,8 @@ async def test_vfs_that_the_node_or_a_process_uses_stay() -> None:
         said[use.__name__] = published(await started(node, Policies(1)))[1]
         assert node.kernel.functions[PORT].virtual_functions == [VF, "0000:08:00.2"]
     assert said == {
-        "interface_in_a_pod": f"it can't be given its virtual functions: {VF} is in use by the node: its interface is "
-        f"in another network namespace, such as a pod's; take the interface down first{AGAIN}",
+        "interface_in_a_pod": f"it can't be given its virtual functions: {VF} is in use: its interface is in "
+        f"another network namespace, such as a pod's; take it back first{AGAIN}",
         "held_through_vfio": f"it can't be given its virtual functions: {VF} is held by qemu (7); end the process "
         f"first{AGAIN}",
     }

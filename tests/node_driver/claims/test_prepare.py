@@ -259,16 +259,9 @@ def _held(node: Node) -> ResourceClaim:
     return claim("bad", "pci-0000-02-00-0")
 
 
-def _mounted(node: Node) -> ResourceClaim:
-    _held(node)
-    node.kernel.files["/proc/1/mountinfo"] = "36 35 259:0 / /srv rw,noatime master:1 - ext4 /dev/root rw"
+def _needed(node: Node) -> ResourceClaim:
+    node.kernel.needed[NVME] = "has the disk nvme0n1, which is mounted at /srv"
     return claim("bad", "pci-0000-02-00-0")
-
-
-def _interface_up(node: Node) -> ResourceClaim:
-    node.kernel.functions[NIC].files |= {"net": {"eth7": {"flags": "0x1003"}}}
-    node.kernel.files["/proc/net/route"] = "Iface\tDestination\neth7\t0000A8C0\t00000000"
-    return claim("bad", "pci-0000-01-00-0")
 
 
 def _group_not_viable(node: Node) -> ResourceClaim:
@@ -318,13 +311,9 @@ REFUSED = [
     ),
     (_held, "device pci-0000-02-00-0: 0000:02:00.0 is held by fio (4711); end the process first"),
     (
-        _mounted,
-        "device pci-0000-02-00-0: 0000:02:00.0 is in use by the node: nvme0n1 is mounted at /srv; unmount it first",
-    ),
-    (
-        _interface_up,
-        "device pci-0000-01-00-0: 0000:01:00.0 is in use by the node: interface eth7 is up with an address; "
-        "take the interface down first",
+        _needed,
+        "device pci-0000-02-00-0: 0000:02:00.0 has the disk nvme0n1, which is mounted at /srv; let the node do without "
+        "it first",
     ),
     (
         _group_not_viable,

@@ -23,10 +23,12 @@ FUNCTIONS = {
 }
 
 
-def needed(folder: Path, mountinfo: str = "", *, route: str = NO_ROUTES, **more: Any) -> dict[str, str]:
+def needed(
+    folder: Path, mountinfo: str = "", *, route: str = NO_ROUTES, addressed: tuple[str, ...] = (), **more: Any
+) -> dict[str, str]:
     proc = {"self/mountinfo": mountinfo, "net/route": route, **more.pop("proc", {})}
     tree = described_machine({"functions": FUNCTIONS, "proc": proc, **more}, folder)
-    return dict(needed_functions(FileTree(tree.sysfs), FileTree(folder / "proc")))
+    return dict(needed_functions(FileTree(tree.sysfs), FileTree(folder / "proc"), addressed))
 
 
 def virtual_disk(name: str, number: str, *slaves: str, **files: str) -> dict[str, Any]:
@@ -127,6 +129,69 @@ def test_an_ipv6_route_counts_and_a_link_local_one_doesnt(tmp_path: Path) -> Non
     default = row.format(zero, "00", zero, "fe80" + "0" * 27 + "1")
     assert needed(tmp_path / "b", proc={"net/ipv6_route": local + default}) == {
         NIC: "carries the node's default route, through the interface eth0"
+    }
+
+
+GLOBAL6 = "20010db8000000000000000000000001 02 40 00 80 eth0\n"
+LOCAL6 = "fe800000000000000000000000000001 02 40 20 80 eth0\n"
+
+
+@pytest.mark.parametrize(
+    ("addressed", "addresses6", "flags", "is_needed"),
+    [
+        (("eth0", "lo"), "", "0x1003", True),
+        ((), LOCAL6 + GLOBAL6, "0x1003", True),
+        ((), LOCAL6, "0x1003", False),
+        (("lo",), "", "0x1003", False),
+        (("eth0",), "", "0x1002", False),
+        (("eth0",), "", "up", False),
+    ],
+    ids=["ipv4", "ipv6", "link-local", "loopback", "down", "malformed"],
+)
+def test_an_address_without_a_route_counts_while_its_interface_is_up(
+    tmp_path: Path, addressed: tuple[str, ...], addresses6: str, flags: str, is_needed: bool
+) -> None:
+    functions = {**FUNCTIONS, NIC: {"class": "020000", "files": {"net/eth0/flags": flags}}}
+    links = {"class/net/eth0": "../../devices/pci0000:07/0000:07:00.0/net/eth0"}
+    proc = {"net/if_inet6": addresses6}
+    assert needed(tmp_path, addressed=addressed, functions=functions, links=links, proc=proc) == (
+        {NIC: "has an address of the node's, at the interface eth0"} if is_needed else {}
+    )
+
+
+def test_a_port_of_a_bond_or_bridge_is_needed_whatever_that_has(tmp_path: Path) -> None:
+    more: dict[str, Any] = {
+        "files": {"devices/virtual/net/br0/flags": "0x1002"},
+        "links": {"devices/pci0000:07/0000:07:00.0/net/eth0/master": "../../../../virtual/net/br0"},
+    }
+    assert needed(tmp_path, **more) == {NIC: "has the interface eth0, which is a port of br0"}
+
+
+def test_a_disk_that_only_another_mount_namespace_has_mounted_is_needed(tmp_path: Path) -> None:
+    proc = {
+        "1/mountinfo": "22 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw",
+        **dict.fromkeys(
+            ("70/mountinfo", "71/mountinfo"), "9 1 0:30 / / rw - overlay o rw\n10 9 259:1 / /d rw - xfs s rw"
+        ),
+        "72/mountinfo": "22 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw",
+        "net/route": NO_ROUTES,
+    }
+    functions = {**FUNCTIONS, SECOND: {"class": "010601", "files": {"block/sdb/dev": "259:1"}}}
+    tree = described_machine(
+        {
+            "functions": functions,
+            "proc": proc,
+            "links": {"class/block/sdb": "../../devices/pci0000:06/0000:06:00.0/block/sdb"},
+        },
+        tmp_path,
+    )
+    for process, namespace in (("1", 1), ("70", 2), ("71", 2), ("72", 1)):
+        (tmp_path / "proc" / process / "ns").mkdir()
+        (tmp_path / "proc" / process / "ns/mnt").symlink_to(f"mnt:[{namespace}]")
+    (tree.sysfs / "devices/pci0000:05/0000:05:00.0/block/nvme0n1/nvme0n1p1/dev").write_text("259:9\n")
+    assert needed_functions(FileTree(tree.sysfs), FileTree(tmp_path / "proc")) == {
+        DISK: "has the disk nvme0n1p2, which is mounted at /",
+        SECOND: "has the disk sdb, which is mounted at /d in the mount namespace of process 70",
     }
 
 

@@ -201,6 +201,26 @@ async def test_a_namespace_counts_as_erased_when_its_contents_are_gone(
     assert (root / "log").read_text() == f"format {disk} --ses=1 --force\n"
 
 
+async def test_a_namespace_with_several_paths_is_erased_by_the_node_of_its_subsystem(
+    root: Path, locks: FileLocks, helper: AttributeHelper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, subsystem = root / "sys/devices/pci0000:00" / NIC, root / "sys/class/nvme-subsystem/nvme-subsys0"
+    (function / "nvme/nvme3/nvme0c3n1").mkdir(parents=True)
+    (function / "class").write_text("0x010802\n")
+    (subsystem / "nvme0n1/nvme0n1p1").mkdir(parents=True)
+    (subsystem / "nvme3").symlink_to(function / "nvme/nvme3")
+    (root / "nvme0n1").write_bytes(b"secret")
+    programs = root / "bin"
+    programs.mkdir()
+    (programs / "nvme").write_text(NVME.format(log=root / "log", action=f"cp /dev/null {root}/nvme0n1"))
+    (programs / "nvme").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    await Sanitizer(NodeFiles(locks, helper, root=str(root)), NodePrograms(locks), dev=str(root)).erase(NIC)
+
+    assert (root / "log").read_text() == f"format {root}/nvme0n1 --ses=1 --force\n"
+
+
 async def test_operations_are_quick_beside_each_other(root: Path, locks: FileLocks, helper: AttributeHelper) -> None:
     files = NodeFiles(locks, helper, root=str(root))
     path = f"/sys/bus/pci/devices/{NIC}/driver_override"
