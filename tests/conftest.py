@@ -85,8 +85,6 @@ def _check_markers(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if not gc.get_freeze_count():  # a test unfroze all; a collection that looks at every test takes a second
-        gc.freeze()
     needs.permit(name for name in NEEDS if item.get_closest_marker(name) is not None)
 
 
