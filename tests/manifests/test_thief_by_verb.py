@@ -34,6 +34,7 @@ SETS: Mapping[str, Callable[[], tuple[Json, ...]]] = {
     STANDALONE: lambda: planned(Choices(STANDALONE), packaged()),
     "extender": lambda: build(packaged(), "extender"),
     "report": lambda: build(packaged(), "report"),
+    "driver": lambda: build(packaged(), "driver"),
 }
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -56,7 +57,7 @@ OF_EVERYBODY = {
 }
 """What the API server's own roles give to whoever is authenticated, and to every ServiceAccount (system:basic-user,
 system:cluster-trust-bundle-discovery)."""
-OWN_NAMESPACES = ("virt-dra", "virt-dra-extender")
+OWN_NAMESPACES = ("virt-dra", "virt-dra-extender", "virt-dra-driver")
 
 
 class Account(NamedTuple):
