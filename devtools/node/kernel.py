@@ -71,6 +71,12 @@ class Kernel:
     creatable_profiles: frozenset[str] = frozenset({"558", "559"})
     vf_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Network VF -> its settings at the physical function."""
+    vfio_groups: bool = True
+    """Whether there are nodes of groups."""
+    vfio_devices: bool = False
+    """Whether sysfs shows a node of its own for each device."""
+    iommufd: bool = False
+    """Whether those nodes exist."""
     needed: dict[str, str] = field(default_factory=dict)
     """Function -> why the node itself needs it."""
     open_nodes: dict[str, str] = field(default_factory=dict)
@@ -124,11 +130,22 @@ class Kernel:
 
     def is_character_device(self, path: str) -> bool:
         if path == "/dev/vfio/vfio":
-            return True
+            return self.vfio_groups
+        if path == "/dev/iommu":
+            return self.iommufd
+        if path.startswith("/dev/vfio/devices/vfio"):
+            return self.iommufd and path.removeprefix("/dev/vfio/devices/vfio").isdigit()
         group = path.removeprefix("/dev/vfio/")
-        return group.isdigit() and (
-            any(function.group == int(group) and self._provides_vfio(function) for function in self.functions.values())
-            or any(mdev.group == int(group) for mdev in self.mdevs.values())
+        return (
+            group.isdigit()
+            and self.vfio_groups
+            and (
+                any(
+                    function.group == int(group) and self._provides_vfio(function)
+                    for function in self.functions.values()
+                )
+                or any(mdev.group == int(group) for mdev in self.mdevs.values())
+            )
         )
 
     def _provides_vfio(self, function: Function) -> bool:
@@ -203,6 +220,8 @@ class Kernel:
             folder["iommu_group"] = Link(str(function.group))
         if function.driver:
             folder["driver"] = Link(function.driver)
+        if self.vfio_devices and self._provides_vfio(function):
+            folder["vfio-dev"] = {f"vfio{function.group}": {}}
         if function.resets:
             folder["reset"] = ""
         if function.total_vfs:

@@ -16,6 +16,9 @@ from node_driver.host.vgpu import VgpuProfiles
 from node_driver.host.virtual_functions import VirtualFunctions
 
 CONTAINER_NODE: Final = "/dev/vfio/vfio"
+IOMMUFD_NODE: Final = "/dev/iommu"
+SHARED_NODES: Final = frozenset((CONTAINER_NODE, IOMMUFD_NODE))
+"""Of all devices: who has one of these open holds none by it."""
 NODE_LIMIT: Final = 5.0
 """Seconds in which udev or devtmpfs makes a node (D-44)."""
 NODE_PAUSE: Final = 0.02
@@ -55,15 +58,16 @@ class NodeHost:
 
     async def vfio_nodes(self, address: str) -> tuple[str, ...]:
         waited = 0.0
-        while missing := self._missing_node(address):
+        while not (nodes := self._nodes(address)):
             if waited >= NODE_LIMIT:
+                missing = self._missing_node(address)
                 raise HostError(f"{missing} of {address} didn't appear within {NODE_LIMIT:.0f} s; is udev running?")
             await self._files.sleep(NODE_PAUSE)
             waited += NODE_PAUSE
-        return self._nodes(address)
+        return nodes
 
     async def holders(self, address: str) -> tuple[str, ...]:
-        return await self._files.holders(frozenset(self._nodes(address)) - {CONTAINER_NODE})
+        return await self._files.holders(frozenset(self._nodes(address)) - SHARED_NODES)
 
     async def reset(self, members: Sequence[str]) -> None:
         await self._sanitizer.reset(members)
@@ -81,21 +85,22 @@ class NodeHost:
         return f"{address} is held by {first_of(holders)}; end the process first" if holders else ""
 
     def _missing_node(self, address: str) -> str:
-        """The first node that has to be there and isn't, "" if none."""
+        """The first node that was waited for."""
         group = self._files.link(f"{_folder(address)}/iommu_group")
         if not group:
             return "an IOMMU group"
-        return next(
-            (node for node in (CONTAINER_NODE, f"/dev/vfio/{group}") if not self._files.is_character_device(node)), ""
-        )
+        return f"/dev/vfio/{group}" if self._files.is_character_device(CONTAINER_NODE) else CONTAINER_NODE
 
     def _nodes(self, address: str) -> tuple[str, ...]:
+        """Both ways to open a device that the kernel may have, each only if it is whole: by its group, and by a node of
+        its own through iommufd, which sysfs shows also where there is none (D-30)."""
         folder = _folder(address)
         group = self._files.link(f"{folder}/iommu_group")
-        devices = (f"/dev/vfio/devices/{name}" for name in self._files.names(f"{folder}/vfio-dev"))
-        return (
-            *((CONTAINER_NODE, f"/dev/vfio/{group}") if group else ()),
-            *(node for node in devices if self._files.is_character_device(node)),
+        by_group = (CONTAINER_NODE, f"/dev/vfio/{group}") if group else ()
+        own = tuple(f"/dev/vfio/devices/{name}" for name in self._files.names(f"{folder}/vfio-dev"))
+        by_iommufd = (*own, IOMMUFD_NODE) if own else ()
+        return tuple(
+            node for way in (by_group, by_iommufd) if all(map(self._files.is_character_device, way)) for node in way
         )
 
 

@@ -170,6 +170,43 @@ async def test_a_claim_of_a_template_has_its_metadata_under_the_pods_name_for_it
     assert [version["podClaimName"] for version in metadata] == ["gpu", "gpu"]
 
 
+GROUP_NODES, IOMMUFD_NODES = ["/dev/vfio/vfio", "/dev/vfio/12"], ["/dev/vfio/devices/vfio12", "/dev/iommu"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "devices", "iommufd", "nodes"),
+    [
+        (True, False, False, GROUP_NODES),
+        (True, True, False, GROUP_NODES),
+        (True, False, True, GROUP_NODES),
+        (True, True, True, GROUP_NODES + IOMMUFD_NODES),
+        (False, True, True, IOMMUFD_NODES),
+        (False, True, False, None),
+    ],
+    ids=["5.15", "6.1", "bound to a driver without", "both", "without groups", "none"],
+)
+async def test_each_way_to_open_a_device_that_the_kernel_has_is_given(
+    groups: bool, devices: bool, iommufd: bool, nodes: list[str] | None
+) -> None:
+    node = a_node()
+    node.kernel.vfio_groups, node.kernel.vfio_devices, node.kernel.iommufd = groups, devices, iommufd
+
+    (answer,) = await prepare(node, NIC_CLAIM)
+
+    document = files(node).get(f"{CDI_FOLDER}/{DRIVER}_uid-nic.json")
+    given = document and document["devices"][0]["containerEdits"]["deviceNodes"]
+    assert given == (nodes and [{"path": path, "permissions": "rw"} for path in nodes])
+    if nodes is None:
+        assert answer == FailedClaim("/dev/vfio/vfio of 0000:01:00.0 didn't appear within 5 s; is udev running?")
+        return
+    released = {}
+    for path in nodes:
+        node.kernel.open_nodes = {path: "qemu (1)"}
+        await prepare(node, NIC_CLAIM)
+        released[path] = isinstance((await unprepare(node, NIC_CLAIM))[0], ReleasedClaim)
+    assert released == {path: path in ("/dev/vfio/vfio", "/dev/iommu") for path in nodes}
+
+
 async def test_all_endpoints_of_a_group_are_bound_and_its_bridge_is_left_alone() -> None:
     node = a_node()
 
