@@ -29,7 +29,7 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster
-from virt_dra.cluster.kube.config import USER_AGENT
+from virt_dra.cluster.kube.transport import USER_AGENT
 from virt_dra.cluster.port import (
     Conflict,
     Gone,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import ssl
 import stat
+import subprocess
 import sys
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.credentials import Credentials
 from devtools.cluster.scripted_server import (
     VERSION,
     json_answer,
@@ -22,8 +26,9 @@ from devtools.cluster.scripted_server import (
     write_kubeconfig,
 )
 from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.cluster.kube import service_account
 from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
-from virt_dra.cluster.port import Forbidden
+from virt_dra.cluster.port import Forbidden, Unauthorized
 
 
 @pytest.fixture(autouse=True)
@@ -172,48 +177,98 @@ async def test_kubeconfig_of_the_environment_then_of_the_home(tmp_path: Path, mo
             assert cluster.transport.server == second.url
 
 
-async def test_the_service_account_of_a_pod_and_its_token_that_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over real TLS, as in a pod; the files are where the test says, since nobody may write to a pod's place here."""
-    from kubernetes.aio.config import incluster_config
-
-    from devtools.cluster.credentials import Credentials
-
-    credentials = Credentials(tmp_path / "pki")
-    token = tmp_path / "token"
-    token.write_text("one")
+@asynccontextmanager
+async def pod(folder: Path, monkeypatch: pytest.MonkeyPatch, known: Collection[str]) -> AsyncIterator[list[str]]:
+    """An API server over TLS that knows some tokens, and what is asked of it; this process has a pod's environment. The
+    account's files are where the test says, since nobody may write to a pod's place here."""
+    credentials = Credentials(folder / "pki")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(credentials.certificate, credentials.key)
     asked: list[str] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         asked.append(request.headers["Authorization"])
+        if asked[-1].removeprefix("Bearer ") not in known:
+            return web.json_response({"kind": "Status", "reason": "Unauthorized"}, status=401)
         return web.json_response(VERSION)
 
-    async def test() -> None:
-        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        try:
-            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(runner.addresses[0][1]))
-            for name in ("virt_dra.cluster.kube.config", "kubernetes.aio.config.incluster_config"):
-                monkeypatch.setattr(sys.modules[name], "SERVICE_TOKEN_FILENAME", str(token))
-            monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(credentials.authority))
-            async with connect() as cluster:
-                await cluster.server_version()
-                token.write_text("two")
-                hook: Any = cluster.transport.client.configuration.refresh_api_key_hook
-                loader = next(cell.cell_contents for cell in hook.__closure__)
-                loader.token_expires_at = loader.token_expires_at.min  # a minute later
-                await cluster.server_version()
-        finally:
-            await runner.cleanup()
+    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    (folder / "ca.crt").write_bytes(Path(credentials.authority).read_bytes())
+    monkeypatch.setattr(service_account, "FOLDER", folder)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(runner.addresses[0][1]))
+    try:
+        yield asked
+    finally:
+        await runner.cleanup()
 
-    await test()
-    assert [text.lower() for text in asked] == ["bearer one", "bearer one", "bearer two"]
+
+async def test_the_token_of_a_pods_service_account_is_read_again_after_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    async with pod(tmp_path, monkeypatch, ("one", "two")) as asked, connect() as cluster:
+        token.write_text("two")
+        await cluster.server_version()
+        monkeypatch.setattr(service_account, "TOKEN_SECONDS", 0.0)
+        await cluster.server_version()
+        given = await cluster.credentials()
+    assert asked == ["Bearer one", "Bearer one", "Bearer two"]
+    assert (given.token, given.ca_file, given.verify) == ("two", str(tmp_path / "ca.crt"), True)
+
+
+async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    known = ["one"]
+    async with pod(tmp_path, monkeypatch, known) as asked, connect() as cluster:
+        known[:] = ["two"]
+        token.write_text("two")
+        await cluster.server_version()
+        known.clear()
+        with pytest.raises(Unauthorized):
+            await cluster.server_version()
+    assert asked == ["Bearer one", "Bearer one", "Bearer two", "Bearer two"]
+
+
+@pytest.mark.parametrize(
+    ("files", "port", "why"),
+    [
+        ({"token": "", "ca.crt": "x"}, "443", "{folder}/token is empty"),
+        ({"token": "one"}, "443", "[Errno 2] No such file or directory: '{folder}/ca.crt'"),
+        (
+            {"token": "one", "ca.crt": "x"},
+            "",
+            "$KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT must name the API server",
+        ),
+    ],
+    ids=["a token without content", "no authority", "no port"],
+)
+async def test_a_service_account_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], port: str, why: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(service_account, "FOLDER", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    said = f"the pod's service account can't be used: {why.format(folder=tmp_path)}"
+    assert await problem() == ("BadConfiguration", said)
+
+
+def test_a_process_in_a_pod_does_not_import_the_kubernetes_package() -> None:
+    """It takes 10 MiB, of the 60 that a node driver may have."""
+    imports = "import sys, virt_dra.cluster.kube.cluster, virt_dra.cluster.kube.service_account"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{imports}; print('kubernetes' in sys.modules)"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert ran.stdout == "False\n"
 
 
 async def test_credentials_of_a_program(tmp_path: Path) -> None:

@@ -200,7 +200,6 @@ async def test_other_certificates_are_taken_up_without_a_new_client(
     path.write_text(first.read_text())
     async with connect(str(path)) as cluster:
         assert await who(cluster) == "first"
-        assert cluster.transport.renew is not None
         path.write_text(second.read_text())
-        assert await cluster.transport.renew()
+        assert await cluster.transport.connections.access.renewed()
         assert await who(cluster) == "second"

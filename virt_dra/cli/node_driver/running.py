@@ -33,6 +33,7 @@ from node_driver.wire.server import KubeletServer
 from virt_dra.cli.node_driver.sources import NodeHardware, policies_of
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.config import found_access
+from virt_dra.cluster.kube.connections import ServerConnections
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.transport import Transport
 
@@ -72,7 +73,7 @@ async def run_driver(driver: NodeDriver) -> None:
     """Runs until SIGTERM or SIGINT. Starts without an API server, too: what is prepared must be released all the same.
     Raises ConnectionProblem where no cluster is configured, SocketsInUse, ValueError and OSError."""
     access = await found_access(driver.kubeconfig, driver.context)
-    transport = Transport(access.client, LIMITS, renew=access.renewed)
+    transport = Transport(ServerConnections(access), LIMITS)
     helper = AttributeHelper()
     try:
         with _stopped_by_signals() as stop:

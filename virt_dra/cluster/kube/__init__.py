@@ -1,4 +1,4 @@
-"""A real cluster behind the port: an API server asked through the ``kubernetes`` package, which is imported here only.
+"""A real cluster behind the port: an API server. The ``kubernetes`` package is imported here only, to read kubeconfigs.
 
 Must not be imported by controllers.
 """

@@ -1,4 +1,4 @@
-"""A real cluster behind the port: the API server asked through the ``kubernetes`` package's async client.
+"""A real cluster behind the port: the API server asked with aiohttp.
 
 :func:`connect` finds and connects to a cluster. Retries, limits and timing are in
 :mod:`~virt_dra.cluster.kube.transport`, unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any
@@ -27,7 +27,9 @@ from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.kube import paging as kube_paging
 from virt_dra.cluster.kube import paths as kube_paths
-from virt_dra.cluster.kube.config import Access, Credentials, credentials_of, found_access
+from virt_dra.cluster.kube.access import Access, Credentials
+from virt_dra.cluster.kube.config import found_access
+from virt_dra.cluster.kube.connections import ServerConnections
 from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_object
 from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube.limits import ClientLimits
@@ -83,7 +85,7 @@ class KubeCluster(RawObjects):
     async def credentials(self) -> Credentials:
         """The current credentials, for another client of the same server (kopf's). Raises
         :class:`~virt_dra.cluster.port.Unauthorized`."""
-        return await credentials_of(self._transport.client)
+        return await self._transport.connections.access.credentials()
 
     # --- Reader ---------------------------------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ async def connect(
     :class:`ConnectionProblem`.
     """
     access = await found_access(kubeconfig, context)
-    transport = Transport(access.client, limits or ClientLimits(), observer or NoKubeObserver(), access.renewed)
+    transport = Transport(ServerConnections(access), limits or ClientLimits(), observer or NoKubeObserver())
     try:
         await _check(transport, access)
         yield KubeCluster(transport, managed_fields=managed_fields)
@@ -327,7 +329,7 @@ async def _check(transport: Transport, access: Access) -> None:
     """Raises :class:`ConnectionProblem` unless the server answers us."""
     tried = f"tried {transport.server} ({access.source})"
     limits = ClientLimits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
-    first = Transport(transport.client, limits, renew=access.renewed, clock=transport.clock)
+    first = Transport(transport.connections, limits, clock=transport.clock)
     try:
         parsed(await first.request(KubeRequest("GET", "/version", verb="get", subject="version")))
     except UntrustedServer as error:

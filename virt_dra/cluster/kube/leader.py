@@ -129,7 +129,7 @@ class _Candidate:
         limits = ClientLimits(
             qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1
         )
-        self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
+        self._objects = RawObjects(Transport(used.connections, limits, used.observer, clock=used.clock))
         self._clock = used.clock
         """The API server's time, for who reads the Lease: nobody here decides by it."""
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing

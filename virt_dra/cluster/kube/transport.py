@@ -1,9 +1,9 @@
-"""Requests to an API server through the ``kubernetes`` package's async client: paced, timed, repeated where that is
-safe, and refused with the port's exceptions. Knows nothing of objects.
+"""Requests to an API server: paced, timed, repeated where that is safe, and refused with the port's exceptions. Knows
+nothing of objects.
 
 What is repeated, within :class:`~virt_dra.cluster.kube.limits.ClientLimits`: whatever was certainly not carried out (no
 connection; 429; an answer that carries Retry-After, by which a server says so), and what may be carried out twice when
-the answer was lost. The client's own retries stay off: they know neither Retry-After for writes nor a limit in time.
+the answer was lost.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from kubernetes.aio.client import ApiClient
-from kubernetes.aio.config import ConfigException
 from multidict import CIMultiDict
-from yarl import URL
 
 from virt_dra.cluster.cluster_clock import ClusterClock
+from virt_dra.cluster.kube.connections import ServerConnections
 from virt_dra.cluster.kube.errors import refusal
 from virt_dra.cluster.kube.limits import MIB, READING_VARIABLE, ClientLimits, TokenBucket
 from virt_dra.cluster.large import resident_bytes
@@ -39,6 +37,7 @@ T = TypeVar("T")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 JSON = "application/json"
+USER_AGENT = f"virt-dra/{version('virt-dra')}"
 
 _WARNINGS_REMEMBERED = 1000
 
@@ -102,16 +101,15 @@ class UntrustedServer(Unavailable):
 
 @dataclass
 class Transport:
-    """Not for several event loops. ``renew`` reloads credentials that were refused and returns True if they changed.
+    """Not for several event loops.
 
     ``may_write`` is called before every attempt that isn't a GET, as leadership may have been lost while a request
     waited or was retried.
     """
 
-    client: ApiClient
+    connections: ServerConnections
     limits: ClientLimits = field(default_factory=ClientLimits)
     observer: KubeObserver = field(default_factory=NoKubeObserver)
-    renew: Callable[[], Awaitable[bool]] | None = None
     may_write: Callable[[], bool] = lambda: True
     clock: ClusterClock = field(default_factory=ClusterClock)
     """Set by the server's time in every answer."""
@@ -127,7 +125,7 @@ class Transport:
 
     @property
     def server(self) -> str:
-        return str(self.client.configuration.host)
+        return self.connections.access.endpoint.server
 
     async def request(self, request: KubeRequest) -> bytes:
         """The body of a successful answer. Raises the port's exceptions."""
@@ -172,7 +170,7 @@ class Transport:
             _abort(response)  # not released: what is left of a stream has no end
 
     async def close(self) -> None:
-        await self.client.close()  # type: ignore[no-untyped-call]  # the package has no types here
+        await self.connections.close()
         await asyncio.sleep(0.01)  # aborted TLS connections are closed when the loop comes to them
 
     async def _repeated(self, request: KubeRequest, once: Callable[[], Awaitable[T]]) -> T:
@@ -192,9 +190,9 @@ class Transport:
             except ApiError as error:
                 answered = 0 if isinstance(error, NotSent | UntrustedServer | _Lost) else error.status
                 self.observer.answered(request.verb or request.method, request.subject, answered, loop.time() - began)
-                if isinstance(error, Unauthorized) and self.renew is not None and not renewed:
+                if isinstance(error, Unauthorized) and not renewed:
                     renewed = True
-                    if await self.renew():
+                    if await self.connections.access.renewed():
                         continue
                 if attempt >= self.limits.attempts or not _may_repeat(request, error):
                     raise
@@ -252,54 +250,21 @@ class Transport:
             await asyncio.sleep(wait)
 
     async def _sent(self, request: KubeRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        given = {"Accept": request.accept, "Content-Type": request.content_type, **self.client.default_headers}
+        connections = self.connections
+        given = {"Accept": request.accept, "Content-Type": request.content_type, "User-Agent": USER_AGENT}
+        if authorization := await connections.access.authorization():
+            given["Authorization"] = authorization
         headers = CIMultiDict([*given.items(), *(impersonation(self.requester) if self.requester else ())])
-        try:
-            await self.client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, None)
-        except (ConfigException, OSError) as error:
-            raise Unauthorized(f"the credentials can't be read: {error}") from error
         query = f"?{urlencode(request.query)}" if request.query else ""
-        # Marked as encoded, since it is: what a name escapes must stay escaped.
-        url = URL(f"{self.server.rstrip('/')}{request.path}{query}", encoded=True)
         # A stream, since aiohttp warns of bytes by the megabyte.
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
         loop = asyncio.get_running_loop()
         began = loop.time()
-        response = await self._session().request(
-            request.method, url, headers=headers, data=body, timeout=timeout, **self._way
+        response = await connections.ask(
+            request.method, f"{request.path}{query}", headers=headers, data=body, timeout=timeout
         )
         self.clock.observe(response.headers.get("Date"), loop.time() - began)
         return response
-
-    def _session(self) -> aiohttp.ClientSession:
-        """The package's connections, with its TLS. Not through its ``request``, which can only send text."""
-        rest, configuration = self.client.rest_client, self.client.configuration
-        if rest.pool_manager is None:
-            # aiohttp would read the proxy's settings and ~/.netrc anew for every request, in a thread: 0.4 ms of each.
-            # And a password in ~/.netrc isn't meant for an API server.
-            configuration.client_session_kwargs = {"trust_env": False}
-            configuration.proxy = configuration.proxy or _environment_proxy(URL(self.server))
-            rest.pool_manager = rest._create_pool_manager()
-        return rest.pool_manager
-
-    @property
-    def _way(self) -> dict[str, Any]:
-        """Proxy and TLS server name, as the package's own requests have them."""
-        configuration = self.client.configuration
-        given = {
-            "server_hostname": configuration.tls_server_name,
-            "proxy": configuration.proxy,
-            "proxy_headers": configuration.proxy_headers,
-        }
-        return {name: value for name, value in given.items() if value}
-
-
-def _environment_proxy(server: URL) -> str | None:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server."""
-    host = server.host or ""
-    if proxy_bypass(f"{host}:{server.port}"):
-        return None
-    return getproxies().get(server.scheme)
 
 
 def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
