@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.kubevirt_v1 import DeveloperConfiguration
+
+if TYPE_CHECKING:
+    from virt_dra.api.kubevirt_v1 import DeveloperConfiguration
 
 GPUS_WITH_DRA = "GPUsWithDRA"
 HOST_DEVICES_WITH_DRA = "HostDevicesWithDRA"

@@ -8,7 +8,8 @@ from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
-from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER, MdevTypeNames, made_mdev_types, sweep_finding
+from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
+from virt_dra.api.integration.mdev_sweep import MdevTypeNames, made_mdev_types, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import ResourceSlice

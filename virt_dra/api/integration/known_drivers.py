@@ -25,6 +25,8 @@ class KnownDriver:
 
 
 NVIDIA: Final = "gpu.nvidia.com"
+PASSTHROUGH_DRIVER: Final = "passthrough.virt-dra.io"
+"""The project's own driver, for devices that are passed through."""
 
 KNOWN_DRIVERS: Final[Mapping[str, KnownDriver]] = MappingProxyType(
     {

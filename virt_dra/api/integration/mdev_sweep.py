@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
+from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion, ObservedVersion
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 from virt_dra.api.wire import Json
 
-PASSTHROUGH_DRIVER: Final = "passthrough.virt-dra.io"
-"""The name of the project's own driver for devices that are passed through."""
 SWEEP_GATE: Final = "DisableMDEVConfiguration"
 """The gate of KubeVirt that turns the sweep off, and with it mdevs that KubeVirt makes."""
 _V1_9: Final = KubeVirtVersion.parse("1.9")

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
-from virt_dra.api.integration.mdev_sweep import PASSTHROUGH_DRIVER
+from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
 from virt_dra.cli.node_driver.policy_files import labels_of, policy_file
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required

@@ -12,7 +12,6 @@ import click
 from virt_dra.api import names
 from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
-from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,6 +79,9 @@ def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, 
 def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:
     if value is None:
         return ()
+    # Only here: YAML takes 5 MiB, which commands that run for long do without.
+    from virt_dra.api.reading.documents import DocumentError, read_documents
+
     try:
         documents = read_documents(Path(value).read_bytes(), value)
         if len(documents) != 1:

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import click
 
-from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.workflow_log import in_workflow, neutral
@@ -27,9 +26,13 @@ def json_text(document: Json | list[Json], indent: int | None = None) -> str:
 
 def document_text(document: Json | list[Json], output: str) -> str:
     """``output``: json or yaml; in a GitHub workflow YAML is JSON's if a text in it needs escapes."""
-    written = write_yaml(document) if output == "yaml" else ""
-    if written and not (in_workflow() and neutral(encoded := written.encode()) != encoded):
-        return written
+    if output == "yaml":
+        # Only here: YAML takes 5 MiB, which commands that run for long do without.
+        from virt_dra.api.reading.yaml_writing import write_yaml
+
+        written = write_yaml(document)
+        if not (in_workflow() and neutral(encoded := written.encode()) != encoded):
+            return written
     return json_text(document, indent=2) + "\n"
 
 
