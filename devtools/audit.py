@@ -44,7 +44,7 @@ class Ignored:
     reason: str
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> Ignored:
+    def from_entry(cls, entry: Mapping[str, Any]) -> Ignored:
         """Parse an entry. Raises ValueError."""
         until = entry.get("until")
         texts = [entry.get(name) for name in ("id", "package", "reason")]
@@ -88,7 +88,7 @@ class Report:
     vulnerabilities: tuple[Vulnerability, ...]
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Report:
+    def from_answer(cls, answer: Mapping[str, Any]) -> Report:
         packages = answer["dependencies"]
         return cls(
             sum("vulns" in package for package in packages),
@@ -112,7 +112,7 @@ def ignored(text: str) -> list[Ignored]:
     content = tomllib.loads(text)
     if not content.keys() <= {"ignore"} or not isinstance(content.get("ignore", []), list):
         raise ValueError("only [[ignore]] may stand there")
-    entries = [Ignored.of(entry) for entry in content.get("ignore", [])]
+    entries = [Ignored.from_entry(entry) for entry in content.get("ignore", [])]
     for entry in entries:
         if sum((other.id, other.package) == (entry.id, entry.package) for other in entries) > 1:
             raise ValueError(f"{entry.id} of {entry.package} is there twice")
@@ -172,7 +172,7 @@ def ask(program: Path, service: str, files: Sequence[str] = FILES) -> tuple[Repo
     except OSError as error:
         raise NotInstalled(f"pip-audit can't be started ({error.strerror}); make audit sets it up") from error
     try:
-        report = Report.of(json.loads(answer.stdout))
+        report = Report.from_answer(json.loads(answer.stdout))
     except (json.JSONDecodeError, KeyError, TypeError):
         lines = answer.stderr.strip().splitlines()
         return None, f"{service}: {lines[-1].split(': ')[0] if lines else 'no answer'}"

@@ -112,6 +112,19 @@ def test_variables_are_named_after_what_they_hold() -> None:
     assert vague == {}
 
 
+def test_a_constructor_says_what_it_makes_an_object_of() -> None:
+    """``from_slices``, ``for_version``: ``of`` says nothing beside the name of the class."""
+    silent = [
+        f"{file}:{node.lineno}"
+        for room in (*PRODUCT, "devtools")
+        for file, tree in _trees(room)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "of"
+        if any(isinstance(decorator, ast.Name) and decorator.id == "classmethod" for decorator in node.decorator_list)
+    ]
+    assert silent == []
+
+
 def _docstrings(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):

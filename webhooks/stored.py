@@ -46,13 +46,13 @@ class _Release:
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, version: KubeVirtVersion) -> _Release:
+    def for_version(cls, version: KubeVirtVersion) -> _Release:
         return cls(version >= V1_6_0, version >= V1_9_0, version >= V1_8_0, version >= V1_9_0)
 
 
 def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> VirtualMachineInstanceSpec:
     """The spec after the changes that a VMI and the template of a VM have in common."""
-    release = _Release.of(version)
+    release = _Release.for_version(version)
     if not release.claims:
         spec = spec.without("resource_claims")
     if not release.networks:

@@ -112,9 +112,9 @@ def review(
     if isinstance(subject, VirtualMachine) and not subject.spec.given("template"):
         return _verdict(iter((AdmissionCause(REQUIRED, "missing virtual machine template.", "spec.template"),)))
     validated = as_validated(subject, gates.version)
-    reviewed = ReviewedSpec.of(validated, gates, outsider)
+    reviewed = ReviewedSpec.from_vm(validated, gates, outsider)
     causes = (cause for rule in rules_for(gates.version) for cause in rule(reviewed))
-    given = reviewed if validated is subject else ReviewedSpec.of(subject, gates)
+    given = reviewed if validated is subject else ReviewedSpec.from_vm(subject, gates)
     return _verdict(causes, tuple(_warnings(given, silenced(subject).union(unwanted_warnings))))
 
 

@@ -19,13 +19,13 @@ _MISSING_PARTS: Final = {"nothing": 12.0, "pods": 1.0, "nodes": 1.0, "allocatabl
 
 def fit_case(seed: int) -> FitCase:
     """The case of a seed; of some clusters not everything is known."""
-    mix = PlainMix.of(Random(seed))
+    mix = PlainMix.drawn(Random(seed))
     return _with_gaps(mix, _case(mix))
 
 
 def judged_case(seed: int) -> FitCase:
     """One that kube-scheduler can judge."""
-    return _case(JudgedMix.of(Random(seed)))
+    return _case(JudgedMix.drawn(Random(seed)))
 
 
 def _case(mix: Mix) -> FitCase:

@@ -43,7 +43,7 @@ HOSTILE = {name: f"({text}) && {_DIFFERENT}" for name, text in _SLOW.items()}
 def cluster(templates: dict[str, str], *, namespace: str = "attacker", devices: int = 8, slices: int = 4) -> Preflight:
     """As the webhook knows it: templates with a selector each, by name, in one namespace."""
     objects = [*_published(devices, slices), *(_template(name, text, namespace) for name, text in templates.items())]
-    return Preflight(LintInputs.of([read_object(raw) for raw in objects]), LintSettings.for_admission())
+    return Preflight(LintInputs.from_objects([read_object(raw) for raw in objects]), LintSettings.for_admission())
 
 
 def with_templates(before: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:

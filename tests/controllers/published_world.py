@@ -52,7 +52,7 @@ class World:
     now: datetime = NOW
 
     @classmethod
-    def of(cls, changes: Mapping[str, object] | None = None) -> World:
+    def with_changes(cls, changes: Mapping[str, object] | None = None) -> World:
         memory = MemoryCluster.deterministic(NOW)
         memory.load(objects(changes))
         return cls(memory)

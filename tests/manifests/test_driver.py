@@ -77,8 +77,8 @@ def test_install_adds_it_and_moves_only_the_rest_to_another_namespace() -> None:
         planned(Choices(namespace="elsewhere", driver=driver, image="registry/virt-dra:1"), packaged())
         for driver in (False, True)
     )
-    added = {ObjectKey.of(obj) for obj in with_driver} - {ObjectKey.of(obj) for obj in plain}
-    assert added == {ObjectKey.of(obj) for obj in build(packaged(), "driver")}
+    added = {ObjectKey.from_object(obj) for obj in with_driver} - {ObjectKey.from_object(obj) for obj in plain}
+    assert added == {ObjectKey.from_object(obj) for obj in build(packaged(), "driver")}
     assert {key.namespace for key in added} == {"", DRIVER_NAMESPACE}
     (daemon_set,) = (obj for obj in with_driver if obj["kind"] == "DaemonSet")
     assert [entry["image"] for entry in daemon_set["spec"]["template"]["spec"]["containers"]] == ["registry/virt-dra:1"]

@@ -48,13 +48,19 @@ def test_kustomize_reads_the_same_objects(choices: Choices, client_ca: bool, tmp
     printed = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True).stdout
     rendered = build(packaged(), f"overlays/{choices.overlay}", [f"components/{name}" for name in components])
     ours = rendered if client_ca else objects(choices)  # a client CA adds its Secret, which is no manifest
-    assert {ObjectKey.of(obj): obj for obj in yaml.safe_load_all(printed)} == {ObjectKey.of(obj): obj for obj in ours}
+    assert {ObjectKey.from_object(obj): obj for obj in yaml.safe_load_all(printed)} == {
+        ObjectKey.from_object(obj): obj for obj in ours
+    }
 
 
 @each_variant
 def test_every_object_has_our_label_and_this_version(choices: Choices) -> None:
     wanted = {"app.kubernetes.io/part-of": "virt-dra", "app.kubernetes.io/version": version("virt-dra")}
-    wrong = [ObjectKey.of(obj) for obj in objects(choices) if not wanted.items() <= obj["metadata"]["labels"].items()]
+    wrong = [
+        ObjectKey.from_object(obj)
+        for obj in objects(choices)
+        if not wanted.items() <= obj["metadata"]["labels"].items()
+    ]
     assert wrong == []
 
 
@@ -66,7 +72,7 @@ def test_every_namespaced_object_names_its_namespace(choices: Choices) -> None:
         "MutatingWebhookConfiguration",
     }  # fmt: skip
     assert {
-        ObjectKey.of(obj)
+        ObjectKey.from_object(obj)
         for obj in objects(choices)
         if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])
     } == set()

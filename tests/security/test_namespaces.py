@@ -165,7 +165,7 @@ def test_a_pod_of_another_namespace_is_not_the_vmis_whatever_owner_it_names() ->
 
 
 def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
-    world = World.of()
+    world = World.with_changes()
     raw = changed(
         BASE, {"vmi.metadata.name": "a-secret", "vmi.metadata.namespace": "elsewhere", "vmi.metadata.uid": "vmi-0"}
     )
@@ -209,7 +209,7 @@ def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(nam
             ResourceClaim.from_wire({"metadata": meta, "spec": spec}),
             ResourceClaimTemplate.from_wire({"metadata": meta, "spec": {"spec": spec}}),
         ]
-        knowledge = Preflight(Known.of([device_class, published, *objects]))
+        knowledge = Preflight(Known.from_objects([device_class, published, *objects]))
         for source in sources:
             entry = PodResourceClaim.from_wire({"name": "c", **source})
             serving = knowledge.drivers("lab", [entry], [ClaimRequestPair("c", "gpu")]).get(

@@ -127,7 +127,9 @@ REVIEWS: tuple[tuple[str, Json], ...] = (
 
 
 def _knowledge(objects: tuple[TypedObject, ...], version: str) -> Preflight:
-    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), known_kinds=LintInputs().known_kinds)
+    world = LintInputs.from_objects(
+        objects, version=KubeVirtVersion.parse(version), known_kinds=LintInputs().known_kinds
+    )
     return Preflight(world, clock=lambda: NOW)
 
 

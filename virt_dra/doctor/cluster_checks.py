@@ -282,7 +282,7 @@ def classes(facts: ClusterFacts) -> Iterator[CheckFinding]:
             slices.append(ResourceSlice.from_wire(raw))
         except WireError:
             continue  # reported by drivers()
-    inventory = DeviceInventory.of(slices)
+    inventory = DeviceInventory.from_slices(slices)
     matching = []
     for raw in facts.classes:
         name = raw["metadata"]["name"]

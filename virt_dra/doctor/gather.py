@@ -223,7 +223,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     except x509.ExtensionNotFound:
         names = []
     trusting = tuple(
-        str(ObjectKey.of(configuration))
+        str(ObjectKey.from_object(configuration))
         for configuration in configurations
         if all(signs(bundle) for bundle in bundles(configuration))
     )
@@ -258,7 +258,7 @@ async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequen
             )
 
     gone = await asyncio.gather(*(missing(obj) for obj in wanted))
-    return [str(ObjectKey.of(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
+    return [str(ObjectKey.from_object(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
 
 
 def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, Json]]:

@@ -83,7 +83,7 @@ def crds(facts: ClusterFacts) -> Iterator[CheckFinding]:
 def workloads(facts: ClusterFacts) -> Iterator[CheckFinding]:
     """Findings on Deployments and pods that don't run."""
     for deployment in items(facts.deployments):
-        key = ObjectKey.of(deployment, "Deployment")
+        key = ObjectKey.from_object(deployment, "Deployment")
         if missing := rollout(key, deployment):
             advice = (
                 f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl "
@@ -95,7 +95,7 @@ def workloads(facts: ClusterFacts) -> Iterator[CheckFinding]:
                 f"{counted(deployment['spec'].get('replicas', 1), 'replica')} available"
             )
     for pod in items(facts.pods):
-        where = str(ObjectKey.of(pod, "Pod"))
+        where = str(ObjectKey.from_object(pod, "Pod"))
         for trouble in pod_troubles(pod):
             message = trouble.removeprefix(where).lstrip(", ")
             yield CheckSubject("workloads", where).error(message, "correct what the message names")
@@ -119,7 +119,7 @@ def webhook(facts: ClusterFacts) -> Iterator[CheckFinding]:
             if not (entry.get("clientConfig") or {}).get("caBundle")
         ]
         if bare:
-            subject = CheckSubject("webhook", str(ObjectKey.of(configuration)))
+            subject = CheckSubject("webhook", str(ObjectKey.from_object(configuration)))
             advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
             yield subject.error(f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice)
     if isinstance(facts.ready_endpoints, Unknown):
@@ -201,7 +201,7 @@ def certificate(facts: ClusterFacts) -> Iterator[CheckFinding]:
         message = f"the certificate isn't for {service}, but for {', '.join(served.dns_names) or 'nothing'}"
         yield subject.error(message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
     for configuration in items(facts.configurations):
-        key = str(ObjectKey.of(configuration))
+        key = str(ObjectKey.from_object(configuration))
         if key not in served.trusted_by:
             faults = True
             advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"

@@ -47,7 +47,7 @@ class ChangeReport:
 async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
     """All objects with our label: cluster-scoped ones, and those in the namespace and in the driver's."""
 
-    async def of(kind: str, api_version: str) -> tuple[Json, ...]:
+    async def of_kind(kind: str, api_version: str) -> tuple[Json, ...]:
         places = (namespace, DRIVER_NAMESPACE) if is_namespaced(api_version, kind) else ("",)
         try:
             listed = [await cluster.list_raw(api_version, kind, place, labels=OURS) for place in places]
@@ -55,7 +55,7 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
             return ()  # this cluster doesn't serve the kind
         return tuple(chain.from_iterable(listed))
 
-    listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in KINDS.items()))
+    listed = await asyncio.gather(*(of_kind(kind, api_version) for kind, api_version in KINDS.items()))
     return tuple(obj for objects in listed for obj in objects)
 
 
@@ -70,7 +70,7 @@ async def install(
     """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
     waiting_for_crds: list[ObjectKey] = []
     for obj in objects:
-        key = ObjectKey.of(obj)
+        key = ObjectKey.from_object(obj)
         if key.kind == "Namespace" and keeps_namespace(seen, key):
             report.add("kept", key)
             continue

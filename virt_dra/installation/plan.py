@@ -120,7 +120,7 @@ class ObjectKey:
     name: str
 
     @classmethod
-    def of(cls, obj: Json, kind: str = "") -> ObjectKey:
+    def from_object(cls, obj: Json, kind: str = "") -> ObjectKey:
         """The key of an object. ``kind``: of an item of a list, which has none of its own."""
         metadata = obj["metadata"]
         return cls(kind or obj["kind"], metadata.get("namespace", ""), metadata["name"])
@@ -164,13 +164,13 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     if operator is not None:
         limits |= {**launcher_variables(launcher_of(operator)), **pinned_variables()}
     limited = (_with_limits(obj, limits) for obj in chosen)
-    return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.of(obj))))
+    return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.from_object(obj))))
 
 
 def _place(obj: Json) -> int:
     place = _APPLY_ORDER.get(obj["kind"])
     if place is None:
-        raise ManifestError(f"{ObjectKey.of(obj)}: its kind has no place in the order of applying")
+        raise ManifestError(f"{ObjectKey.from_object(obj)}: its kind has no place in the order of applying")
     return place
 
 
@@ -292,10 +292,10 @@ def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...
     CRDs stay, because everything stored under them would be deleted with them. So do Namespaces, owned objects, and the
     Secrets that cert-manager makes of current Certificates.
     """
-    kept = {ObjectKey.of(obj) for obj in wanted}
+    kept = {ObjectKey.from_object(obj) for obj in wanted}
     certificates = {key.name for key in kept if key.kind == "Certificate"}
     gone = (
-        ObjectKey.of(obj)
+        ObjectKey.from_object(obj)
         for obj in there
         if is_ours(obj)
         and obj["kind"] not in ("Namespace", "CustomResourceDefinition")

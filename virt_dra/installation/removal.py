@@ -58,14 +58,14 @@ def removal(
     it is ours.
     """
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
-    keys = {ObjectKey.of(obj) for obj in objects}
+    keys = {ObjectKey.from_object(obj) for obj in objects}
     keys = {key for key in keys if key.kind != "Namespace" or key.name in (namespace, DRIVER_NAMESPACE)}
     crds = {key.name for key in keys if key.kind == "CustomResourceDefinition"}
     kept = () if delete_vms else tuple(sorted(crds & set(VMS)))
     keys -= {ObjectKey("CustomResourceDefinition", "", name) for name in kept}
     leaving = crds - set(kept)
     annotated = tuple(
-        ObjectKey.of(vmi, "VirtualMachineInstance")
+        ObjectKey.from_object(vmi, "VirtualMachineInstance")
         for name, vmis in stored.items()
         if name == VMIS and name not in leaving
         for vmi in vmis

@@ -68,7 +68,7 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
             for namespace in (plan.namespace, DRIVER_NAMESPACE)
             for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
         ]
-        return [f"{ObjectKey.of({'kind': 'Pod', **pod})} is still running" for pod in pods]
+        return [f"{ObjectKey.from_object({'kind': 'Pod', **pod})} is still running" for pod in pods]
 
     if workload_ends:
         await deadline.until(running, report.emit)

@@ -45,7 +45,7 @@ def _replicas(key: ObjectKey, deployment: Json) -> str:
 
 def pod_troubles(pod: Json) -> list[str]:
     """The reasons in a pod's status why it isn't ready."""
-    name, status = ObjectKey.of(pod, "Pod"), pod.get("status") or {}
+    name, status = ObjectKey.from_object(pod, "Pod"), pod.get("status") or {}
     troubles = [
         f"{name} isn't scheduled: {condition.get('message', '')}"
         for condition in status.get("conditions") or ()

@@ -66,7 +66,7 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
         frozenset(versions),
         {name: crd for name, crd in zip(names, crds, strict=True) if crd is not None},
         deployments,
-        {ObjectKey.of(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
+        {ObjectKey.from_object(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
     )
 
 

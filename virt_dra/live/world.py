@@ -74,8 +74,8 @@ class LiveWorld:
         self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
         self._world = LintInputs(
             ClusterModel(),
-            KubeVirtAtHand.of(None, self._settings.version, self._settings.gates),
-            inventory=DeviceInventory.of((), self._settings.address_keys),
+            KubeVirtAtHand.configured(None, self._settings.version, self._settings.gates),
+            inventory=DeviceInventory.from_slices((), self._settings.address_keys),
             known_kinds=frozenset(KINDS),
         )
         self._preflight: Preflight | None = None
@@ -178,7 +178,7 @@ class LiveWorld:
 
     def _configured(self, model: ClusterModel) -> KubeVirtAtHand:
         first = next(iter(model.of(KubeVirt)), None)
-        configuration = KubeVirtAtHand.of(first, self._settings.version, self._settings.gates)
+        configuration = KubeVirtAtHand.configured(first, self._settings.version, self._settings.gates)
         observed = configuration.observed
         if observed is not None and observed.unreadable and observed != self._world.configuration.observed:
             logging.getLogger(LOGGER).warning(str(observed), extra={"fields": {"advice": observed.advice}})

@@ -122,8 +122,8 @@ def lint_documents(
 
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
     of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``: as for
-    :meth:`LintInputs.of`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at hand.
-    ``progress`` is called before each VM, with how many are done.
+    :meth:`LintInputs.from_objects`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at
+    hand. ``progress`` is called before each VM, with how many are done.
 
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
     """
@@ -142,7 +142,7 @@ def lint_documents(
         if manifest.object is not None and (manifest.is_subject or not _denied(findings))
     ]
     objects = _latest([*existing, *accepted], namespace)
-    inputs = LintInputs.of(
+    inputs = LintInputs.from_objects(
         objects,
         version=version,
         gates=gates,
@@ -281,7 +281,7 @@ def _release(
     newest, or None for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
     kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
     named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
-    return KubeVirtAtHand.of(kubevirt, version, gates).gates if named or beside_kubevirt else None
+    return KubeVirtAtHand.configured(kubevirt, version, gates).gates if named or beside_kubevirt else None
 
 
 def _denied(findings: Iterable[LintFinding]) -> bool:

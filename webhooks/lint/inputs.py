@@ -63,7 +63,7 @@ class KubeVirtAtHand:
         return self.gates.version
 
     @classmethod
-    def of(
+    def configured(
         cls,
         kubevirt: KubeVirt | None,
         version: KubeVirtVersion | None = None,
@@ -129,7 +129,7 @@ class LintInputs:
     instancetypes: Instancetypes = field(default_factory=Instancetypes)
 
     @classmethod
-    def of(
+    def from_objects(
         cls,
         objects: Iterable[TypedObject],
         *,
@@ -156,8 +156,8 @@ class LintInputs:
         kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
         return cls(
             ClusterModel(objects, namespace),
-            KubeVirtAtHand.of(kubevirt, version, gates),
-            DeviceInventory.of(of_kind(objects, ResourceSlice), address_keys),
+            KubeVirtAtHand.configured(kubevirt, version, gates),
+            DeviceInventory.from_slices(of_kind(objects, ResourceSlice), address_keys),
             frozenset(known_kinds),
             refused or {},
             instancetypes=Instancetypes.from_objects(objects, namespace),

@@ -104,7 +104,8 @@ class _FirstSlices:
 
 @dataclass(frozen=True, eq=False)
 class DeviceInventory:
-    """All devices of a cluster, in the order of driver, pool and slice name. Made with :meth:`of` and :meth:`changed`.
+    """All devices of a cluster, in the order of driver, pool and slice name. Made with :meth:`from_slices` and
+    :meth:`changed`.
 
     Of one inventory only one is made by :meth:`changed`, as the slices that are replaced give their positions back.
     """
@@ -126,7 +127,7 @@ class DeviceInventory:
     """By limit; and those of former inventories, of which matches are kept if the same slices are the first."""
 
     @classmethod
-    def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
+    def from_slices(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
         """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one
         by position."""
         by_driver: dict[str, tuple[DriverKeys, ...]] = {}

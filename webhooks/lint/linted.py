@@ -181,7 +181,7 @@ class Linted:
     @cached_property
     def reviewed(self) -> ReviewedSpec:
         """Its spec as the admission rules get it."""
-        return ReviewedSpec.of(self.expanded, self.inputs.configuration.gates)
+        return ReviewedSpec.from_vm(self.expanded, self.inputs.configuration.gates)
 
     @cached_property
     def expansion(self) -> Expansion | None:

@@ -32,7 +32,7 @@ class ReviewedSpec:
     """True if the request isn't from one of KubeVirt's own accounts."""
 
     @classmethod
-    def of(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
+    def from_vm(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
         if isinstance(obj, VirtualMachine):
             template = obj.spec.template
             metadata, instancetype = template.metadata, bool((obj.spec.model_extra or {}).get("instancetype"))

@@ -191,7 +191,9 @@ class Worker:
     async def _child(self, replica: Replica, turn: Turn, asked: Asked, until: float) -> Unanswered | None:
         self._next += 1
         turn.child = number = self._next
-        questions = Questions(tuple(WrittenQuestion.of(question) for question, _ in asked), self._limits.work)
+        questions = Questions(
+            tuple(WrittenQuestion.from_question(question) for question, _ in asked), self._limits.work
+        )
         turn.heard = self._clock()
         turn.used = most = self._limits.processor_seconds
         ours, theirs = socket.socketpair()

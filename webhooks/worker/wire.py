@@ -126,7 +126,7 @@ class WrittenQuestion:
     drivers: bytes = b""
 
     @classmethod
-    def of(cls, question: SelectorQuestion) -> WrittenQuestion:
+    def from_question(cls, question: SelectorQuestion) -> WrittenQuestion:
         if isinstance(question, DepthsQuestion):
             return cls(question.expressions, tuple(slice_.position for slice_ in question.slices))
         return cls(

@@ -44,7 +44,10 @@ def run(*arguments: str) -> Result:
 def test_a_dry_run_prints_all_objects_in_the_order_of_applying(overlay: str, golden: Golden) -> None:
     result = run("--overlay", overlay, "--dry-run")
     assert result.exit_code == 0
-    golden(f"install_{overlay}.txt", "".join(f"{ObjectKey.of(obj)}\n" for obj in yaml.safe_load_all(result.stdout)))
+    golden(
+        f"install_{overlay}.txt",
+        "".join(f"{ObjectKey.from_object(obj)}\n" for obj in yaml.safe_load_all(result.stdout)),
+    )
 
 
 def test_images_that_nobody_named_are_said_to_be_unpublished() -> None:
@@ -329,7 +332,7 @@ def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) 
 
     objects = planned(Choices(overlay, "elsewhere", cert_manager=True), packaged())
     places = [
-        (ObjectKey.of(obj), text)
+        (ObjectKey.from_object(obj), text)
         for obj in objects
         for text in texts(obj)
         if obj["metadata"].get("namespace") == "virt-dra"

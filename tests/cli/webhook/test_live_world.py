@@ -128,7 +128,7 @@ async def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
     assert len(live.waiting_for) == len(KINDS)
 
     async def want() -> Any:
-        return _seen(LintInputs.of(await _objects(cluster), known_kinds=live.world.known_kinds))
+        return _seen(LintInputs.from_objects(await _objects(cluster), known_kinds=live.world.known_kinds))
 
     async with live.following():
         while live.knowledge() is None:

@@ -60,7 +60,7 @@ def condition(kind: str, status: str, reason: str, message: str = "", since: str
 
 
 async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
-    await _run(life, World.of(changes))
+    await _run(life, World.with_changes(changes))
 
 
 async def _run(life: Callable[[World], Awaitable[None]], world: World) -> None:

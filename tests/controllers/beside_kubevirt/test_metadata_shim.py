@@ -210,7 +210,7 @@ def test_what_is_no_record_is_told() -> None:
 
 
 async def test_what_is_written_is_written_once_and_put_right_when_somebody_changes_it() -> None:
-    world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
+    world = World.with_changes({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
     await world.reconcile()
     written = (await world.pod()).metadata.annotations[KEY]
     version = world.memory.resource_version
@@ -222,7 +222,7 @@ async def test_what_is_written_is_written_once_and_put_right_when_somebody_chang
 
 
 async def test_a_running_vm_keeps_the_address_that_it_was_started_with() -> None:
-    world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
+    world = World.with_changes({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
     await world.reconcile()
     written = (await world.pod()).metadata.annotations[KEY]
     await world.runs()
@@ -419,7 +419,7 @@ async def test_a_shimmed_device_reaches_the_domain_of_every_kubevirt(version: st
     vmi = VirtualMachineInstance.from_wire(raw["vmi"])
     pod = rendered(vmi, gates_of(version))
     assert KEY not in pod.metadata.annotations
-    world = World.of({**changes, "pod": None})
+    world = World.with_changes({**changes, "pod": None})
     status = {} if direct else {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": CLAIM}]}
     stored = pod.to_wire() | {"status": {"phase": "Pending", **status}}
     stored["metadata"]["uid"] = "pod-1"
@@ -443,7 +443,7 @@ async def test_a_claim_in_place_of_a_plugin_device_reaches_the_domain_of_every_k
     }
     vmi = VirtualMachineInstance.from_wire(changed(BASE, changes)["vmi"])
     pod = rendered(vmi, gates_of(version))
-    world = World.of({**changes, "pod": None})
+    world = World.with_changes({**changes, "pod": None})
     stored = pod.to_wire() | {"status": {"phase": "Pending"}}
     stored["metadata"]["uid"] = "pod-1"
     stored["spec"]["nodeName"] = "node-a"

@@ -47,7 +47,7 @@ def migrating(**changes: Any) -> dict[str, Any]:
 
 
 async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any]) -> None:
-    await _lived(life, World.of(changes))
+    await _lived(life, World.with_changes(changes))
 
 
 async def _lived(life: Callable[[World], Awaitable[None]], world: World) -> None:

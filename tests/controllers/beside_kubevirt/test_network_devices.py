@@ -52,7 +52,7 @@ def with_network(
 
 
 async def run(life: Callable[[World], Awaitable[None]], changes: Mapping[str, Any]) -> None:
-    await _lived(life, World.of(changes))
+    await _lived(life, World.with_changes(changes))
 
 
 async def _lived(life: Callable[[World], Awaitable[None]], world: World) -> None:

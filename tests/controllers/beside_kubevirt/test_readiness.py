@@ -33,7 +33,7 @@ DENIED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: Reso
 
 
 async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
-    await life(World.of(changes))
+    await life(World.with_changes(changes))
 
 
 def recorded(*pairs: Json) -> dict[str, str]:

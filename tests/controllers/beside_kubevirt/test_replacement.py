@@ -29,7 +29,7 @@ def clashing(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("spec", [{"runStrategy": "Always"}, {"runStrategy": "RerunOnFailure"}, {"running": True}])
 @pytest.mark.parametrize("node", ["node-a", None])
 async def test_the_pod_is_deleted_and_the_vm_says_so(spec: dict[str, Any], node: str | None) -> None:
-    world = World.of(clashing(**spec) | ({} if node else {"pod.spec.nodeName": None}))
+    world = World.with_changes(clashing(**spec) | ({} if node else {"pod.spec.nodeName": None}))
     events = (await world.reconcile()).events
     with pytest.raises(NotFound):
         await world.pod()
@@ -61,7 +61,7 @@ KEPT: Final[dict[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", KEPT)
 async def test_any_other_pod_stays(case: str) -> None:
-    world = World.of(KEPT[case])
+    world = World.with_changes(KEPT[case])
     events = (await world.reconcile()).events
     assert (await world.pod()).name == POD
     assert [event for event in events if event.reason == "PodReplaced"] == []

@@ -225,7 +225,7 @@ def test_times_that_cannot_be_read_are_none() -> None:
 
 
 async def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node() -> None:
-    world = World.of({"claims.0.status": None, "pod.spec.nodeName": None, "slices": []})
+    world = World.with_changes({"claims.0.status": None, "pod.spec.nodeName": None, "slices": []})
     asked: list[Condition | None] = []
 
     def explain(inputs: DeviceInputs, told: Condition | None) -> Condition | None:

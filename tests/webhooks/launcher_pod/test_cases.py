@@ -55,7 +55,7 @@ def knowledge_of(case: dict[str, Any]) -> Preflight:
         objects.append(DeviceClass.from_wire({"metadata": metadata}))
     known = (*KINDS,) if "now" in case else None
     version, gates = KubeVirtVersion.parse(case.get("kubevirt", "1.9")), dict.fromkeys(case.get("gates", ()), True)
-    world = LintInputs.of(objects, version=version, gates=gates, namespace="team-a", known_kinds=known)
+    world = LintInputs.from_objects(objects, version=version, gates=gates, namespace="team-a", known_kinds=known)
     settings = LauncherSettings(case.get("image", ""))
     now = parse_time(case["now"]) if "now" in case else None
     return Preflight(world, launcher=settings, clock=(lambda: now) if now is not None else None)

@@ -68,7 +68,9 @@ def _path(
     parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()
 ) -> str | None:
     objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
-    world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known_kinds=KINDS)
+    world = LintInputs.from_objects(
+        objects, version=KubeVirtVersion.parse(version), namespace="team-a", known_kinds=KINDS
+    )
     pod = launcher_pod()
     if origin == "ResourceClaim":
         pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "t"}]
@@ -120,7 +122,9 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
         read_object(each)
         for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")
     ]
-    world = LintInputs.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS)
+    world = LintInputs.from_objects(
+        objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS
+    )
     allowed = []
     for minute in range(0, 70, 2):
         passed[0] = 60.0 * minute + 1
@@ -135,7 +139,7 @@ def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
     """2,000 claims of templates that don't exist, and a template with requests of as many classes that don't."""
     asked = [{"name": f"r{n}", "exactly": {"deviceClassName": f"class-{n}"}} for n in range(2000)]
     template = _object("ResourceClaimTemplate", "t", spec={"spec": {"devices": {"requests": asked}}})
-    world = LintInputs.of(
+    world = LintInputs.from_objects(
         [read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS
     )
     knowledge = Preflight(world, LintSettings.for_admission(), clock=lambda: NOW)

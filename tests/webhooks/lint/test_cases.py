@@ -30,7 +30,7 @@ def findings(case: dict[str, Any]) -> list[list[str]]:
     assert case.keys() <= {"name", "objects", "want", *OPTIONS}
     objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
     version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
-    world = LintInputs.of(
+    world = LintInputs.from_objects(
         objects, version=version, gates=case.get("gates"), known_kinds=EVERYTHING if case.get("complete") else None
     )
     settings = LintSettings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))

@@ -98,7 +98,7 @@ def test_changed_is_as_made_anew(steps: list[list[tuple[str, Any]]]) -> None:
         gone = {given for what, given in step if what == "gone"} - put.keys()
         now = {name: each for name, each in (now | put).items() if name not in gone}
         changed = inventory.changed(put.values(), gone)
-        assert _seen(changed) == _seen(DeviceInventory.of(now.values()))
+        assert _seen(changed) == _seen(DeviceInventory.from_slices(now.values()))
         assert _seen(inventory) == before, "nobody who looks at the old one sees a change"
         inventory = changed
 
@@ -110,11 +110,13 @@ def test_two_slices_of_one_name_are_two() -> None:
         _slice("s", "a.example.com", "r"),
         _slice("s", "b.example.com", "p"),
     ]
-    assert len(DeviceInventory.of(parts)) == 8
+    assert len(DeviceInventory.from_slices(parts)) == 8
 
 
 def test_an_older_generation_counts_again_when_the_newer_one_goes() -> None:
-    inventory = DeviceInventory.of([_slice("old", "a.example.com", "p", 1), _slice("new", "a.example.com", "p", 2)])
+    inventory = DeviceInventory.from_slices(
+        [_slice("old", "a.example.com", "p", 1), _slice("new", "a.example.com", "p", 2)]
+    )
     assert [each.device.name for each in inventory.devices] == ["new-d0", "new-d1"]
     assert inventory.get("a.example.com", "p", "old-d0") is None
     assert [each.device.name for each in inventory.changed((), ["new"]).devices] == ["old-d0", "old-d1"]
@@ -145,7 +147,7 @@ def test_a_driver_that_selectors_name(selectors: list[str], driver: str | None) 
 @cache
 def _large() -> DeviceInventory:
     """Made by the first test that asks, and shared: it takes a second."""
-    return DeviceInventory.of(
+    return DeviceInventory.from_slices(
         _slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000)
     )
 

@@ -34,7 +34,7 @@ def _object(name: str) -> Any:
 
 
 def _world(*names: str) -> LintInputs:
-    return LintInputs.of([_object(name) for name in names])
+    return LintInputs.from_objects([_object(name) for name in names])
 
 
 def _empty_template() -> Any:
@@ -57,7 +57,9 @@ def test_at_admission_what_may_come_later_warns() -> None:
 
 
 def test_at_admission_an_id_can_be_made_to_deny() -> None:
-    knowledge = Preflight(LintInputs.of([_empty_template()]), LintSettings.for_admission(deny={"request-missing"}))
+    knowledge = Preflight(
+        LintInputs.from_objects([_empty_template()]), LintSettings.for_admission(deny={"request-missing"})
+    )
     message, field = f"{NO_REQUEST} [request-missing]", "spec.domain.devices.gpus[0].requestName"
     assert knowledge.preflight(_object("vmi")) == Verdict(False, causes=(AdmissionCause(INVALID, message, field),))
 
@@ -79,20 +81,22 @@ def test_at_admission_nothing_is_said_twice() -> None:
 def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:
     template = COMMON["template"]
     elsewhere = read_object({**template, "metadata": {"name": "one", "namespace": "secret"}})
-    (warning,) = Preflight(LintInputs.of([elsewhere])).preflight(_object("vmi")).warnings
+    (warning,) = Preflight(LintInputs.from_objects([elsewhere])).preflight(_object("vmi")).warnings
     assert warning.endswith(MISSING)
     selector = {"cel": {"expression": 'device.attributes["gpu.example.com"].model == "H100"'}}
     exactly = {"deviceClassName": "gpu.example.com", "selectors": [selector]}
     picky = read_object(
         {**template, "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}}
     )
-    world = LintInputs.of([_object("class"), _object("slice"), picky])
+    world = LintInputs.from_objects([_object("class"), _object("slice"), picky])
     (warning,) = Preflight(world).preflight(_object("vmi")).warnings
     assert "matches none of the 2 devices. " in warning
 
 
 def test_a_vm_whose_template_stays_is_not_denied() -> None:
-    knowledge = Preflight(LintInputs.of([_empty_template()]), LintSettings.for_admission(deny={"request-missing"}))
+    knowledge = Preflight(
+        LintInputs.from_objects([_empty_template()]), LintSettings.for_admission(deny={"request-missing"})
+    )
     old = _object("vm")
     stopped = old.with_(spec=old.spec.with_(run_strategy="Halted"))
     warning = f"spec.template.spec.domain.devices.gpus[0].requestName: [request-missing] {NO_REQUEST}"
@@ -130,7 +134,7 @@ _ALTERNATIVES = {
 def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(
     objects: tuple[Any, ...], version: str, id: str
 ) -> None:
-    world = LintInputs.of(
+    world = LintInputs.from_objects(
         [_object("class"), *map(read_object, objects)],
         version=KubeVirtVersion.parse(version),
         gates={"GPUsWithDRA": True},
@@ -155,9 +159,9 @@ def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:
         "spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDevices"]}}},
         "status": {"observedKubeVirtVersion": "v1.8.4"},
     }
-    gates = Preflight(LintInputs.of([read_object(raw)])).gates
+    gates = Preflight(LintInputs.from_objects([read_object(raw)])).gates
     assert gates == Gates(KubeVirtVersion(1, 8, 4), frozenset({"HostDevices"}))
-    assert LintInputs.of([]).configuration.version == NEWEST
+    assert LintInputs.from_objects([]).configuration.version == NEWEST
 
 
 @pytest.mark.parametrize(
@@ -179,20 +183,20 @@ def test_the_control_plane_has_the_architecture_of_the_kubevirt_objects_status(
         "spec": {"configuration": configuration},
         "status": {"observedKubeVirtVersion": "v1.7.4", **status},
     }
-    assert LintInputs.of([read_object(raw)]).configuration.gates.architecture == architecture
+    assert LintInputs.from_objects([read_object(raw)]).configuration.gates.architecture == architecture
 
 
 # --- inventory ---
 
 
 def test_devices_beyond_the_limit_are_left_open() -> None:
-    inventory = DeviceInventory.of([_object("slice")])
+    inventory = DeviceInventory.from_slices([_object("slice")])
     match = inventory.matching(['device.attributes["gpu.example.com"].model == "A2"'], limit=1)
     assert (match.devices, match.passed, match.incomplete) == ((), (1, 0), True)
 
 
 def test_answers_are_kept() -> None:
-    inventory = DeviceInventory.of([_object("slice")])
+    inventory = DeviceInventory.from_slices([_object("slice")])
     assert inventory.matching(["true"]) is inventory.matching(["true"])
 
 
@@ -221,7 +225,7 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
             "devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": "gpu"} for n in claims]}
         },
     }
-    world = LintInputs.of([_object("class"), _object("template"), *slices])
+    world = LintInputs.from_objects([_object("class"), _object("template"), *slices])
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     began = time.process_time()
     assert lint(vmi, world, LintSettings(max_devices=limit)) == ()
@@ -236,7 +240,7 @@ HOSTILE = (
 
 
 def test_selectors_that_take_long_are_left_open() -> None:
-    inventory = DeviceInventory.of([_object("slice")])
+    inventory = DeviceInventory.from_slices([_object("slice")])
     work = Work(3_000)
     assert inventory.matching([HOSTILE], evaluator=ImmediateEvaluator(work)).incomplete
     assert work.left is not None
@@ -283,7 +287,7 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
             "devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": f"r{n % 32}"} for n in many]}
         },
     }
-    knowledge = Preflight(LintInputs.of([_object("class"), *templates, *slices]))
+    knowledge = Preflight(LintInputs.from_objects([_object("class"), *templates, *slices]))
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     began = time.process_time()
     knowledge.preflight(vmi)
@@ -397,7 +401,7 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
         read_object({**COMMON["claim"], "spec": {"devices": devices}}),
         *([_object(name) for name in ("class", "nvidia-class", "slice", "nvidia-slice")] if cluster else []),
     ]
-    world = LintInputs.of(objects, version=version, gates=gates)
+    world = LintInputs.from_objects(objects, version=version, gates=gates)
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
     findings = lint(vmi, world)
     assert findings == lint(vmi, world)
@@ -418,6 +422,6 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
     [("1.7.4", True, False), ("1.8.0", True, True), ("1.8.2", True, True), ("1.8.2", False, False)],
 )
 def test_a_lost_request_that_the_pod_webhook_adds_is_no_warning(version: str, live: bool, silent: bool) -> None:
-    world = LintInputs.of((), version=KubeVirtVersion.parse(version))
+    world = LintInputs.from_objects((), version=KubeVirtVersion.parse(version))
     clock = (lambda: datetime(2026, 11, 22, tzinfo=UTC)) if live else None
     assert ("lost-request" in Preflight(world, clock=clock).unwanted_warnings) is silent

@@ -24,7 +24,7 @@ def _message(expression: str, *attributes: dict[str, Any], admission: bool = Fal
         {"name": f"gpu-{n}", "attributes": {**each, **address}} for n, each in enumerate(attributes)
     ]
     template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    world = LintInputs.of([read_object(each) for each in (resource_slice, template, COMMON["class"])])
+    world = LintInputs.from_objects([read_object(each) for each in (resource_slice, template, COMMON["class"])])
     if admission:
         (warning,) = Preflight(world, LintSettings.for_admission()).preflight(VMI).warnings
         return warning

@@ -206,7 +206,7 @@ def test_warnings_of_the_rules_can_be_left_out(unwanted_warnings: tuple[str, ...
 def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(
     settings: LintSettings, want: tuple[bool, int]
 ) -> None:
-    knowledge = Preflight(LintInputs.of([], known_kinds=()), settings)
+    knowledge = Preflight(LintInputs.from_objects([], known_kinds=()), settings)
     verdict = verdict_on(WEBHOOKS["/validate-vmi"], read_review(json.dumps(review(vmi(UNUSED))).encode()), knowledge)
     assert (verdict.allowed, len(verdict.warnings)) == want
 

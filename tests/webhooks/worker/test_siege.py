@@ -51,7 +51,7 @@ class Counting(Collecting):
 
 
 def inventory(slices: int) -> DeviceInventory:
-    return DeviceInventory.of(ResourceSlice.from_wire(siege.device_slice(number)) for number in range(slices))
+    return DeviceInventory.from_slices(ResourceSlice.from_wire(siege.device_slice(number)) for number in range(slices))
 
 
 @pytest.mark.parametrize("slices", [5_000, 20_000])
@@ -78,7 +78,7 @@ async def test_a_driver_that_publishes_under_attack_leaves_nothing_behind(tmp_pa
     """Ten slices a second of 2,000 have a new generation, of which nothing is known, while others attack. Each review
     has a verdict meanwhile, and soon all selectors are checked again. How many weren't meanwhile depends on the
     machine: a child's time is that of the clock."""
-    inputs = LintInputs.of([read_object(raw) for raw in siege.objects(2_000)])
+    inputs = LintInputs.from_objects([read_object(raw) for raw in siege.objects(2_000)])
     current, published = [inputs], 0
 
     async def publish() -> None:
@@ -188,5 +188,5 @@ def test_slices_without_devices_are_limited_as_devices_are() -> None:
         ResourceSlice.from_wire({**siege.device_slice(n), "spec": {**siege.device_slice(n)["spec"], "devices": []}})
         for n in range(3_000)
     ]
-    match = DeviceInventory.of(empty).matching(["true"], 2000)
+    match = DeviceInventory.from_slices(empty).matching(["true"], 2000)
     assert (match.devices, match.incomplete) == ((), True)

@@ -45,7 +45,7 @@ def _replica() -> SliceTable:
 
 
 def _answered(replica: SliceTable) -> list[Any]:
-    written = Questions((WrittenQuestion.of(DEPTHS), WrittenQuestion.of(DRIVERS)), 1000)
+    written = Questions((WrittenQuestion.from_question(DEPTHS), WrittenQuestion.from_question(DRIVERS)), 1000)
     questions = QUESTIONS.decoded(QUESTIONS.encoded(written)[LENGTH.size :])
     assert questions == written
     return [

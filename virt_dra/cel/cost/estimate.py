@@ -88,7 +88,7 @@ class _Estimator:
 
     def _extended(self, expr: Expr, name: str) -> ValuePath:
         path = self._path(expr)
-        return ValuePath.of(name) if path is None else path.extended(name)
+        return ValuePath.of_name(name) if path is None else path.extended(name)
 
     def _size(self, expr: Expr) -> Size | None:
         computed = self._sizes.get(expr)
@@ -135,7 +135,7 @@ class _Estimator:
                 return 0
             case NameExpr():
                 bound = self._variable(expr)
-                self._paths[expr] = ValuePath.of(expr.name) if bound is None else bound.path
+                self._paths[expr] = ValuePath.of_name(expr.name) if bound is None else bound.path
                 return 1
             case FieldExpr():
                 cost = yield self._field(expr)

@@ -83,7 +83,7 @@ class ValuePath:
         self.length = length
 
     @classmethod
-    def of(cls, name: str) -> ValuePath:
+    def of_name(cls, name: str) -> ValuePath:
         return cls([name], 1)
 
     @classmethod

@@ -207,7 +207,7 @@ async def _install(
             try:
                 await install(cluster, objects, seen, choices, report, deadline)
                 if wait:
-                    workloads = [key for key in map(ObjectKey.of, objects) if key.kind in WORKLOADS]
+                    workloads = [key for key in map(ObjectKey.from_object, objects) if key.kind in WORKLOADS]
                     await wait_for_workloads(cluster, workloads, deadline, report.emit)
             except NotReady as error:
                 waiting = error.waiting

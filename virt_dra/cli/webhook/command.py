@@ -143,7 +143,7 @@ def command(
         serving.by_cluster(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys))
     else:
         objects = objects_of_files(paths, "text")
-        world = LintInputs.of(objects, version=kubevirt, gates=gates, address_keys=address_keys)
+        world = LintInputs.from_objects(objects, version=kubevirt, gates=gates, address_keys=address_keys)
         # Without objects, references of a VM can't be checked.
         serving.by(
             Preflight(world, lint, launcher)

@@ -35,7 +35,7 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     if isinstance(vm, Pod):
         pod, claims = _of_pod(vm, there, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
-        configuration = KubeVirtAtHand.of(next(iter(of_kind(there, KubeVirt)), None))
+        configuration = KubeVirtAtHand.configured(next(iter(of_kind(there, KubeVirt)), None))
         placeable = Fitting(there, configuration).wanted(vm, vm.namespace)
         if isinstance(placeable, Reason):
             raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {placeable.text}")

@@ -45,7 +45,7 @@ class AdmissionReview:
         self._inputs = LintInputs(
             model,
             configuration,
-            DeviceInventory.of(model.of(ResourceSlice)),
+            DeviceInventory.from_slices(model.of(ResourceSlice)),
             (frozenset(KINDS) | there) - unread,
             trial=trial,
             instancetypes=Instancetypes.from_objects(model.objects, "default"),

@@ -95,7 +95,7 @@ class SubjectFinder:
     def _kubevirt(self) -> KubeVirtAtHand:
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return KubeVirtAtHand.of(next(iter(self._model.of(KubeVirt)), None))
+        return KubeVirtAtHand.configured(next(iter(self._model.of(KubeVirt)), None))
 
     @cached_property
     def _admission(self) -> AdmissionReview:

@@ -19,7 +19,7 @@ __all__ = ["FEATURES", "Json", "problem"]
 
 def problem(random: Random) -> Json:
     """One problem as the protocol of ``virt-dra allocate --jsonl`` has it, without id."""
-    mix = Mix.of(random)
+    mix = Mix.drawn(random)
     published = slices(mix)
     allocated, state = used(mix, published)
     claims = [

@@ -72,7 +72,7 @@ class Mix(Random):
     features: dict[str, bool]
 
     @classmethod
-    def of(cls, random: Random) -> Mix:
+    def drawn(cls, random: Random) -> Mix:
         mix = cls(random.getrandbits(64))
         chosen = mix.sample(CONCEPTS, mix.choice((1, 2, 2, 3, 3, 4)))
         if mix.chance(0.8) and "many_devices" in chosen:
