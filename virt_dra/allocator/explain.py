@@ -4,13 +4,17 @@ text."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from virt_dra.allocator.features import REASONS, SELECTION_REASONS
+from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN
+from virt_dra.allocator.features.taints import TAINTED
 from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, RejectingFeature, Rejection, Request, Slots
 from virt_dra.allocator.observer import Observer
-from virt_dra.allocator.pools import PoolProblem
+from virt_dra.allocator.pools import INCOMPLETE, INVALID, PoolProblem
 
 NO_DEVICES = "NoDevices"
 """The node reaches no device at all."""
@@ -21,6 +25,13 @@ TOO_MANY = "TooManyDevices"
 ELSEWHERE = "ClaimNotOnNode"
 """An allocated claim of the pod can't be used from the node (its allocation's nodeSelector)."""
 ELSEWHERE_TEXT = "resourceclaim not available on the node"
+
+DISTANCES: Final[Mapping[str, int]] = {
+    **dict.fromkeys(REASONS, 8),
+    IN_USE: 1, TOO_FEW: 2, TAINTED: 3, INCOMPATIBLE: 6, TAKEN: 9, INCOMPLETE: 9, INVALID: 9, TOO_MANY: 10,
+    ELSEWHERE: 12, **dict.fromkeys(SELECTION_REASONS, 30), NO_DEVICES: 40,
+}  # fmt: skip
+"""How far a reason is from a placement. What a user can free or tolerate is near, what isn't there at all is far."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +84,28 @@ class Explanation:
         if blocking is not None and blocking.over_limit:
             return TOO_MANY, f"more than {RESULT_LIMIT} devices in a claim"
         rejections = blocking.rejections if blocking is not None else ()
-        selected = [rejection for rejection in rejections if rejection.reason not in SELECTION_REASONS]
-        if selected:
-            reason = min((rejection.reason for rejection in selected), key=_rank)
-            return reason, Counter(
-                rejection.summary for rejection in selected if rejection.reason == reason
-            ).most_common(1)[0][0]
+        nearest = _nearest(rejections)
+        if nearest and nearest[0].reason not in SELECTION_REASONS:
+            return _most_common(nearest)
         if self.pools:
             problem = self.pools[0]
-            return problem.reason, "pool incomplete" if problem.reason == "PoolIncomplete" else "pool invalid"
+            return problem.reason, "pool incomplete" if problem.reason == INCOMPLETE else "pool invalid"
         if blocking is not None and blocking.placed:
             return TOO_FEW, "too few devices"
-        if rejections:
-            last = min(rejections, key=lambda rejection: SELECTION_REASONS.index(rejection.reason))
-            return last.reason, last.summary
+        if nearest:
+            return _most_common(nearest)
         return NO_DEVICES, "no device on the node"
 
 
-def _rank(reason: str) -> int:
-    """A reason that isn't listed comes first."""
-    return REASONS.index(reason) if reason in REASONS else -1
+def _nearest(rejections: Sequence[Rejection]) -> list[Rejection]:
+    """Those whose reason is nearest to a placement, in the same order."""
+    least = min((DISTANCES[rejection.reason] for rejection in rejections), default=0)
+    return [rejection for rejection in rejections if DISTANCES[rejection.reason] == least]
+
+
+def _most_common(rejections: Sequence[Rejection]) -> tuple[str, str]:
+    """Reason and summary of most rejections; of equally many, the first."""
+    return Counter((rejection.reason, rejection.summary) for rejection in rejections).most_common(1)[0][0]
 
 
 def lines(explanation: Explanation) -> list[str]:

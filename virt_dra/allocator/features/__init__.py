@@ -132,8 +132,7 @@ REASONS = (
     in_use.IN_USE,
     in_use.TAKEN,
 )
-"""Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came
-furthest."""
+"""Reasons to refuse a device that the selectors select."""
 
 SELECTION_REASONS = (per_device_nodes.NOT_ON_NODE, selectors.MISMATCH)
 """Reasons of devices that aren't selected on this node."""
