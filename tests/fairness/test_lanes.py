@@ -142,3 +142,16 @@ async def test_the_next_turn_costs_no_more_however_many_tenants_wait() -> None:
         seconds.append((time.process_time() - began) / count)
         assert len(street.order) == count
     assert seconds[1] < 5 * seconds[0]
+
+
+async def test_newcomers_with_many_reviews_each_do_not_come_before_a_regular_tenant() -> None:
+    """A start of an attack: the attackers haven't used anything yet, the tenant has."""
+    street = Street()
+    for _ in range(20):
+        await street.drive(("regular",), "before", 0.002)
+    street.order.clear()
+    many = [asyncio.create_task(street.drive((f"new-{n % 4}",), "h", 0.001)) for n in range(60)]
+    await street.begun()
+    await street.drive(("regular",), "t")
+    assert street.order.index("t") <= 5, f"a turn of each: {street.order}"
+    await asyncio.gather(*many)

@@ -36,7 +36,7 @@ _KEPT: Final = "kept"
 _NEW: Final = "new"
 """The lane's two groups of namespaces: by whether the scores for the last pod were kept. The first isn't charged."""
 _EVALUATIONS: Final[Tenant] = (_NEW, "evaluations of pods of all namespaces")
-"""One tenant, so that newcomers aren't, each by itself, the one that has used least."""
+"""One tenant, so that many newcomers don't get a turn each before all others."""
 _MOST_KEPT: Final = 10_000
 _ANSWER_SECONDS: Final = 1.0
 """kube-scheduler doesn't wait for longer; a request that wasn't answered until then gets no further turn."""

@@ -1,4 +1,4 @@
-"""A lane gives turns to tenants, one at a time; of those that wait, the one that has used the lane least is next.
+"""A lane gives turns to tenants, one at a time; whoever waits, waits for about one turn of each other tenant.
 
     >>> async def decide(lane: FairLane, tenant: Tenant) -> str:
     ...     async with lane.turn(tenant):
@@ -20,8 +20,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from virt_dra.fairness.order import LeastUsedFirst
-from virt_dra.fairness.use import Tenant, TenantUse, levels
+from virt_dra.fairness.order import EarliestStartFirst, StartTimes
+from virt_dra.fairness.use import Tenant, TenantUse
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class FairLane:
         self.limits, self._clock = limits or LaneLimits(), clock
         self.use = TenantUse(clock, self.limits.half_life)
         self._waiting: dict[Tenant, deque[asyncio.Future[None]]] = {}
-        self._light, self._heavy = LeastUsedFirst(self.use), LeastUsedFirst(self.use)
+        self._times = StartTimes(self.use)
+        self._light, self._heavy = EarliestStartFirst(self._times.start), EarliestStartFirst(self._times.start)
         """Those that wait."""
         self._light_at: list[tuple[float, Tenant]] = []
         """A heap of the times from which heavy tenants may be light, one for each; among them some that have left."""
@@ -108,6 +109,8 @@ class FairLane:
 
     def _free(self) -> None:
         self._taken = False
+        if not self._waiting:
+            self._times.restart()
         self._next()
 
     def _next(self) -> None:
@@ -143,11 +146,9 @@ class FairLane:
             self._timed.remove(tenant)
             if tenant in self._waiting:
                 self._order(tenant)
-        tenants = [order.first() for order in ((self._light, self._heavy) if heavy else (self._light,))]
-        return min(filter(None, tenants), key=self._ranks, default=None)
-
-    def _ranks(self, tenant: Tenant) -> list[float]:
-        return [self.use.rank(level) for level in levels(tenant)]
+        orders = (self._light, self._heavy) if heavy else (self._light,)
+        firsts = [(order.starts(first), first) for order in orders if (first := order.first()) is not None]
+        return min(firsts)[1] if firsts else None
 
     def _order(self, tenant: Tenant) -> None:
         """Puts a tenant that waits among the light or the heavy ones."""
@@ -166,6 +167,7 @@ class FairLane:
 
     def _charge(self, tenant: Tenant, used: float) -> None:
         self.use.add(tenant, used)
+        self._times.charge(tenant, used)
         for order in (self._light, self._heavy):
             order.charged(tenant)
         if tenant in self._waiting:

@@ -24,20 +24,20 @@ class TenantUse:
     clock: Callable[[], float]
     half_life: float
     _ranks: OrderedDict[Tenant, float] = field(default_factory=OrderedDict)
+    """The binary logarithm of what the use would have been at time 0, which stays until the tenant is charged."""
 
     def of(self, tenant: Tenant) -> float:
         """The use of a tenant, or of a level of it."""
-        return self._seconds(self.rank(tenant))
+        rank = self._ranks.get(tenant, -inf)
+        return 0.0 if rank == -inf else float(2.0 ** (rank - self.clock() / self.half_life))
 
     def rank(self, tenant: Tenant) -> float:
-        """A number by which tenants of one level are in the order of their use. All are forgotten at the same pace, so
-        that it stays until the tenant is charged: it is the binary logarithm of what the use would have been at time
-        0."""
-        return self._ranks.get(tenant, -inf)
+        """A number by which tenants of one level are in the order of their use, those that aren't known last."""
+        return self._ranks.get(tenant, inf)
 
     def light_at(self, tenant: Tenant, seconds: float) -> float:
         """The time from which a tenant's use is no more than so many seconds."""
-        return (self.rank(tenant) - log2(seconds)) * self.half_life
+        return (self._ranks.get(tenant, -inf) - log2(seconds)) * self.half_life
 
     def add(self, tenant: Tenant, seconds: float) -> None:
         """Charge a tenant at all its levels."""
@@ -50,9 +50,6 @@ class TenantUse:
 
     def __len__(self) -> int:
         return len(self._ranks)
-
-    def _seconds(self, rank: float) -> float:
-        return 0.0 if rank == -inf else float(2.0 ** (rank - self.clock() / self.half_life))
 
 
 def levels(tenant: Tenant) -> list[Tenant]:

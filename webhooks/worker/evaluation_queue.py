@@ -3,7 +3,7 @@
 Pure: the clock is passed in, and nothing here waits or kills.
 
 * A tenant has one child at a time, so that its many reviews wait only for each other.
-* Of the waiting tenants the one that has used least is next (least attained service).
+* Waiting tenants are in the order of start-time fair queueing (:mod:`virt_dra.fairness.order`).
 * A tenant that has used up its allowance is refused until a part of what it has used is forgotten.
 * A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the
   slow child that began first is killed (evicted): it is the one most likely to use all the time that it gets.
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from virt_dra.fairness.order import LeastUsedFirst
+from virt_dra.fairness.order import EarliestStartFirst, StartTimes
 from virt_dra.fairness.use import Tenant, TenantUse
 
 
@@ -70,7 +70,8 @@ class EvaluationQueue:
 
     def __post_init__(self) -> None:
         self.use = TenantUse(self.clock, self.shares.half_life)
-        self._ready = LeastUsedFirst(self.use)
+        self._times = StartTimes(self.use)
+        self._ready = EarliestStartFirst(self._times.start)
         """The tenants that wait and have no child."""
 
     @property
@@ -130,10 +131,13 @@ class EvaluationQueue:
             self.slow -= turn.state == "slow"
             del self._running[turn.tenant]
             self.use.add(turn.tenant, used)
+            self._times.charge(turn.tenant, used)
             self._ready.charged(turn.tenant)
             if turn.tenant in self._waiting:
                 self._ready.add(turn.tenant)
         turn.state = "over"
+        if not self._waiting and not self._running:
+            self._times.restart()
         self._start_next()
 
     def left(self, tenant: Tenant) -> float:

@@ -44,8 +44,9 @@ from webhooks.worker.wire import (
 CHILD_MEMORY_BYTES: Final = 48 * 1024 * 1024
 """Limit of the address space of a child beyond the worker's."""
 NICE: Final = 5
-"""Niceness of a child, so that the server's event loop goes first; slow ones get a higher one."""
-SLOW_NICE: Final = 15
+SLOW_NICE: Final = 10
+"""Niceness of a child beyond the worker's, so that the server's event loop goes first, and of one that takes long: the
+loop gets three and nine times as much of a processor that they share."""
 _FIRST: Final = (
     'device.driver == "a.example.com" && device.attributes["a.example.com"].?b.orValue("") in ["c"]',
     'has(device.attributes["a.example.com"].b) && device.attributes["a.example.com"].v.isGreaterThan(semver("1.2.3"))',
@@ -115,7 +116,7 @@ class WorkerProcess:
             os.kill(pid, signal.SIGKILL)
         elif pid is not None:
             with suppress(ProcessLookupError, PermissionError):
-                os.setpriority(os.PRIO_PROCESS, pid, SLOW_NICE)
+                os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + SLOW_NICE)
         return True
 
     def _begin(self, command: Command, answers: Connection) -> None:
