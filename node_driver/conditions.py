@@ -200,7 +200,7 @@ def _missing(device: PassthroughDevice, prepared: DeviceRecord | None, hardware:
     if device.kind is DeviceKind.MDEV and prepared is not None and prepared.address not in hardware.mdevs:
         return f"mdev {prepared.address} was removed while a claim has it (KubeVirt up to 1.9.0 removes foreign mdevs)"
     for address in dict.fromkeys((device.address, *device.members)):
-        if address not in hardware.functions and address not in hardware.mdevs:
+        if not any(address in present for present in (hardware.functions, hardware.mdevs, hardware.mdev_types)):
             return f"{address} isn't on its bus any more"
     return ""
 

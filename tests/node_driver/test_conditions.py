@@ -18,7 +18,7 @@ from node_driver.conditions import (
     taints,
 )
 from node_driver.devices import DeviceKind, PassthroughDevice, PublishedSet
-from node_driver.hardware.inventory import Hardware, MediatedDevice, PciFunction
+from node_driver.hardware.inventory import Hardware, MdevType, MediatedDevice, PciFunction
 from node_driver.state.records import ClaimRecord, DeviceRecord, Stage
 from node_driver.wire.service import Health, HealthReport
 from virt_dra.api.resource_v1 import DeviceAttribute, DeviceTaint
@@ -140,6 +140,16 @@ CASES: dict[str, tuple[PassthroughDevice, NodeView, list[tuple[str, str]]]] = {
         MDEV_DEVICE,
         NodeView(replace(functions(), mdevs={UUID: MediatedDevice(UUID, PF, "t")}), (claim(MDEV_DEVICE),)),
         [],
+    ),
+    "an mdev of a parent that is no PCI function": (
+        replace(MDEV_DEVICE, address="mtty"),
+        NodeView(Hardware(mdev_types={"mtty": (MdevType("mtty", "t"),)})),
+        [],
+    ),
+    "an mdev of such a parent that is gone": (
+        replace(MDEV_DEVICE, address="mtty"),
+        NodeView(functions()),
+        [("gone", "mtty isn't on its bus any more")],
     ),
     "an mdev that isn't made yet": (
         MDEV_DEVICE,
