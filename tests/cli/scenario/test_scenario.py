@@ -130,3 +130,27 @@ def test_a_cluster_that_cannot_be_reached_is_no_traceback(tmp_path: Path) -> Non
     result = _run(SCENARIO, "--live", "--kubeconfig", str(tmp_path / "none"))
     assert result.exit_code == 1
     assert "could not be played: kubeconfig" in result.stdout
+
+
+CLASSIC = REQUESTS / "classic-scenario.yaml"
+
+
+@pytest.mark.parametrize("kubernetes", [None, "1.30"])
+def test_a_symbol_that_was_never_seen_is_named(kubernetes: str | None, tmp_path: Path) -> None:
+    scenario = {"name": "s", "given": [], "steps": [{"do": "delete", "kind": "ResourceClaim", "name": "@nope"}]}
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(scenario if kubernetes is None else {**scenario, "kubernetes": kubernetes}))
+    result = _run(str(path))
+    said = "s: could not be played: steps[0]: @nope: no ResourceClaim of that symbol was seen\n"
+    assert (result.stdout, result.exit_code) == (said, 1)
+
+
+def test_a_patch_that_breaks_the_shape_of_a_classic_claim_is_refused(tmp_path: Path) -> None:
+    scenario = yaml.safe_load(CLASSIC.read_text(encoding="utf-8"))
+    patch = {"status": {"allocation": {"resourceHandles": "none"}}}
+    step = {"do": "patch", "kind": "ResourceClaim", "name": "@p/c", "patch": patch, "subresource": "status"}
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps({**scenario, "steps": [*scenario["steps"][:2], step]}))
+    (refusal,) = json.loads(_run(str(path), "-o", "json").stdout)["scenarios"][0]["refusals"]
+    assert (refusal["step"], refusal["code"], refusal["reason"]) == (2, 422, "Invalid")
+    assert "status.allocation.resourceHandles: must be a list, not a string" in refusal["message"]

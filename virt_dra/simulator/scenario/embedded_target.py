@@ -18,17 +18,19 @@ from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import strict_cluster
 from virt_dra.cluster.memory.names import random_suffixes
 from virt_dra.cluster.port import BadRequest, NotFound
+from virt_dra.cluster.refusals import patched_shape
 from virt_dra.cluster.requester import Requester
 from virt_dra.controllers.loops.context import ControlLoop, LoopContext, LoopTimers
 from virt_dra.simulator.control_plane import CLASSIC_PLANES, LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.scenario.normal_form import RawState
 from virt_dra.simulator.scenario.player import Play
 from virt_dra.simulator.scenario.scenario import PLAY, ActingUser, ObjectPlace, Scenario
-from virt_dra.simulator.scenario.symbols import ObjectLog
+from virt_dra.simulator.scenario.symbols import NoSuchSymbol, ObjectLog
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
 _KINDS: Final = {(kind.API_VERSION, kind.KIND): kind for kind in all_kinds()}
@@ -59,7 +61,8 @@ class ScenarioPlane(Protocol):
 
     async def patch(
         self, cluster: MemoryCluster, kind: type[TypedObject], name: str, namespace: str, patch: Json, subresource: str
-    ) -> None: ...
+    ) -> None:
+        """Raises :class:`WireError`, :class:`ApiError`."""
 
 
 class PresentPlane:
@@ -106,9 +109,15 @@ def performed(scenario: Scenario) -> Play:
 
 
 async def _play(scenario: Scenario, loops: tuple[LoopKind, ...]) -> Play:
+    missing: NoSuchSymbol | None = None
     async with embedded_target(scenario, loops) as target:
         play = Play(scenario, target)
-        await play.perform()
+        try:
+            await play.perform()
+        except NoSuchSymbol as error:  # raised below: the loops' TaskGroup would wrap it
+            missing = error
+    if missing is not None:
+        raise missing
     return play
 
 
@@ -187,7 +196,10 @@ class EmbeddedTarget:
     async def patch(self, place: ObjectPlace, patch: Json, *, subresource: str, user: ActingUser | None) -> None:
         async with self._as(user) as cluster:
             kind = self._plane.type_of(place.api_version, place.kind)
-            await self._plane.patch(cluster, kind, place.name, place.namespace, patch, subresource)
+            try:
+                await self._plane.patch(cluster, kind, place.name, place.namespace, patch, subresource)
+            except WireError as error:
+                raise patched_shape(resource_of(kind), place.name, error) from None
 
     async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None:
         async with self._as(user) as cluster:
