@@ -185,3 +185,27 @@ def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) ->
     assert (row["ready"], row["reason"]) == ("1/1", None)
     code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
     assert (code, document["verdict"]) == (0, "placed")
+
+
+DELETED: Final = {
+    "the VM": ({"kind": "VirtualMachine"}, "vm"),
+    "a VMI alone": ({"kind": "VirtualMachineInstance"}, "vmi"),
+}
+
+
+@pytest.mark.parametrize("case", DELETED)
+def test_explain_and_run_say_that_a_vm_is_being_deleted(tmp_path: Path, case: str) -> None:
+    """A finalizer keeps it, and no pod is made for it any more."""
+    changes, word = DELETED[case]
+    *others, vm = yaml.safe_load_all(CLUSTER.replace("DRIVER", "gpu.intel.com").replace("PATH", "native"))
+    spec = vm["spec"] if word == "vm" else vm["spec"]["template"]["spec"]
+    vm = {**vm, **changes, "metadata": {**vm["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec}
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(yaml.safe_dump_all([*others, vm]))
+    code, document = _run("explain", word, "team/vm", "-f", str(dump))
+    why = f"{changes['kind']} team/vm is being deleted; until it is gone, its claims keep their devices"
+    assert (code, document["verdict"], document["reason"]) == (1, "broken", "Terminating")
+    assert document["headline"] == f"{word.upper()} team/vm can't start: {why}"
+    code, ran = _run("run", str(dump))
+    failure = ran["vms"][0]["failure"]
+    assert (code, failure["reason"], failure["message"]) == (1, "Terminating", why)

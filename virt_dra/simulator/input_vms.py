@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.go_text import visible
 from virt_dra.api.instancetypes.expansion import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
@@ -21,6 +23,8 @@ from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of,
 VmOrVmi = VirtualMachine | VirtualMachineInstance
 
 NOT_RUNNING = "the VM is stopped (spec.running, spec.runStrategy); this shows what starting it would do"
+TERMINATING: Final = "Terminating"
+"""The reason of a VM or VMI that is being deleted."""
 _WITH_A_POD = ("Scheduling", "Scheduled", "Running", "WaitingForSync")
 
 
@@ -177,11 +181,15 @@ def _started_anew(sourced: Sourced[VmOrVmi], vm: VirtualMachine, notes: tuple[st
 _ADD = "add VMIs and pods (kubectl get vmi,pods -A -o yaml), or its own claims count as those of others"
 
 
+def deletion_text(obj: VmOrVmi) -> str:
+    """Why a VM or VMI that is being deleted isn't started."""
+    return f"{obj.KIND} {visible(obj.key)} is being deleted; until it is gone, its claims keep their devices"
+
+
 def _terminating(obj: VmOrVmi) -> Blocker:
-    message = f"{obj.KIND} {obj.key} is being deleted; until it is gone, its claims keep their devices"
     return Blocker(
-        "Terminating",
-        message,
+        TERMINATING,
+        deletion_text(obj),
         f"wait until it is gone, and dump the cluster again; its finalizers: kubectl get {obj.PLURAL} -o yaml",
     )
 

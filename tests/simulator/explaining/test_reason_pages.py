@@ -23,6 +23,7 @@ from virt_dra.scheduling.why.distance import NODE_REASONS
 from virt_dra.simulator.explaining.answer import FITS, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
+from virt_dra.simulator.input_vms import TERMINATING
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
@@ -37,7 +38,7 @@ WITHOUT_EXAMPLE: Final = {
     "NoNode": "explanations count nodes",
     "RequestUnsupported": "the API server refuses such claims",
     "TooManyDevices": "only prioritized lists come to it",
-    **dict.fromkeys((POD_NOT_CREATED, *REASONS), "it is about a VM's pod, not about claims and nodes"),
+    **dict.fromkeys((POD_NOT_CREATED, TERMINATING, *REASONS), "it is about a VM's pod, not about claims and nodes"),
 }
 _EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -67,7 +68,7 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 
 def test_every_reason_has_a_page_in_the_index() -> None:
-    of_vms = {POD_NOT_CREATED, *REASONS}
+    of_vms = {POD_NOT_CREATED, TERMINATING, *REASONS}
     assert sorted({*NODE_REASONS, *CLAIM_REASONS, *of_vms, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
     assert [
         each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec
 from virt_dra.api.counting import listed
 from virt_dra.api.defaults import defaulted
+from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
@@ -24,6 +25,7 @@ from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
+from virt_dra.simulator.input_vms import TERMINATING, deletion_text
 
 if TYPE_CHECKING:
     from virt_dra.simulator.explaining.admission import AdmissionReview
@@ -73,7 +75,7 @@ class AskedSubject:
     @property
     def title(self) -> str:
         """``VM team-a/vm``."""
-        return f"{_WORDS[self.kind]} {self.key}"
+        return f"{_WORDS[self.kind]} {visible(self.key)}"
 
 
 _pods_by_owner = ModelIndex(Pod, owner_uids)
@@ -131,7 +133,13 @@ class SubjectFinder:
         subject = obj
         if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
             raise AssertionError("only VMs are left")
-        problem = self._named_gap(subject) or stuck or self._admission.denial(subject) or self._used_claim(subject)
+        problem = (
+            _deletion(subject, vmi)
+            or self._named_gap(subject)
+            or stuck
+            or self._admission.denial(subject)
+            or self._used_claim(subject)
+        )
         wish = problem or self.wish_of(subject)
         if isinstance(wish, Reason):
             return replace(asked, problem=wish)
@@ -221,6 +229,12 @@ class SubjectFinder:
             pod = _with_statuses(pod, claims)
             return replace(asked, made=True, node=pod.spec.node_name or "", claims=tuple(claims), pod=pod)
         return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
+
+
+def _deletion(*objects: VirtualMachine | VirtualMachineInstance | None) -> Reason | None:
+    """Why no pod is made, if the VM or its VMI is being deleted."""
+    deleted = (obj for obj in objects if obj is not None and obj.metadata.deletion_timestamp is not None)
+    return next((Reason(TERMINATING, deletion_text(obj)) for obj in deleted), None)
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
