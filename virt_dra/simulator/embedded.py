@@ -10,17 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.defaults import EPOCH
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.accepting import RefusedObject, judge
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import not_given
@@ -31,7 +29,7 @@ from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
 from virt_dra.simulator.outcome import VmOutcome
-from virt_dra.simulator.refused import RefusedObject, with_refused_first
+from virt_dra.simulator.refused import with_refused_first
 
 DEFAULT_NAMESPACE = "default"
 
@@ -145,33 +143,3 @@ def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
     if obj.namespace or not resource_of(obj).namespaced:
         return obj
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
-
-
-def judge(
-    inputs: Iterable[Sourced[TypedObject]], admission: Admission
-) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
-    """The objects that an API server would accept, and those it would refuse, with the reason."""
-    accepted: list[TypedObject] = []
-    refused: list[RefusedObject] = []
-    for sourced in inputs:
-        obj = sourced.object
-        causes = admission.on_create(admission.defaulted(_named(obj), EPOCH))
-        if causes:
-            described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
-            refused.append(
-                RefusedObject(
-                    str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key
-                )
-            )
-        else:
-            accepted.append(obj)
-    return tuple(accepted), tuple(refused)
-
-
-def _named(obj: TypedObject) -> TypedObject:
-    """The object with a generated name, if it has only generateName: the API server generates names before it validates
-    them."""
-    meta = obj.metadata
-    if meta.name or not meta.generate_name:
-        return obj
-    return obj.with_(metadata=meta.with_(name=generated(meta.generate_name, "xxxxx")))

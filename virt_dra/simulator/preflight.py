@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from virt_dra.api.go_text import visible
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, Sourced
+from virt_dra.cluster.accepting import RefusedObject
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.embedded import Ran, RunSettings, run_on
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.handovers import RunClock
 from virt_dra.simulator.outcome import HandOver, HandOverFailure, VmOutcome
-from virt_dra.simulator.refused import RefusedObject
 from webhooks.lint import DENIAL, LintFinding, LintResult, LintSettings, Manifest, ObjectFindings, lint_documents
 from webhooks.lint.registry import INVALID
 
@@ -60,7 +61,8 @@ def _refused(manifest: Manifest, denials: list[LintFinding]) -> RefusedObject:
     key = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
     problems = [(denial.field, denial.message) for denial in denials] or list(manifest.problems)
     described = "; ".join(f"{field}: {message}" if field else message for field, message in problems)
-    return RefusedObject(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
+    message = visible(f"{manifest.kind or 'object'} {key}: {described}")
+    return RefusedObject(str(manifest.source), message, manifest.kind, key)
 
 
 def with_findings(ran: Ran, judgement: LintResult) -> Ran:

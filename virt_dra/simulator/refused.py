@@ -1,32 +1,19 @@
-"""Objects of the input that an API server would refuse, and advice for the VMs that need them."""
+"""Advice for VMs that need objects of the input which an API server would refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
-from virt_dra.api.wire import Json
+from virt_dra.cluster.accepting import RefusedObject
 from virt_dra.simulator.outcome import HandOver, VmOutcome
 
 NAMED = (ResourceClaimTemplate.KIND, ResourceClaim.KIND, DeviceClass.KIND)
 """Kinds that only VMs that name the object need. Slices, nodes and others concern every VM."""
-
-
-@dataclass(frozen=True)
-class RefusedObject:
-    """An object of the input that an API server would refuse. VMs that need it fail later, because it is missing."""
-
-    source: str
-    message: str
-    kind: str = ""
-    key: str = ""
-
-    def to_json(self) -> Json:
-        return {"source": self.source, "message": self.message}
 
 
 def with_refused_first(

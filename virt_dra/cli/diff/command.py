@@ -43,14 +43,14 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with frozen_heap():
         from virt_dra.allocator import FatalError
-        from virt_dra.cli.shared.file_input import objects_of_files
+        from virt_dra.cli.shared.file_input import accepted_of_files
         from virt_dra.simulator.deadline import AllocationDeadline
         from virt_dra.simulator.explaining.difference import FitState, differences
         from virt_dra.simulator.explaining.state import ClusterState
 
         deadline = AllocationDeadline(timeout)
         with status("reading"):
-            read = [objects_of_files([path], output) for path in (before, after)]
+            read = [accepted_of_files([path], output, namespace) for path in (before, after)]
         try:
             states = [
                 FitState(ClusterState.from_objects(objects, namespace, deadline), deadline.start) for objects in read

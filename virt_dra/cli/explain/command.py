@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_dra.api.counting import counted
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
@@ -131,25 +130,15 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
         print_document({"version": 1, "name": words[0], "page": text}, output)
 
 
-def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
-    if not paths:
-        return ()
-    from virt_dra.cluster.files import read_inputs  # not needed for pages
-
-    loaded = read_inputs(paths)
-    if loaded.problems:
-        refuse([str(problem) for problem in loaded.problems], output)
-    return [sourced.object for sourced in loaded.objects]
-
-
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
     """The objects of files, in place of those of the cluster if one is given."""
-    from virt_dra.cli.shared.live_input import live_objects  # not needed for pages
+    from virt_dra.cli.shared.file_input import accepted_of_files  # not needed for pages
+    from virt_dra.cli.shared.live_input import live_objects
     from virt_dra.model.cluster import ClusterModel
     from virt_dra.model.feeds.files import model_of_files
     from virt_dra.model.kinds import READ
 
-    of_files = _read(paths, output)
+    of_files = accepted_of_files(paths, output, namespace)
     if cluster is None:
         return model_of_files(of_files, namespace)
     objects, scope = live_objects(cluster, READ["explain"], namespace, output)

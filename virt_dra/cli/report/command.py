@@ -76,7 +76,7 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
         from virt_dra.model.kinds import READ
 
         with status("reading"):
-            model, _ = source.read(READ["report"], "text")
+            model, _ = source.read(READ["report"], "text", judged=True)
         contents = contents_of(
             model, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
         )

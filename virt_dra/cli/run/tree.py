@@ -24,7 +24,7 @@ def notes_of(ran: Ran) -> list[str]:
     assumed = ran.observed if ran.observed is not None and ran.observed.unreadable else None
     return [
         *([f"{assumed}; {assumed.advice}"] if assumed is not None else []),
-        *(f"refused by the API server: {refused.source}: {refused.message}" for refused in ran.refused),
+        *map(str, ran.refused),
         *map(str, ran.replaced),
         *(f"warning: {device}" for device in ran.held_twice),
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
+from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.files import read_inputs
 
@@ -20,3 +21,19 @@ def sourced_of_files(paths: Sequence[str], output: str) -> tuple[Sourced[TypedOb
 
 def objects_of_files(paths: Sequence[str], output: str) -> tuple[TypedObject, ...]:
     return tuple(sourced.object for sourced in sourced_of_files(paths, output))
+
+
+def accepted_of_files(paths: Sequence[str], output: str, namespace: str) -> tuple[TypedObject, ...]:
+    """The objects as a cluster has them: without those that its API server would refuse."""
+    return accepted_objects(sourced_of_files(paths, output), namespace)
+
+
+def accepted_objects(objects: Iterable[Sourced[TypedObject]], namespace: str) -> tuple[TypedObject, ...]:
+    """The objects that an API server would accept; the others are said on standard error."""
+    from virt_dra.cluster.accepting import judge_as_written
+    from virt_dra.cluster.memory.rules import KindRules  # here, since not every command that reads files needs them
+
+    accepted, refused = judge_as_written(objects, namespace, KindRules())
+    for refusal in refused:
+        say(str(refusal), err=True)
+    return accepted

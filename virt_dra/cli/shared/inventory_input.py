@@ -14,7 +14,7 @@ from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.file_input import sourced_of_files
+from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, files_option, parse_namespace
 from virt_dra.cli.shared.output import refuse
@@ -63,19 +63,21 @@ class InventoryInput:
         return written.documents
 
     def read(
-        self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None = None
+        self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None = None, *, judged: bool = False
     ) -> tuple[ClusterModel, ReadScope]:
         """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
 
         ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are
-        left out.
+        left out. ``judged``: without those that an API server would refuse, for verdicts on VMs; else as written.
         """
         if not self.live:
-            return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds.all, ""))
+            return self._of_files(kinds, output, documents, judged), ReadScope(dict.fromkeys(kinds.all, ""))
         objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
         return ClusterModel(objects, unread=scope.unread, partial=scope.partial), scope
 
-    def _of_files(self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None) -> ClusterModel:
+    def _of_files(
+        self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None, judged: bool
+    ) -> ClusterModel:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
             if documents is None:
@@ -85,6 +87,8 @@ class InventoryInput:
             once = applied((obj for obj in objects if isinstance(obj.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)
+        if judged:
+            return model_of_files(accepted_objects(once.objects, namespace), namespace)
         return model_of_files((sourced.object for sourced in once.objects), namespace)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from virt_dra.api.reading.documents import DocumentError, read_documents
-from virt_dra.cli.shared.file_input import objects_of_files
+from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
 from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
@@ -130,7 +131,7 @@ def _node_file(path: str, output: str) -> NodeFile:
 def dumped_workload(paths: Sequence[str], sizes: SizeRange | None, output: str) -> DumpedWorkload:
     """The pods of a dump, to be placed anew in the order of their creation. Claims that no such pod has keep their
     devices."""
-    objects = tuple(objects_of_files(paths, output))
+    objects = accepted_of_files(paths, output, DEFAULT_NAMESPACE)
     require_nodes(cluster_of(objects), paths, output)
     varied = None if sizes is None else _node_file(sizes.part, output)
     return DumpedWorkload(objects, ", ".join(paths), varied)

@@ -9,7 +9,8 @@ from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say, say_unknown
-from virt_dra.cli.shared.file_input import objects_of_files
+from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.simulate.inputs import description_in, refused
 from virt_dra.scheduling.policies.placer import VmShape
@@ -24,7 +25,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     """Print what the changes do, one after the other. All of them are read before the first is applied."""
     if description_in(paths, output) is not None:
         refuse([f"{paths[0]}: is a description; --what-if needs a dump of a cluster"], output)
-    objects = objects_of_files(paths, output)
+    objects = accepted_of_files(paths, output, DEFAULT_NAMESPACE)
     with refused(output):
         parsed = [parse_change(text) for text in changes]
         added = [

@@ -74,7 +74,7 @@ def command(
     if output == "png" and out is None:
         raise click.UsageError("-o png needs --out FILE")
     with frozen_heap():
-        model, _ = source.read(READ["topology"], output)
+        model, _ = source.read(READ["topology"], output, judged=True)
         asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
         overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else NO_OVERLAY
         rows = device_rows(model, source.address_keys)

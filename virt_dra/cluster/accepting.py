@@ -1,0 +1,85 @@
+"""The objects of files that an API server would accept, and those that it would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.defaults import EPOCH
+from virt_dra.api.go_text import visible
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject, UnknownObject, in_namespace
+from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory.admission import Admission
+from virt_dra.cluster.memory.names import generated
+
+_JUDGED_ELSEWHERE: Final = (VirtualMachine, VirtualMachineInstance, UnknownObject)
+
+
+@dataclass(frozen=True)
+class RefusedObject:
+    """An object of the input that an API server would refuse. VMs that need it fail later, because it is missing."""
+
+    source: str
+    message: str
+    kind: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"refused by the API server: {self.source}: {self.message}"
+
+    def to_json(self) -> Json:
+        return {"source": self.source, "message": self.message}
+
+
+def judge(
+    inputs: Iterable[Sourced[TypedObject]], admission: Admission
+) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
+    """The objects that an API server would accept, and those it would refuse, with the reason."""
+    accepted: list[TypedObject] = []
+    refused: list[RefusedObject] = []
+    for sourced in inputs:
+        refusal = _refusal(sourced, admission)
+        if refusal is None:
+            accepted.append(sourced.object)
+        else:
+            refused.append(refusal)
+    return tuple(accepted), tuple(refused)
+
+
+def judge_as_written(
+    inputs: Iterable[Sourced[TypedObject]], namespace: str, admission: Admission
+) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
+    """As ``judge``, of objects that describe a cluster: one with a UID was accepted by its API server, and VMs are
+    judged where their fit is. ``namespace``: of objects that name none."""
+    accepted: list[TypedObject] = []
+    refused: list[RefusedObject] = []
+    for sourced in inputs:
+        obj = sourced.object
+        exempt = obj.metadata.uid or isinstance(obj, _JUDGED_ELSEWHERE)
+        refusal = None if exempt else _refusal(Sourced(in_namespace(obj, namespace), sourced.source), admission)
+        if refusal is None:
+            accepted.append(obj)
+        else:
+            refused.append(refusal)
+    return tuple(accepted), tuple(refused)
+
+
+def _refusal(sourced: Sourced[TypedObject], admission: Admission) -> RefusedObject | None:
+    obj = sourced.object
+    causes = admission.on_create(admission.defaulted(_named(obj), EPOCH))
+    if not causes:
+        return None
+    kind, described = obj.KIND or obj.kind, "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    return RefusedObject(str(sourced.source), f"{kind} {visible(obj.key)}: {described}", kind, obj.key)
+
+
+def _named(obj: TypedObject) -> TypedObject:
+    """The object with a generated name, if it has only generateName: the API server generates names before it validates
+    them."""
+    meta = obj.metadata
+    if meta.name or not meta.generate_name:
+        return obj
+    return obj.with_(metadata=meta.with_(name=generated(meta.generate_name, "xxxxx")))
