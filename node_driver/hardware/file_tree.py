@@ -46,11 +46,23 @@ class FileTree:
     def resolved(self, path: str) -> str | None:
         """The folder's path without links; None if it isn't there or a link leads out of the root."""
         if path not in self._folders:
-            real = os.path.realpath(f"{self._root}/{path}")
-            below = f"{real}/".startswith(f"{self._root.rstrip('/')}/")
-            inside = below and os.path.isdir(real)  # noqa: PTH112 - a text
-            self._folders[path] = real.removeprefix(self._root).lstrip("/") if inside else None
+            self._folders[path] = self._found(path)
         return self._folders[path]
+
+    def _found(self, path: str) -> str | None:
+        parent, _, name = path.rpartition("/")
+        folder = self.resolved(parent) if parent else ""
+        if folder is None:
+            return None
+        try:
+            mode = os.lstat(f"{self._root}/{folder}/{name}").st_mode
+        except OSError:
+            return None
+        if stat.S_ISDIR(mode) and name.strip("."):  # mostly: no link to follow
+            return f"{folder}/{name}".lstrip("/")
+        real = os.path.realpath(f"{self._root}/{folder}/{name}")
+        below = f"{real}/".startswith(f"{self._root.rstrip('/')}/")
+        return real.removeprefix(self._root).lstrip("/") if below and os.path.isdir(real) else None  # noqa: PTH112 - a text
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The sorted names in a folder; none if it isn't there. Raises :class:`UnreadableFile`."""

@@ -22,6 +22,8 @@ _DEPTH_MAX: Final = 16
 _LINK_LOCAL: Final = ("fe8", "fe9", "fea", "feb", "ff")
 _LOOPBACK: Final = "lo"
 _IFF_UP: Final = 1
+_NO_DISK: Final = "0:"
+"""Of device numbers that stand for no device: of file systems in memory, and of those on several disks."""
 _UNKNOWN_DISKS: Final = frozenset(("zfs", "bcachefs"))
 """File systems on several disks, which the list of mounts doesn't name."""
 
@@ -100,12 +102,15 @@ def _uses(sysfs: FileTree, name: str, use: str) -> Iterator[Use]:
 
 
 def _mounted(mountinfo: str) -> Iterator[tuple[str, str, str, str]]:
-    """Device number, place, file system and source of each mount."""
+    """Device number, place, file system and source of each mount that may be of a disk."""
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(" - ")
         columns, sources = fields.split(), rest.split()
-        if len(columns) > 4 and len(sources) > 1:
-            yield columns[2], _unescaped(columns[4]), sources[0], _unescaped(sources[1])
+        if len(columns) < 5 or len(sources) < 2:
+            continue
+        number, filesystem, source = columns[2], sources[0], sources[1]
+        if not number.startswith(_NO_DISK) or filesystem in _UNKNOWN_DISKS or source.startswith("/dev/"):
+            yield number, _unescaped(columns[4]), filesystem, _unescaped(source)
 
 
 def _unescaped(text: str) -> str:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from node_driver.host.changes import HostError
 from node_driver.host.locks import LockBusy
 
 FIRST_PAUSE: Final = 0.001
@@ -70,9 +71,8 @@ class FileLocks:
     async def _file(self, name: str, deadline: float) -> int:
         """The descriptor that holds the lock."""
         path = self._path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         pause = FIRST_PAUSE
-        while (descriptor := _locked(path)) is None:
+        while (descriptor := _locked(path, name)) is None:
             if asyncio.get_running_loop().time() >= deadline:
                 raise _busy(name)
             await asyncio.sleep(pause)
@@ -83,9 +83,16 @@ class FileLocks:
         return self._folder / lock_file(name)
 
 
-def _locked(path: Path) -> int | None:
-    """The descriptor that holds the lock; None if another process has it, or is removing the file."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(path: Path, name: str) -> int | None:
+    """The descriptor that holds the lock; None if another process has it, or is removing the file. Raises
+    :class:`HostError` if the file can't be made."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostError(
+            f"the driver can't lock {name}: {error}; free space on the node, then it is tried again"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
