@@ -72,6 +72,7 @@ def _functions() -> list[Function]:
 _VFIO = DeviceKind.VFIO
 DEVICES: Final = (
     PassthroughDevice("nic", _VFIO, NIC, (NIC,)),
+    PassthroughDevice("root-disk", _VFIO, ROOT_DISK, (ROOT_DISK,)),  # it was published before it was mounted
     PassthroughDevice("nvme", _VFIO, NVME, (NVME,), sanitizing=Sanitizing.ERASE),
     PassthroughDevice("first", _VFIO, PAIR[0], PAIR, exclusive=("group-a",)),
     PassthroughDevice("second", _VFIO, PAIR[1], PAIR, exclusive=("group-a",)),
@@ -140,6 +141,7 @@ class History:
         kernel.vf_settings = {VF: dict(SETTINGS)}
         for function in _functions():
             kernel.add(function)
+        kernel.needed = {ROOT_DISK: "has the disk nvme0n1, which is mounted at /"}
         self.node.devices = DEVICES
         self.trouble = self.random.choice((0.0, 0.0, 0.02, 0.06, 0.2))
         self.node.faults = self._fault

@@ -43,7 +43,7 @@ class DriverBinding:
         self._files = files
 
     async def value(self, address: str) -> str:
-        folder = self._folder(address)
+        folder = function_folder(self._files, address)
         await vfs_made(self._files, address)
         try:
             (override,) = await self._files.operate(address, AttributeRead(f"{folder}/driver_override"))
@@ -55,9 +55,7 @@ class DriverBinding:
 
     async def set_value(self, address: str, value: str) -> None:
         wanted = Binding.parse(value)
-        folder = self._folder(address)
-        if not self._files.exists(folder):
-            raise TargetGone(f"PCI function {address} is gone")
+        folder = function_folder(self._files, address)
         if wanted.driver and not self._files.exists(f"{PCI}/drivers/{wanted.driver}"):
             raise HostError(f"driver {wanted.driver} isn't loaded; run modprobe {wanted.driver} on the node")
         bound = self._files.link(f"{folder}/driver")
@@ -82,9 +80,13 @@ class DriverBinding:
                 "the node's kernel log says why"
             )
 
-    @staticmethod
-    def _folder(address: str) -> str:
-        return f"{PCI}/devices/{address}"
+
+def function_folder(files: KernelFiles, address: str) -> str:
+    """Where sysfs shows a function. Raises :class:`TargetGone`."""
+    folder = f"{PCI}/devices/{address}"
+    if not files.exists(folder):
+        raise TargetGone(f"PCI function {address} is gone")
+    return folder
 
 
 async def vfs_made(files: KernelFiles, address: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from node_driver.host.binding import PCI
-from node_driver.host.changes import HostError, TargetGone
+from node_driver.host.binding import PCI, function_folder
+from node_driver.host.changes import HostError
 from node_driver.host.kernel_files import LIMIT, AttributeRead, KernelFiles
 from node_driver.host.sanitizing import Programs
 
@@ -45,9 +45,7 @@ class NetworkFunctions:
     async def _place(self, address: str) -> tuple[str, str]:
         """The interface of the physical function, and the VF's index. Raises :class:`HostError` where there are no such
         settings."""
-        folder = f"{PCI}/devices/{address}"
-        if not self._files.exists(folder):
-            raise TargetGone(f"PCI function {address} is gone")
+        folder = function_folder(self._files, address)
         physical = self._files.link(f"{folder}/physfn")
         if not physical:
             raise HostError(f"{address} is no VF: the parameters' field network applies to VFs of network cards only")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from node_driver.host.binding import PCI, kernel_answer
-from node_driver.host.changes import HostError, TargetGone
+from node_driver.host.binding import PCI, function_folder, kernel_answer
+from node_driver.host.changes import HostError
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelFiles
 from node_driver.host.nvme import nvme_namespaces
 
@@ -40,9 +40,7 @@ class Sanitizer:
         is on it. A function without one is reset with its bus, if all that is there is ours. Raises :class:`HostError`,
         :class:`TargetGone`."""
         for address in members:
-            folder = f"{PCI}/devices/{address}"
-            if not self._files.exists(folder):
-                raise TargetGone(f"PCI function {address} is gone")
+            folder = function_folder(self._files, address)
             path = f"{folder}/reset" if self._files.exists(f"{folder}/reset") else self._bus_reset(address, members)
             try:
                 await self._files.operate(address, AttributeWrite(path, "1"))
@@ -66,9 +64,7 @@ class Sanitizer:
     async def erase(self, address: str) -> None:
         """Erases all NVMe namespaces of a function that is bound to the kernel's nvme driver, and verifies it; resets
         what is no NVMe controller. Raises :class:`HostError`, :class:`TargetGone`."""
-        folder = f"{PCI}/devices/{address}"
-        if not self._files.exists(folder):
-            raise TargetGone(f"PCI function {address} is gone")
+        folder = function_folder(self._files, address)
         try:
             (class_code,) = await self._files.operate(address, AttributeRead(f"{folder}/class"))
         except OSError as error:

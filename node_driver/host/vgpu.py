@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from node_driver.host.binding import PCI, kernel_answer, vfs_made
-from node_driver.host.changes import HostError, TargetGone
+from node_driver.host.binding import function_folder, kernel_answer, vfs_made
+from node_driver.host.changes import HostError
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelFiles
 
 NO_PROFILE: Final = "0"
@@ -19,12 +19,10 @@ class VgpuProfiles:
         self._files = files
 
     async def value(self, address: str) -> str:
-        folder = f"{PCI}/devices/{address}"
-        if not self._files.exists(folder):
-            raise TargetGone(f"PCI function {address} is gone")
+        path = self._profile(address)
         await vfs_made(self._files, address)
         try:
-            (profile,) = await self._files.operate(address, AttributeRead(_profile(address)))
+            (profile,) = await self._files.operate(address, AttributeRead(path))
         except OSError as error:
             raise HostError(
                 f"{address} has no vGPU profiles ({kernel_answer(error)}); is the card's vGPU driver loaded?"
@@ -38,7 +36,7 @@ class VgpuProfiles:
         if NO_PROFILE not in (now, value):
             raise HostError(f"{address} has vGPU profile {now}, not {NO_PROFILE}: somebody else uses it")
         try:
-            await self._files.operate(address, AttributeWrite(_profile(address), value))
+            await self._files.operate(address, AttributeWrite(self._profile(address), value))
         except OSError as error:
             raise HostError(
                 f"vGPU profile {value} can't be set on {address}: {kernel_answer(error)}; other VFs of the card may "
@@ -47,6 +45,5 @@ class VgpuProfiles:
         if (now := await self.value(address)) != value:
             raise HostError(f"{address} was to have vGPU profile {value}, but has {now}")
 
-
-def _profile(address: str) -> str:
-    return f"{PCI}/devices/{address}/nvidia/current_vgpu_type"
+    def _profile(self, address: str) -> str:
+        return f"{function_folder(self._files, address)}/nvidia/current_vgpu_type"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from node_driver.hardware.inventory import VfCount
-from node_driver.host.binding import PCI, kernel_answer
-from node_driver.host.changes import HostError, TargetGone
+from node_driver.host.binding import PCI, function_folder, kernel_answer
+from node_driver.host.changes import HostError
 from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelFiles
 
 
@@ -20,9 +20,7 @@ class VirtualFunctions:
         self._use = use
 
     async def value(self, address: str) -> str:
-        folder = f"{PCI}/devices/{address}"
-        if not self._files.exists(folder):
-            raise TargetGone(f"PCI function {address} is gone")
+        folder = function_folder(self._files, address)
         try:
             number, probed = await self._files.operate(
                 address, AttributeRead(f"{folder}/sriov_numvfs"), AttributeRead(f"{folder}/sriov_drivers_autoprobe")
