@@ -167,6 +167,25 @@ def test_a_broken_file_is_a_finding_and_the_others_are_checked() -> None:
 
 
 @pytest.mark.usefixtures("repository")
+def test_a_broken_file_without_an_object_is_of_another_tool() -> None:
+    write({"own/no-object.yaml": "a: 1\na: 2\n", "own/vm.yaml": VM})
+    assert report("own")["otherTools"] == ["own/no-object.yaml"]
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("arguments", [("component", "overlay"), ("--exclude", "vm.yaml", "."), ("package.json",)])
+def test_where_only_files_of_other_tools_are_left_a_vm_is_missing(arguments: tuple[str, ...]) -> None:
+    for name in ("template.yaml", "class.yaml", "slice.yaml"):
+        Path(name).unlink()
+    paths = [argument for argument in arguments if argument not in ("--exclude", "vm.yaml")]
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {', '.join(paths)}: no VirtualMachine or VirtualMachineInstance found; name the file that has one\n",
+    )
+
+
+@pytest.mark.usefixtures("repository")
 def test_patterns_exclude_files_and_folders_as_gitignore_does() -> None:
     names = ("charts/a.yaml", "sub/charts/b.yaml", "sub/c.yaml", "sub/keep.yaml", "d.yaml")
     write(dict.fromkeys(names, "apiVersion: v1\nkind: a b\nmetadata: {}\n"))

@@ -202,11 +202,12 @@ def command(
         raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
     excluded = exclusion(exclude, paths, configuration.table.exclude, configuration.folder)
     written = read_written(paths, excluded=excluded)
-    broken = [
-        file.problem
+    foreign = [
+        file
         for file in written.broken
-        if file.named or file.text is None or is_like_a_manifest(file.text)  # else it is a file of another tool
+        if not file.named and file.text is not None and not is_like_a_manifest(file.text)
     ]
+    broken = [file.problem for file in written.broken if file not in foreign]
     # A file that was named is meant to be read; one of a folder is a finding beside others.
     cannot_fix = fix and any(file.named for file in written.broken)
     if written.unopened or cannot_fix or (broken and not written.documents and not live):
@@ -233,7 +234,7 @@ def command(
     with progress("checking VMs") as report_progress:
         judgement = judge(written.documents, report_progress)
     if paths and not live:
-        _require_vms(judgement, written.documents, paths, output)
+        _require_vms(judgement, _manifests(written.documents, written), paths, output)
     plan = _plan(written, judgement, judge, whole=fix) if fix or output in _WITH_FIXES else None
     outcome = _fixed(plan, written, output, yes=yes) if fix and plan is not None else None
     documents, texts = written.documents, written.texts
@@ -243,6 +244,7 @@ def command(
         judgement = outcome.plan.result if complete_now else judge(documents)
         plan = None
     of_other_tools = {doc.source.name for doc in documents if is_of_another_tool(doc, named=written.is_named(doc))}
+    of_other_tools |= {file.problem.source.name for file in foreign}
     report = LintReport(
         judgement, latest(_manifests(documents, written), namespace).replaced,
         FindingPlaces(texts, judgement.sources), plan, outcome,
@@ -347,7 +349,7 @@ def _without_findings(report: LintReport) -> list[ObjectFindings]:
 
 def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: str) -> None:
     """Ends the process if no object of the input can be read, or none is a VM."""
-    if not judgement.readable:
+    if not judgement.readable and documents:
         _refuse(unreadable(documents), output)
     if not judgement.subjects and not any(obj.kind in (*KINDS, "File") for obj in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
