@@ -134,19 +134,23 @@ def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: 
     )
 
 
+def _publish_size(world: World, device: str, size: str) -> None:
+    driver = world.drivers["gpu.intel.com"]
+    (pool,) = driver.pools
+    resized = [
+        replace(each, attributes={**each.attributes, "size": size}) if each.name == device else each
+        for each in pool.devices
+    ]
+    world.background.do(driver.change(pool.next_generation(tuple(resized))))
+
+
 @pytest.mark.parametrize("place", ["1.8.3"])
 def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world: InWorld, place: str) -> None:
     """When the pod was made nothing said which driver would serve it. After a restart it is known."""
     world = in_world(place)
     status = world.devices("late-driver", lambda status: status.get("podName"))
     assert status["integrationPaths"] == "metadata-shim"
-    driver = world.drivers["gpu.intel.com"]
-    (pool,) = driver.pools
-    bigger = [
-        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "card9" else each
-        for each in pool.devices
-    ]
-    world.background.do(driver.change(pool.next_generation(tuple(bigger))))
+    _publish_size(world, "card9", "big")
     status = world.devices("late-driver", lambda status: status["devices"][0].get("reason") == "MetadataClash")
     assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == (
         "0/1",
@@ -167,6 +171,35 @@ def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world:
     )
     world.in_phase("late-driver", "Running")
     assert world.devices("late-driver", lambda status: status["ready"] == "1/1")["integrationPaths"] == "native"
+
+
+@pytest.mark.parametrize("place", ["1.8.3"])
+def test_a_vms_pod_that_was_made_before_its_driver_was_known_is_replaced(in_world: InWorld, place: str) -> None:
+    """By the operator, with its own account: the VM starts without anybody's doing (K-12.10)."""
+    world = in_world(place)
+    name = "replaced"
+    gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
+    spec = {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": name}],
+        "domain": {"devices": {"gpus": [gpu]}},
+    }
+    vm = {
+        "kind": "VirtualMachine",
+        "metadata": {"name": name},
+        "spec": {"runStrategy": "Always", "template": {"spec": spec}},
+    }
+    world.create("virtualmachines", vm)
+    first = world.devices(name, lambda status: status.get("podName"))
+    assert first["integrationPaths"] == "metadata-shim"
+    _publish_size(world, "card10", "huge")
+    second = world.devices(name, lambda status: status["ready"] == "1/1")
+    assert (second["integrationPaths"], second["podUID"] != first["podUID"]) == ("native", True)
+    world.in_phase(name, "Running")
+    (message,) = [event["message"] for event in world.all("events", "?fieldSelector=reason%3DPodReplaced")]
+    assert message == (
+        f"pod {first['podName']} is deleted, so that KubeVirt makes another: it was made before the driver of "
+        "gpus/gpu1 was known, which mounts a metadata file of its own"
+    )
 
 
 @pytest.mark.parametrize("place", ["1.8.3", "1.9.0"])

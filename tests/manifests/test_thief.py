@@ -234,7 +234,9 @@ class Thieves:
             "annotations": {"virt-dra.io/integration": record},
         }
         spec = {"containers": [{"name": "compute", "image": "i"}]}
-        cluster.create(pods, "Pod", "made-early", "v1", metadata=made_early, spec=spec)
+        for name in ("made-early", "runs"):
+            cluster.create(pods, "Pod", name, "v1", metadata=made_early, spec=spec)
+        plane.request("PATCH", f"{pods}/runs/status", {"status": {"phase": "Running"}}, MERGE)
         event = {
             "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
             "source": {"component": "kubelet"},
@@ -246,6 +248,7 @@ class Thieves:
             "pod": f"{pods}/{launchers[0]['metadata']['name']}",
             "other": f"{pods}/of-others",
             "made-early": f"{pods}/made-early",
+            "runs": f"{pods}/runs",
             "vmi": f"{vmis}/good",
             "instance": f"{vmis}/vm",
             "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
@@ -274,7 +277,7 @@ class Thieves:
             }
 
     def close(self) -> None:
-        for name in ("other", "made-early", "foreign-event"):
+        for name in ("other", "made-early", "runs", "foreign-event"):
             self._cluster.plane.request("DELETE", f"{self.names[name]}?gracePeriodSeconds=0")
         self._cluster.plane.delete_namespace(self.names["empty"])
 

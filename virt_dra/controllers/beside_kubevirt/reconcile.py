@@ -76,22 +76,23 @@ async def reconcile(
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
     planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None)
     replaced = replacement.plan(inputs, sources.vm(key))
+    later = replaced.due if replaced is not None and replaced.due > now else None
     batches = (
         planned.first,
         planned.then,
         (retry.action,) if retry.action is not None else (),
-        (replaced.delete,) if replaced is not None else (),
+        (replaced.delete,) if replaced is not None and later is None else (),
     )
     results = [await write(cluster, writes, inputs.vmi) for writes in batches]
     return Reconciled(
         events=(
             *(planned.events if results[1].done else ()),
-            *((replaced.event,) if replaced is not None and results[-1].done else ()),
+            *((replaced.event,) if replaced is not None and later is None and results[-1].done else ()),
             *(event for result in results for event in result.refused),
         ),
         problems=planned.problems,
         stale=any(result.stale for result in results),
-        requeue_at=earliest(planned.requeue_at, retry.requeue_at),
+        requeue_at=earliest(planned.requeue_at, retry.requeue_at, later),
         written=sum(len(writes) for writes, result in zip(batches, results, strict=True) if result.done),
     )
 

@@ -3,12 +3,13 @@
 Such a pod has virt-dra's volume, into which a driver that writes metadata can't mount its file, so its container is
 never made. The path of a new pod is chosen by the driver, which is known now. virt-controller takes a VMI whose pod
 somebody deletes for failed, so this is done only where KubeVirt then makes another VMI: for a VM whose run strategy
-says so. Of other VMIs the reason MetadataClash says what to do.
+says so, and for a VirtualMachineInstanceReplicaSet. Of other VMIs the reason MetadataClash says what to do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.integration.paths import DRIVER_UNKNOWN, ClaimRequestPair
@@ -16,32 +17,43 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
 from virt_dra.controllers.devices.delivery import METADATA_CLASH
 from virt_dra.controllers.devices.inputs import DeviceInputs
+from virt_dra.controllers.devices.options import moment_after
 from virt_dra.controllers.events import Event, normal
 from virt_dra.controllers.loops.virtual_machines import deletes_instance, strategy_of
 from virt_dra.controllers.writes import Delete
 
 POD_REPLACED: Final = "PodReplaced"
-"""Event of the VM: its launcher pod was deleted, so that KubeVirt makes another."""
+"""Event of the VM, or of a VMI that no VM owns: its launcher pod was deleted, so that KubeVirt makes another."""
+
+REPLICA_SET_KIND: Final = "VirtualMachineInstanceReplicaSet"
+REPLICA_SET_PAUSE: Final = timedelta(seconds=30)
+"""The least age of a replica's pod. A replica set makes the next VMI at once, while a VM waits longer after each
+failure: should the next pod be made in the same way, it isn't replaced in a tight loop."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """``event`` is emitted once the pod is deleted."""
+    """``due``: when the pod may be deleted. ``event`` is emitted once it is."""
 
+    due: datetime
     delete: Delete
     event: Event
 
 
 def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
     """The deletion of the current pod, if that helps. ``vm``: the VM of the VMI's name."""
-    pod = inputs.pod
-    if pod is None or vm is None or not _restarts(vm, inputs.vmi):
+    pod, vmi = inputs.pod, inputs.vmi
+    of_replica_set = _of_replica_set(vmi)
+    concerned = vmi if of_replica_set else vm if vm is not None and _restarts(vm, vmi) else None
+    if pod is None or concerned is None:
         return None
     if pod.metadata.deletion_timestamp is not None or pod.status.phase not in (None, "", "Pending"):
         return None
     current = current_devices(inputs)
     if current is None or current.record is None:
         return None
+    pause = REPLICA_SET_PAUSE if of_replica_set else timedelta()
+    due = moment_after(pod.metadata.creation_timestamp, pause, inputs.options.count_from) or inputs.now
     by_timeout = {recorded.pair for recorded in current.record.pairs if recorded.reason == DRIVER_UNKNOWN}
     for device in current.report.devices:
         obstacle, subject = device.obstacle, device.subject
@@ -51,8 +63,15 @@ def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
                 f"pod {pod.name} is deleted, so that KubeVirt makes another: it was made before the driver of "
                 f"{subject} was known, which mounts a metadata file of its own"
             )
-            return Replacement(Delete.object(pod), normal(vm, POD_REPLACED, text))
+            return Replacement(due, Delete.object(pod), normal(concerned, POD_REPLACED, text))
     return None
+
+
+def _of_replica_set(vmi: VirtualMachineInstance) -> bool:
+    """True if a VirtualMachineInstanceReplicaSet owns the VMI. Also a paused one is better served by a failed VMI: it
+    replaces that later, while one that hangs counts as a replica for ever."""
+    owner = vmi.metadata.controller_owner
+    return owner is not None and owner.kind == REPLICA_SET_KIND and owner.api_version.startswith("kubevirt.io/")
 
 
 def _restarts(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
