@@ -20,6 +20,7 @@ from typing import Any
 
 from devtools.allocator.plain import TooLong
 from devtools.upstream.allocator.case import as_case
+from devtools.upstream.allocator.decided import decided
 from devtools.upstream.allocator.defects import blamed
 from devtools.upstream.allocator.ours import ours
 from devtools.upstream.allocator.problems import Json, problem
@@ -36,6 +37,8 @@ OUR_LIMIT = "our step limit"
 TWO_MINDS = "the reference is of two minds"
 _TRIES = 12
 """How often it is asked again."""
+_SAMPLE = 200
+"""Problems that are asked again without each feature, which shows what the comparison is worth."""
 TOO_LONG = "too long for the plain allocator"
 """A difference on a problem that leaves the plain allocator no time to explain it."""
 _UNREADABLE = re.compile("^(gather pool information: failed to perform node selection for ).*", re.DOTALL)
@@ -239,6 +242,7 @@ def main() -> None:
                 shown.setdefault(kind(difference["theirs"], difference["ours"]), difference)
             for difference in list(shown.values())[: options.show]:
                 print(described(shrunk(asked, difference)))  # noqa: T201
+            print(decided(asked, batch(options.seed, 0, _SAMPLE)).table(), flush=True)  # noqa: T201
     print(f"allocator: seed {options.seed}: {dict(sorted(outcome.counts.items()))}")  # noqa: T201
     print(f"allocator: {len(outcome.unexplained)} unexplained of {outcome.total} in {monotonic() - start:.0f} s")  # noqa: T201
     raise SystemExit(1 if outcome.unexplained else 0)
