@@ -87,6 +87,7 @@ def test_a_namespace_that_has_used_its_share_gets_no_preference_for_what_costs_m
     assert world.asked(*of_namespace("attacker", 1, 98)) == "scored"
 
 
+@pytest.mark.slow
 def test_a_request_takes_a_bounded_time_however_many_namespaces_cost_much() -> None:
     advisor = Advisor("pack", DEFAULT, time.process_time, lambda: 0.5)
     for obj in (
@@ -168,6 +169,7 @@ class Log:
         return await self._answer(verb, body, evaluate=evaluate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("namespaces", [20, 60])
 async def test_floods_from_many_namespaces_keep_a_tenant_waiting_for_one_turn(namespaces: int) -> None:
     """Each namespace has pods whose selectors nobody evaluated yet; the tenant's scores are kept."""
@@ -245,6 +247,7 @@ async def test_an_unfinished_request_ends() -> None:
         writer.close()
 
 
+@pytest.mark.slow
 async def test_a_tenant_with_many_requests_at_once_waits_behind_others() -> None:
     """Others are next after the request that is being answered, not behind the ones that wait."""
     async with extender() as running:

@@ -201,7 +201,14 @@ LIES: dict[str, tuple[str, Lie, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "lie", "wanted"), LIES.values(), ids=LIES)
+LONG = {"endless-pages", "gzip", "pages-larger-than-asked"}
+"""Lies that are read until they have filled what memory there is for them."""
+
+
+@pytest.mark.parametrize(
+    ("path", "lie", "wanted"),
+    [pytest.param(*lie, id=name, marks=[pytest.mark.slow] if name in LONG else []) for name, lie in LIES.items()],
+)
 def test_a_command_ends_with_an_error_in_bounded_memory(path: str, lie: Lie, wanted: str, tmp_path: Path) -> None:
     began = time.monotonic()
     with lying({path: lie}, tmp_path) as kubeconfig:
@@ -220,6 +227,7 @@ def test_a_bomb_over_tls(tmp_path: Path) -> None:
     assert peak < LARGEST_MIB * MIB
 
 
+@pytest.mark.slow
 def test_a_list_of_ten_thousand_slices_is_read(tmp_path: Path) -> None:
     def honest(request: LyingRequest) -> None:
         begin = int(request.query.get("continue", ["0"])[0])
