@@ -17,7 +17,8 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = {
 among processes, each file would start its own."""
 
 SECONDS: Final[Mapping[str, float]] = {"images": 10, "node": 10, "slow": 5, "control_plane": 3, "go": 3, "libvirt": 1}
-"""Estimated duration of a test by its marker, the longest that applies. ``slow(seconds=…)`` says it of a single one."""
+"""Estimated duration of a test by its marker, the longest that applies. Any of them may say it of a single test:
+``slow(seconds=…)``."""
 
 _QUICK: Final = 0.03
 
@@ -50,7 +51,6 @@ def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def _estimate(item: pytest.Item) -> float:
     """Seconds that a test may take."""
-    slow = item.get_closest_marker("slow")
-    if slow is not None and "seconds" in slow.kwargs:
-        return float(slow.kwargs["seconds"])
-    return max((seconds for name, seconds in SECONDS.items() if item.get_closest_marker(name)), default=_QUICK)
+    markers = [marker for name in SECONDS if (marker := item.get_closest_marker(name)) is not None]
+    said = [float(marker.kwargs["seconds"]) for marker in markers if "seconds" in marker.kwargs]
+    return max(said or [SECONDS[marker.name] for marker in markers], default=_QUICK)

@@ -35,6 +35,7 @@ def _test(file: str, name: str, *marks: pytest.MarkDecorator) -> Any:
 
 def test_the_longest_unit_comes_first_and_its_tests_keep_their_order() -> None:
     minute, slow, plane = pytest.mark.slow(seconds=60), pytest.mark.slow, pytest.mark.control_plane
+    long, short = pytest.mark.go(seconds=30), pytest.mark.slow(seconds=0.1)
     items = [
         _test("a", "quick"),
         _test("e2e/test_dump", "2", plane),
@@ -42,12 +43,16 @@ def test_the_longest_unit_comes_first_and_its_tests_keep_their_order() -> None:
         _test("e2e/test_admission", "1", plane),
         _test("c", "minute", plane, minute),
         _test("b", "quick"),
+        _test("short", "slow", short),
+        _test("upstream", "go", long),
     ]
     assert [item.nodeid.removeprefix("tests/") for item in longest_first(items)] == [
         "c.py::minute",
+        "upstream.py::go",
         "e2e/test_dump.py::2",
         "e2e/test_admission.py::1",
         "b.py::slow",
         "b.py::quick",
+        "short.py::slow",
         "a.py::quick",
     ]

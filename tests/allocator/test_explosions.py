@@ -16,7 +16,7 @@ STEPS = 10_000
 """Far below what trying takes; most need some hundreds."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.2)
 @pytest.mark.parametrize("n", [16, 64, 128])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem], n: int) -> None:

@@ -195,7 +195,7 @@ def test_a_crash_between_any_two_writes_leaves_nothing_behind() -> None:
     assert crashes > 20
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.2)
 @pytest.mark.parametrize("seed", range(60))
 def test_refused_lost_and_unanswered_writes_change_nothing_in_the_end(seed: int) -> None:
     """C-18.5.4: conflicts are retried; three of ten writes fail in one way or another."""

@@ -66,7 +66,7 @@ def _run(*arguments: str, **given: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([PROGRAM, *arguments], cwd=ROOT, check=False, **given)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tuple[str, ...]) -> None:
@@ -75,7 +75,7 @@ def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tupl
     assert (ran.returncode, ran.stderr.decode()) == (2, "error: cannot write the output: No space left on device\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join
@@ -85,7 +85,7 @@ def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[st
         assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.skipif(
     not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning"
 )
@@ -99,7 +99,7 @@ def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.parametrize("arguments", PRINTING[::2], ids=" ".join)
 def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
@@ -111,7 +111,7 @@ def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None
     assert (ran.returncode, ran.stderr) == (141, b"")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.parametrize("closed", [0, 1, 2])
 @pytest.mark.parametrize(
     "arguments", [("lint", "-f", "-"), ("admit", "--jsonl"), ("run", GPU), ("nonsense",)], ids=" ".join
@@ -197,7 +197,7 @@ def _wait_until_idle(pid: int) -> None:
         still, used = (still + 1 if now == used and now > 10 else 0), now
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.5)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("arguments", WAITING, ids=" ".join)
 def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig: str) -> None:

@@ -18,7 +18,7 @@ from devtools.completions import PLACE, table_text
 from launcher.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, cli
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=0.5)
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(

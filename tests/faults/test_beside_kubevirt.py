@@ -16,7 +16,7 @@ from devtools.faults.scenarios import Report
 from devtools.faults.site import Site, site
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
-pytestmark = pytest.mark.control_plane
+pytestmark = pytest.mark.control_plane(seconds=12)
 
 SEED = 20261121
 

@@ -12,7 +12,7 @@ from devtools.faults import clocks, outage, scenarios, writes
 from devtools.faults.site import Site, site
 from virt_dra.installation.plan import STANDALONE
 
-pytestmark = pytest.mark.control_plane
+pytestmark = pytest.mark.control_plane(seconds=12)
 
 SEED = 20261121
 

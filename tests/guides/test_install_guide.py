@@ -19,7 +19,7 @@ from devtools.libvirt import witness as libvirt_witness
 from tests.guides.page import NOT_RUN, Block, blocks, comparable, of_way
 from tests.guides.shell import Ran, Shell
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.libvirt]
+pytestmark = [pytest.mark.control_plane(seconds=50), pytest.mark.libvirt]
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "install.md").read_text(encoding="utf-8")

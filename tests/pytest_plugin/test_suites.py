@@ -13,7 +13,7 @@ import virt_dra.pytest_plugin.golden_domains
 import virt_dra.pytest_plugin.readiness  # noqa: F401 - once, and not for each suite, whose end restores what was imported
 
 pytest_plugins = ("pytester",)
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=0.5)
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"

@@ -108,7 +108,7 @@ def test_a_page_that_loads_something_or_leads_nowhere_is_found(tmp_path: Path) -
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_the_site_of_this_repository_is_whole(tmp_path: Path) -> None:
     build_site(tmp_path / "site")
     built = {str(page.relative_to(tmp_path / "site")) for page in (tmp_path / "site").rglob("*.html")}

@@ -19,7 +19,7 @@ from devtools.upstream.cel.reference import NoReference, Reference, build
 from devtools.upstream.cel.shrink import shrunk
 from virt_dra.cel import STORED_EXPRESSIONS
 
-pytestmark = pytest.mark.go
+pytestmark = pytest.mark.go(seconds=10)
 
 COVERED = (
     *(

@@ -175,7 +175,7 @@ def test_when_the_rendering_process_is_killed_the_page_says_so_and_is_renewed(ro
 
 
 @pytest.mark.control_plane
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_right_that_is_withdrawn_ends_an_open_stream_within_a_minute(room: Room) -> None:
     token = token_of(room.plane, room.namespace, "leaving")
     binding = bind(room.plane, VIEWER, room.namespace, "leaving")
@@ -191,7 +191,7 @@ def test_a_right_that_is_withdrawn_ends_an_open_stream_within_a_minute(room: Roo
 
 
 @pytest.mark.control_plane
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_deleted_account_has_no_session_any_more(room: Room) -> None:
     token = token_of(room.plane, room.namespace, "gone")
     bind(room.plane, VIEWER, room.namespace, "gone")

@@ -32,7 +32,7 @@ from webhooks.server.deciding import AT_ONCE_DEVICES
 from webhooks.server.reviewing import Collecting, TooMuchAtOnce
 from webhooks.worker.parent import WorkerLimits
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=15)
 
 CLASS = f'device.driver == "{siege.DRIVER}"'
 

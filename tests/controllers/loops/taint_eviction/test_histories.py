@@ -98,7 +98,7 @@ async def _something(world: LoopWorld, chance: Random) -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=0.2)
 @pytest.mark.parametrize("seed", range(60))
 def test_after_faults_and_restarts_the_end_is_that_of_the_undisturbed_run(seed: int) -> None:
     disturbed = run_virtually(history(seed, faults=True))
