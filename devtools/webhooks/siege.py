@@ -111,10 +111,12 @@ def tenants() -> Iterator[Question]:
 
 @dataclass
 class SiegeTimes:
-    """Seconds of answers. ``unchecked``: the tenants' reviews of which some selector wasn't checked; ``failed``: those
+    """Seconds of answers. ``overtaken``: of each of the tenants' reviews, how many of the attackers' were answered
+    between its question and its answer; ``unchecked``: those of which some selector wasn't checked; ``failed``: those
     without a verdict."""
 
     tenants: list[float] = field(default_factory=list)
+    overtaken: list[int] = field(default_factory=list)
     attackers: list[float] = field(default_factory=list)
     unchecked: int = 0
     failed: int = 0
@@ -165,12 +167,14 @@ async def besieged(
     async def ask(due: float, question: Question) -> None:
         await asyncio.sleep(max(due - time.perf_counter(), 0))
         client = idle.pop() if idle else await AskingClient.to(port, trust)
+        before = len(times.attackers)
         try:
             code, answer = await client.ask(question)
         except (OSError, EOFError):
             code, answer = 0, b""
             client = await AskingClient.to(port, trust)
         times.tenants.append(time.perf_counter() - due)
+        times.overtaken.append(len(times.attackers) - before)
         times.failed += code != 200
         times.unchecked += b"not checked" in answer
         idle.append(client)

@@ -109,7 +109,7 @@ def test_other_tenants_are_served_while_one_attacks(control_plane: ControlPlane)
                 with ThreadPoolExecutor(CLIENTS) as threads:
                     for _ in range(CLIENTS):
                         threads.submit(attack)
-                    hit = []
+                    hit: list[tuple[float, int, str]] = []
                     end = time.monotonic() + 60
                     # The attack goes on for as long as others ask: until answers were given and asked for again.
                     while len(hit) < 40 or (len(answered) < 2 * CLIENTS and time.monotonic() < end):

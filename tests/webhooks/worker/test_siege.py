@@ -1,7 +1,7 @@
 """Sixty attackers with small reviews of ordinary selectors on a large cluster: others' reviews hardly notice.
 
 The goals, for a machine of one's own: other tenants' p99 is under three times what it is without the attack, and under
-100 ms. ``python -m bench webhook`` measures them; here there is room for what else the machine does.
+100 ms. ``python -m bench webhook`` measures them; here it is counted whom they wait for, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 
 from devtools.webhooks import siege
 from devtools.webhooks.asking import AskingClient, server_process
+from devtools.webhooks.attack import percentile
 from devtools.webhooks.serving import serving
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -33,6 +34,8 @@ from webhooks.server.reviewing import Collecting, TooMuchAtOnce
 from webhooks.worker.parent import WorkerLimits
 
 pytestmark = pytest.mark.slow(seconds=15)
+
+ATTACKERS = 60
 
 CLASS = f'device.driver == "{siege.DRIVER}"'
 
@@ -60,18 +63,15 @@ async def test_other_tenants_hardly_notice_sixty_attackers(slices: int, tmp_path
         client = await AskingClient.to(port, trust)
         for place in range(siege.NAMESPACES):
             question = siege.vmi_review(f"tenant-{place}", "t", siege.HONEST_LISTS)
-            answers = [await client.ask(question) for _ in range(4)]  # one, unless the machine is busy
-            assert answers[-1][0] == 200
-            assert b"not checked" not in answers[-1][1]
+            async with asyncio.timeout(120):  # one answer, unless the machine is busy
+                while b"not checked" in (answer := await client.ask(question))[1]:
+                    assert answer[0] == 200
         await client.close()
-        await siege.besieged(port, trust, 0, 1)
-        calm = await siege.besieged(port, trust, 0, 4)
         for varying in (False, True):
-            hit = await siege.besieged(port, trust, 60, 5, varying=varying)
+            hit = await siege.besieged(port, trust, ATTACKERS, 5, varying=varying)
             assert (hit.failed, hit.unchecked) == (0, 0)
-            assert len(hit.attackers) > 60, "the attackers are answered, too"
-            assert hit.p50() < 3 * calm.p99() + 0.1, f"{calm}\n{hit}"
-            assert hit.p99() < 3 * calm.p99() + 1, f"{calm}\n{hit}"
+            assert len(hit.attackers) > ATTACKERS, "the attackers are answered, too"
+            assert percentile(hit.overtaken, 50) <= siege.NAMESPACES, f"about a turn of each namespace: {hit.overtaken}"
 
 
 async def test_a_driver_that_publishes_under_attack_leaves_nothing_behind(tmp_path: Path) -> None:
