@@ -85,6 +85,8 @@ def _deriving(expression: str) -> ResourceClaim:
 def test_an_interrupt_ends_one_evaluation_and_the_next_attempt_answers_as_a_first(
     snapshot: Snapshot, claim: ResourceClaim, subject: str
 ) -> None:
+    compiled = Snapshot.build(snapshot.slices, snapshot.classes.values())
+    allocate(compiled, [claim], NODE, EVERYTHING)  # compiling, which is done once, asks as well
     whole = Asked(10**9)
     expected = allocate(snapshot, [claim], NODE, EVERYTHING, interrupt=whole)
     assert isinstance(expected, Allocated)

@@ -15,7 +15,7 @@ from virt_dra.cel.compilations import Compilations
 from virt_dra.cel.functions import regex
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.limits.sized_cache import SizedCache
-from virt_dra.cel.selector import SELECTORS, new_selector
+from virt_dra.cel.selector import SELECTORS, new_selector, selector_in_pieces
 
 TENS = "[" + ",".join(map(str, range(10, 100))) + "]"
 
@@ -254,7 +254,7 @@ def _lists(number: int) -> str:
 
 @pytest.mark.slow
 def test_large_selectors_keep_little_together() -> None:
-    cache = Compilations(new_selector, 8 << 20, 4096)
+    cache = Compilations(selector_in_pieces, 8 << 20, 4096)
     for number in range(12):
         cache.get(_lists(number), STORED_EXPRESSIONS)
     assert cache.size <= 8 << 20
@@ -326,3 +326,40 @@ def test_what_the_api_server_refuses_is_not_measured() -> None:
     assert accepted("lists.range(1000).all(x, lists.range(10000).all(y, y >= 0))") is None
     assert accepted("1 +") is None
     assert accepted("device.driver == 'd'") is not None
+
+
+def test_a_compilation_that_is_interrupted_goes_on_where_it_ended() -> None:
+    """In pieces of some milliseconds, whoever has used the processor meanwhile."""
+    cache = Compilations(selector_in_pieces, 8 << 20, 4096)
+    text = " || ".join(f"device.driver.matches('a{number}+b')" for number in range(190))
+    for _ in range(3):
+        with pytest.raises(Interrupted):
+            cache.get(text, STORED_EXPRESSIONS, interrupt=lambda: True)
+    selector = cache.get(text, STORED_EXPRESSIONS, interrupt=lambda: True)
+    assert selector is cache.get(text, STORED_EXPRESSIONS)
+    assert selector.matches(DEVICE) is False
+
+
+@pytest.mark.parametrize("text", ["device.driver ==", "1", "device.driver.matches('(')"])
+def test_an_interrupted_compilation_finds_the_same_faults(text: str) -> None:
+    with pytest.raises(CompileError) as at_once:
+        Compilations(selector_in_pieces, 8 << 20, 4096).get(text, STORED_EXPRESSIONS)
+    cache = Compilations(selector_in_pieces, 8 << 20, 4096)
+    fault = ""
+    while not fault:
+        try:
+            cache.get(text, STORED_EXPRESSIONS, interrupt=lambda: True)
+        except Interrupted:
+            continue
+        except CompileError as later:
+            fault = str(later)
+    assert fault == str(at_once.value)
+
+
+def test_few_compilations_are_left_unfinished() -> None:
+    cache = Compilations(selector_in_pieces, 8 << 20, 4096)
+    for number in range(200):
+        with pytest.raises(Interrupted):
+            cache.get(f"{number} > 0", STORED_EXPRESSIONS, interrupt=lambda: True)
+    assert len(cache._begun) == 64
+    assert cache.get("0 > 0", STORED_EXPRESSIONS).matches(DEVICE) is False

@@ -3,6 +3,7 @@ compiled."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -10,8 +11,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from virt_dra.cel.compiler import KEPT_NODES, Program
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, Issue, Stopped
+from virt_dra.cel.expression import Pieces
 from virt_dra.cel.functions.regex import Spend, free
-from virt_dra.cel.limits.budget import Work
+from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.limits.sized_cache import SizedCache
 
 _BASE: Final = 3_000
@@ -33,6 +35,9 @@ class CompiledExpression(Protocol):
     def program(self) -> Program: ...
 
 
+_MOST_BEGUN: Final = 64
+"""Expressions whose compilation was left for later; they aren't larger than what is kept of compiled ones."""
+
 T = TypeVar("T", bound=CompiledExpression)
 
 
@@ -45,9 +50,11 @@ class _Refused:
 class Compilations(Generic[T]):
     """A cache that compiles what is missing, for one kind of expression; compile errors are cached as well."""
 
-    def __init__(self, make: Callable[[str, Environment, Spend], T], size: int, most: int) -> None:
+    def __init__(self, make: Callable[[str, Environment, Spend], Pieces[T]], size: int, most: int) -> None:
         """``size``: limit of all entries in estimated bytes; ``most``: of their number."""
         self._make = make
+        self._begun: OrderedDict[tuple[str, Environment], Pieces[T | _Refused]] = OrderedDict()
+        """The compilations that were interrupted, which go on when they are asked for again."""
         self._kept: SizedCache[tuple[str, Environment], T | _Refused] = SizedCache(size, most)
 
     @property
@@ -58,28 +65,51 @@ class Compilations(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, expression: str, environment: Environment, work: Work | None = None) -> T:
-        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError,
-        Interrupted."""
+    def get(
+        self,
+        expression: str,
+        environment: Environment,
+        work: Work | None = None,
+        interrupt: InterruptCheck | None = None,
+    ) -> T:
+        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached; ``interrupt``: polled
+        between pieces of some milliseconds, of which one is done before. Raises CompileError, Interrupted."""
         key = (expression, environment)
         outcome = self._kept.get(key)
         if outcome is None:
-            outcome = self._made(expression, environment, _spending(work))
+            making = self._begun.pop(key, None) or self._making(expression, environment, _spending(work))
+            outcome = self._finished(key, making, interrupt)
             self._kept.put(key, outcome, kept_size(expression, outcome))
         if isinstance(outcome, _Refused):
             raise CompileError(outcome.message, outcome.issues)
         return outcome
 
-    def _made(self, expression: str, environment: Environment, spend: Spend) -> T | _Refused:
+    def _finished(
+        self, key: tuple[str, Environment], making: Pieces[T | _Refused], interrupt: InterruptCheck | None
+    ) -> T | _Refused:
+        while True:
+            try:
+                next(making)
+            except StopIteration as done:
+                outcome: T | _Refused = done.value
+                return outcome
+            if interrupt is not None and interrupt():
+                self._begun[key] = making
+                if len(self._begun) > _MOST_BEGUN:
+                    self._begun.popitem(last=False)
+                raise Stopped
+
+    def _making(self, expression: str, environment: Environment, spend: Spend) -> Pieces[T | _Refused]:
         spend(_COMPILING + _COMPILING_CHARACTER * min(len(expression), _LONGEST))
         try:
-            return self._make(expression, environment, spend)
+            return (yield from self._make(expression, environment, spend))
         except CompileError as error:
             return _Refused(error.message, error.issues)
 
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()
+        self._begun.clear()
 
 
 _LONGEST: Final = 10_240

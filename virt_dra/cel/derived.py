@@ -16,7 +16,7 @@ from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import EvaluationError, enhanced
 from virt_dra.cel.examined import Examined
-from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.expression import Pieces, compiling
 from virt_dra.cel.functions.regex import Spend
 from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.types import ANY, BOOL, DYN, INT, SEMVER, STRING, Type, TypeKind
@@ -73,7 +73,7 @@ def compile_derived_attribute(
     return DERIVED_ATTRIBUTES.get(expression, environment, work)
 
 
-def _new(expression: str, environment: Environment, spend: Spend) -> DerivedAttribute:
+def _new(expression: str, environment: Environment, spend: Spend) -> Pieces[DerivedAttribute]:
     lists = attribute_type(environment) is DYN  # with DRAListTypeAttributes, and for stored expressions
 
     def refusal(result: Type) -> str | None:
@@ -82,7 +82,7 @@ def _new(expression: str, environment: Environment, spend: Spend) -> DerivedAttr
         also = " or a list of these scalars" if lists else ""
         return f"must evaluate to a primitive scalar (string, integer, boolean, semver){also}, not {result}"
 
-    return DerivedAttribute(expression, compile_expression(expression, environment, refusal, spend))
+    return DerivedAttribute(expression, (yield from compiling(expression, environment, refusal, spend)))
 
 
 DERIVED_ATTRIBUTES: Final = Compilations(_new, CACHE_BYTES, CACHE_SIZE)

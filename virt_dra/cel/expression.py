@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
 
 from virt_dra.cel.checker import check
 from virt_dra.cel.compiler import Program, compile_tree
@@ -15,6 +16,12 @@ from virt_dra.cel.literals import InvalidConstant, check_constants
 from virt_dra.cel.syntax.parser import parse
 from virt_dra.cel.syntax.tokens import SyntaxFault
 from virt_dra.cel.types import Type, TypeTooLarge
+
+T = TypeVar("T")
+
+Pieces: TypeAlias = Generator[None, None, T]
+"""Work that returns T, in pieces between which it may be left for later: those of the longest expression take some 10
+ms."""
 
 ResultRule = Callable[[Type], str | None]
 """Maps the static type of an expression to the reason for refusing it, or None."""
@@ -32,10 +39,28 @@ def compile_expression(
 
     ``spend`` is charged for constant patterns, in microseconds, before each is compiled. Raises CompileError.
     """
+    return whole(compiling(text, environment, result_rule, spend))
+
+
+def whole(pieces: Pieces[T]) -> T:
+    """The result of work that isn't left for later."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def compiling(
+    text: str, environment: Environment = STORED_EXPRESSIONS, result_rule: ResultRule | None = None, spend: Spend = free
+) -> Pieces[Program]:
+    """:func:`compile_expression` in pieces."""
     if not text.isascii():
         text = _LONE_SURROGATE.sub("\ufffd", text)
     try:
         root = parse(text)
+        yield
         issues = check(root, environment, spend)
     except SyntaxFault as fault:
         raise compile_error(text, list(fault.issues)) from None
@@ -46,12 +71,14 @@ def compile_expression(
     refusal = result_rule(root.type) if result_rule is not None else None
     if refusal is not None:
         raise CompileError(refusal)
+    yield
     try:
         check_constants(root, spend)
     except PatternsTooLarge as error:
         raise _too_complex(text, error) from None
     except InvalidConstant as error:
         raise CompileError(f"program instantiation failed: {error}") from None
+    yield
     return compile_tree(text, root, environment)
 
 

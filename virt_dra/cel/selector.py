@@ -13,7 +13,7 @@ from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, EvaluationError, Interrupted, enhanced
 from virt_dra.cel.examined import Examined
-from virt_dra.cel.expression import compile_expression
+from virt_dra.cel.expression import Pieces, compiling, whole
 from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.reads import Reads, Wanted
@@ -108,27 +108,36 @@ def _as_bool(value: Value) -> bool:
 
 
 def compile_selector(
-    expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None
+    expression: str,
+    environment: Environment = STORED_EXPRESSIONS,
+    work: Work | None = None,
+    interrupt: InterruptCheck | None = None,
 ) -> CompiledSelector:
     """Compile a device selector, or return the cached one (A-21.9).
 
     ``environment``: that of stored expressions, as in the scheduler, or one of :func:`new_expressions`, as at
-    admission. ``work``: the budget for compiling. Raises CompileError: a fault in the text (`compilation failed: …`),
+    admission. ``work``: the budget for compiling; ``interrupt``: polled meanwhile, and what was compiled until then is
+    kept for the next time. Raises CompileError: a fault in the text (`compilation failed: …`),
     or a result that is neither bool nor unknown (L-3.7). Raises Interrupted when the budget is used up.
     """
-    return SELECTORS.get(expression, environment, work)
+    return SELECTORS.get(expression, environment, work, interrupt)
 
 
 def new_selector(
     expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free
 ) -> CompiledSelector:
     """Compile a device selector without the cache; ``spend`` is charged for patterns."""
+    return whole(selector_in_pieces(expression, environment, spend))
+
+
+def selector_in_pieces(expression: str, environment: Environment, spend: Spend) -> Pieces[CompiledSelector]:
+    """:func:`new_selector` in pieces."""
     unknown = attribute_type(environment)
 
     def refusal(result: Type) -> str | None:
         return None if result in (BOOL, unknown) else f"must evaluate to bool or the unknown type, not {result}"
 
-    return CompiledSelector(expression, compile_expression(expression, environment, refusal, spend))
+    return CompiledSelector(expression, (yield from compiling(expression, environment, refusal, spend)))
 
 
-SELECTORS: Final = Compilations(new_selector, CACHE_BYTES, CACHE_SIZE)
+SELECTORS: Final = Compilations(selector_in_pieces, CACHE_BYTES, CACHE_SIZE)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_dra.api.semver import SemVer, SemVerError
-from virt_dra.cel import LANGUAGE, CelError, CompiledSelector, Environment, EvaluationError, Work, compile_expression
+from virt_dra.cel import LANGUAGE, CelError, CompiledSelector, Environment, EvaluationError, Work
 from virt_dra.cel.compilations import Compilations
-from virt_dra.cel.functions.regex import Spend, free
+from virt_dra.cel.expression import Pieces, compiling
+from virt_dra.cel.functions.regex import Spend
 from virt_dra.cel.types import BOOL, SHARED, Type, TypeKind, parse_type
 from virt_dra.cel.values import NamedValues, Value
 from virt_dra.classic.objects import NamedResourcesAttribute, NamedResourcesInstance
@@ -36,11 +37,11 @@ BUDGET: Final = 1e6
 """Microseconds of evaluation for one attempt of a pod, over all nodes: the expressions are a tenant's."""
 
 
-def _new(expression: str, environment: Environment, spend: Spend = free) -> CompiledSelector:
+def _new(expression: str, environment: Environment, spend: Spend) -> Pieces[CompiledSelector]:
     def refusal(result: Type) -> str | None:
         return None if result == BOOL else "must evaluate to bool"
 
-    return CompiledSelector(expression, compile_expression(expression, environment, refusal, spend))
+    return CompiledSelector(expression, (yield from compiling(expression, environment, refusal, spend)))
 
 
 _SELECTORS: Final = Compilations(_new, 8 << 20, 1024)

@@ -87,7 +87,7 @@ class SelectorList:
         for position, expression in enumerate(expressions):
             _spend(work, _PER_COMPILED_CHARACTER * len(expression))
             try:
-                self._selectors.append(compile_selector(expression))
+                self._selectors.append(compile_selector(expression, interrupt=work.interrupt if work else None))
             except CompileError as error:
                 self.fault = Mismatch(position, error.message, compiles=False)
                 break

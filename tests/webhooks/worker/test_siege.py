@@ -1,7 +1,8 @@
 """Sixty attackers with small reviews of ordinary selectors on a large cluster: others' reviews hardly notice.
 
 The goals, for a machine of one's own: other tenants' p99 is under three times what it is without the attack, and under
-100 ms. ``python -m bench webhook`` measures them; here it is counted whom they wait for, whatever else the machine does.
+100 ms. ``python -m bench webhook`` measures them; here it is counted whom they wait for, whatever else the machine
+does.
 """
 
 from __future__ import annotations
