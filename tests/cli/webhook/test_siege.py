@@ -123,5 +123,5 @@ def test_other_tenants_are_served_while_one_attacks(control_plane: ControlPlane)
         assert not [text for _, _, text in answers if "not checked" in text]
     assert len(answered) > 2 * CLIENTS
     before, meanwhile = ([seconds for seconds, _, _ in answers] for answers in (calm, hit))
-    # The API server and twenty clients need the machine, too; before, it took seconds.
-    assert percentile(meanwhile, 50) < 3 * percentile(before, 99) + 0.5
+    # The API server, twenty clients and other tests need the machine, too; where nothing was fair it took 3 to 7 s.
+    assert percentile(meanwhile, 50) < 3 * percentile(before, 99) + 2
