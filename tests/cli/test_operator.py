@@ -226,7 +226,7 @@ def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
         vms.create("honest", node=None, selector="false")
         with replica(control_plane, namespace, "one") as running:
             until(lambda: leads(running.ready()))
-            until(lambda: _allocatable(vms, "honest"), seconds=60)
+            until(lambda: _allocatable(vms, "honest"), seconds=180)
             took: list[float] = []
             end = time.monotonic() + 5
             while time.monotonic() < end:

@@ -215,7 +215,7 @@ def _alive(pid: int) -> bool:
     [
         (ends, "the process that renders the page has ended"),
         (fails, "MemoryError: "),
-        (hangs, "the process that renders the page was killed: it did not answer within 6 s"),
+        (hangs, "the process that renders the page was killed: it did not answer within 15 s"),
         (takes_too_long, "the process that renders the page was killed: one page took too long"),
         (
             sends_nonsense,
@@ -235,8 +235,9 @@ def _alive(pid: int) -> bool:
     ],
 )
 async def test_the_last_page_stays_and_is_stale(entry: _Entry, why: str) -> None:
-    async with _process(entry, Pauses(chance=lambda: 600.0), silence=6.0, longest=0.5) as process:
-        await _until(lambda: process.stale is not None)
+    silence = 15.0 if entry is hangs else 60.0  # in which it must have started, too
+    async with _process(entry, Pauses(chance=lambda: 600.0), silence=silence, longest=0.5) as process:
+        await _until(lambda: process.stale is not None, 60.0)
         assert process.stale is not None
         assert process.content is not None
         assert (process.stale.why, process.content.page) == (why, b"page")

@@ -255,7 +255,7 @@ BEAT = ": still there"
 
 async def _next(stream: aiohttp.StreamReader, *, beats: bool = False) -> str:
     """The next event; heartbeats only where they are looked for."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             said = (await stream.readuntil(b"\n\n")).decode().removesuffix("\n\n")
             if beats or said != BEAT:

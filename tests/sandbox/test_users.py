@@ -31,7 +31,7 @@ def _alive(pid: int) -> bool:
 
 
 async def _gone(pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while _alive(pid):
             await asyncio.sleep(0.01)
 

@@ -24,7 +24,7 @@ Told = list[tuple[str, str]]
 
 
 async def run(test: Callable[[MemoryCluster], Awaitable[None]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await test(MemoryCluster.deterministic())
 
 

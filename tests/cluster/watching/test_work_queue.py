@@ -17,7 +17,7 @@ from virt_dra.cluster.watching.work_queue import WorkQueue, WorkResult
 
 
 async def run(test: Callable[[], Awaitable[None]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await test()
 
 
