@@ -81,7 +81,8 @@ def test_the_command_plays_classic_scenarios_on_a_real_control_plane(tmp_path: P
     assert list(differences(real, json.loads(embedded.stdout.splitlines()[0]))) == []
     assert [answer["error"] for answer in errors] == [
         "the scenario is about Kubernetes 1.31, and the cluster is 1.30",
-        "gpu.example.com: a scenario's drivers run in the embedded cluster only",
+        "drivers: gpu.example.com would have to run on that cluster, and only the embedded cluster can start it as "
+        "described; play the scenario without --live, or leave drivers out and start your own there",
     ]
 
 

@@ -44,8 +44,9 @@ many, as YAML documents or JSON (- is standard input).
 
 On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --live --kubeconfig
 FILE plays on a real cluster, which must be empty, with the feature gates that a scenario names; what it made there is
-taken away afterwards. With kubernetes: "1.26" to "1.31" a scenario is about classic DRA of that release; its drivers
-run on the embedded cluster only.
+taken away afterwards. With kubernetes: "1.26" to "1.31" a scenario is about classic DRA of that release. The drivers
+that it describes are part of the embedded cluster, and can't be started on another: with --live leave drivers out, and
+start a driver of your own there.
 
 With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the
 cluster did not come to rest; a scenario that can't be played is answered with name and error. """

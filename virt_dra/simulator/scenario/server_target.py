@@ -66,7 +66,10 @@ async def server_target(
     to a classic driver that runs there. Raises :class:`NotEmpty` or :class:`NoDriver` before anything is done,
     :class:`LeftBehind` for what could not be removed."""
     if scenario.drivers and drive is None:
-        raise NoDriver(f"{', '.join(scenario.drivers)}: a scenario's drivers run in the embedded cluster only")
+        raise NoDriver(
+            f"drivers: {', '.join(scenario.drivers)} would have to run on that cluster, and only the embedded cluster "
+            "can start it as described; play the scenario without --live, or leave drivers out and start your own there"
+        )
     present = await _objects(cluster, scenario)
     if present:
         shown = ", ".join(f"{kind} {name}" for kind, name in present[:5]) + (" …" if len(present) > 5 else "")
