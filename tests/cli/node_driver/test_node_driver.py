@@ -125,6 +125,9 @@ def test_what_takes_memory_is_not_imported_where_the_cluster_has_the_policies() 
         ((), "Missing option '--node'"),
         (("--node", "n", "--taint", "gone=Evict"), "'gone=Evict': 'Evict' is none of NoSchedule, NoExecute, None"),
         (("--node", "n", "--taint", "lost=None"), "'lost=None': 'lost' is none of gone, link-down"),
+        (("--node", "../n"), "Invalid value for '--node': '../n': a lowercase RFC 1123 subdomain"),
+        (("--node", "n", "--driver-name", "../d"), "Invalid value for '--driver-name': '../d': "),
+        (("--node", "n", "--driver-name", "d" * 64), "must be no more than 63 characters"),
     ],
 )
 def test_bad_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:

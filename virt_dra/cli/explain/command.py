@@ -31,9 +31,8 @@ SUBJECT is one of
   a reason of the allocator                 e.g. DeviceInUse: its page
 Without SUBJECT: one line for everything that waits.
 
-The cluster is read from files (-f: manifests, folders, or a dump: kubectl get nodes,pods,resourceslices,resourceclaims,
-resourceclaimtemplates,deviceclasses,devicetaintrules,virtualmachines,virtualmachineinstances -A -o yaml), or with
---live, by your own rights. A VM that doesn't exist yet is explained as if it were created now.
+The cluster is read from files (-f: manifests, folders, or a dump, as below), or with --live, by your own rights. A VM
+that doesn't exist yet is explained as if it were created now.
 
 The nearest miss comes first: what is in use or tainted before what no device can give. Each way out was tried on a copy
 of the cluster: with it the pod gets its node and devices. Kinds that may not be read are named and left out. """
@@ -43,6 +42,8 @@ Examples:
   virt-dra explain vmi vm-late -n team-a -f examples/explain/cluster.yaml        why does it wait?
   virt-dra explain claim team-a/a100 -f examples/explain/cluster.yaml -o json    what would help?
   virt-dra explain -f examples/explain/cluster.yaml             what waits?
+  kubectl get nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,devicetaintrules,vm,vmi \\
+    -A -o yaml > dump.yaml; virt-dra explain -f dump.yaml       of a dump
   virt-dra explain vmi trainer -n team-a --live                 of the cluster of your kubeconfig
   virt-dra explain DeviceInUse                                  what a reason means, with an example
   virt-dra explain not-enough-devices                           what a finding of virt-dra lint means

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
+from virt_dra.api.names import dns1123_subdomain, dns1123_subdomain_caseless
 from virt_dra.cli.node_driver.policy_files import labels_of, policy_file
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
@@ -22,6 +23,7 @@ _NEEDS: Final = (
 )
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 SYSFS: Final = "/sys"
+_DRIVER_MAX: Final = 63
 
 EPILOG = """\b
 Examples:
@@ -62,23 +64,38 @@ def _taints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return effects
 
 
+def _node_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value and (faults := dns1123_subdomain(value)):
+        raise click.BadParameter(f"{value!r}: {faults[0]}")
+    return value
+
+
+def _driver_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """As Kubernetes takes it: it is a folder's name, too."""
+    if faults := dns1123_subdomain_caseless(value):
+        raise click.BadParameter(f"{value!r}: {faults[0]}")
+    if len(value) > _DRIVER_MAX:
+        raise click.BadParameter(f"{value!r}: must be no more than {_DRIVER_MAX} characters")
+    return value
+
+
 @click.command(name="node-driver", epilog=EPILOG)
 @click.option("--plan", is_flag=True, help="Print what would be published, and why not the rest; change nothing.")
 @click.option("--sysfs", metavar="ROOT", default=SYSFS, show_default=True,
               help="With --plan: folder that holds what /sys holds, such as a copy.")  # fmt: skip
 @click.option("--proc", metavar="ROOT", help="With --plan: folder that holds what /proc holds. A copy of /sys without "
-              "it has every disk and interface needed by the node.  [default: /proc beside /sys]")  # fmt: skip
+              "it has every disk and interface needed by the node.  [default: /proc with /sys, else none]")  # fmt: skip
 @click.option("--modules", metavar="FOLDER", help="With --plan: folder with modules.alias, which names variant "
-              "drivers.  [default: /lib/modules/RELEASE beside /sys]")  # fmt: skip
+              "drivers.  [default: /lib/modules/RELEASE with /sys, else none]")  # fmt: skip
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=labels_of,
               help="With --plan: a label of the node, for policies with a nodeSelector; may be repeated.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="With --plan: also list devices that no policy names.")
 @output_option("yaml", "json", "table")
-@click.option("--node", "node_name", envvar="NODE_NAME", default="", metavar="NODE",
+@click.option("--node", "node_name", envvar="NODE_NAME", default="", metavar="NODE", callback=_node_name,
               help="Name of this node's Node object; also $NODE_NAME.")  # fmt: skip
 @click.option("--policy", metavar="FILE", type=policy_file,
               help="VirtDraNodePolicies from a file instead of the cluster's.")  # fmt: skip
-@click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME",
+@click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME", callback=_driver_name,
               help="Name of the driver, which DeviceClasses select.")  # fmt: skip
 @click.option("--pod-uid", envvar="POD_UID", default="", metavar="UID",
               help="UID of the driver's pod: two instances may run during an update; also $POD_UID.")  # fmt: skip
@@ -115,7 +132,7 @@ def command(
             raise click.UsageError("--plan needs --policy FILE: nothing is published that no policy names")
         _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
     if not node_name:
-        raise click.UsageError("Missing option '--node'.")
+        raise click.UsageError("Missing option '--node' (or $NODE_NAME); --plan needs none")
     with required(_NEEDS, "grpc", "google", "kubernetes", "aiohttp", "prometheus_client"):
         from node_driver.conditions import DEFAULT_EFFECTS, ConditionReason, TaintEffect
         from node_driver.wire.sockets import SocketsInUse
