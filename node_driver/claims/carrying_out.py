@@ -3,6 +3,7 @@ files."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -118,16 +119,16 @@ class ClaimSteps:
             if not device.admin_access
         }
         try:
-            differing = [
-                path for path, text in self.placement.metadata_files(record) if not await self._has(path, text)
-            ]
-            if differing:
+            metadata = await self._missing(self.placement.metadata_files(record), METADATA_MODE)
+            if metadata:
                 record = replace(record, generation=record.generation + again)
-                for path, text in self.placement.metadata_files(record):
-                    await self._files.replace(path, text, mode=METADATA_MODE)
-            for path, text in self.placement.cdi_files(record, nodes):
-                if not await self._has(path, text):
-                    await self._files.replace(path, text, mode=CDI_MODE)
+                metadata = [(path, text, METADATA_MODE) for path, text in self.placement.metadata_files(record)]
+            missing = await self._missing(self.placement.cdi_files(record, nodes), CDI_MODE)
+            # At once, as each waits for the disk; all are waited for, as none may be written after a rollback.
+            writes = (self._files.replace(path, text, mode=mode) for path, text, mode in (*metadata, *missing))
+            for outcome in await asyncio.gather(*writes, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
         except OSError as error:
             raise ClaimRefusal(ClaimRefusalReason.FILES, f"the claim's files can't be written: {error}") from error
         return record
@@ -153,5 +154,8 @@ class ClaimSteps:
         nodes = [node for address in addresses for node in await self._host.vfio_nodes(address)]
         return tuple(dict.fromkeys(nodes))
 
-    async def _has(self, path: str, text: str) -> bool:
-        return await self._files.read(path) == text
+    async def _missing(self, files: Iterable[tuple[str, str]], mode: int) -> list[tuple[str, str, int]]:
+        """Path, text and mode of each file that isn't there, or has another text."""
+        wanted = list(files)
+        there = await asyncio.gather(*(self._files.read(path) for path, _ in wanted))
+        return [(path, text, mode) for (path, text), read in zip(wanted, there, strict=True) if read != text]

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter
@@ -50,18 +50,20 @@ class Checkpoint:
         self._written = written
         self._turn = asyncio.Lock()
         self._waiting: list[_Step[Any]] = []
+        self._known: tuple[str, DriverState] | None = None
+        """The content that was read or written last, and what it says: reading 1,000 claims takes 50 ms."""
 
     async def read(self) -> DriverState:
         """What is remembered now; an empty state if there is no file. Raises :class:`CheckpointError`."""
         bad = f"{self.path}{BAD_SUFFIX}"
         try:
-            if await self._files.read(bad) is not None:
+            damaged, text = await asyncio.gather(self._files.read(bad), self._files.read(self.path))
+            if damaged is not None:
                 raise CheckpointError(_damaged(bad))
-            text = await self._files.read(self.path)
             if text is None:
                 return DriverState(self.boot_id)
             try:
-                return decoded(text)
+                return self._decoded(text)
             except (ValueError, RecursionError):
                 await self._files.rename(self.path, bad)
                 raise CheckpointError(_damaged(bad)) from None
@@ -110,13 +112,20 @@ class Checkpoint:
                 if not step.result.done():
                     step.result.set_exception(cut_off)
 
+    def _decoded(self, text: str) -> DriverState:
+        if self._known is None or self._known[0] != text:
+            self._known = text, decoded(text)
+        return self._known[1]
+
     async def _write(self, state: DriverState) -> None:
+        text = encoded(state)
         try:
-            await self._files.replace(self.path, encoded(state))
+            await self._files.replace(self.path, text)
         except OSError as error:
             raise CheckpointError(
                 f"the driver's checkpoint can't be written: {error}; free space on the node, then it is tried again"
             ) from error
+        self._known = text, state
         self._written()
 
 
@@ -137,7 +146,6 @@ def encoded(state: DriverState) -> str:
     return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data}\n"
 
 
-@lru_cache(maxsize=2)
 def decoded(text: str) -> DriverState:
     """Raises :class:`ValueError` if the text isn't a whole checkpoint, :class:`CheckpointError` if a newer driver wrote
     it."""
