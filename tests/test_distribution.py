@@ -29,8 +29,8 @@ def test_a_file_outside_of_a_unit_stands_for_itself() -> None:
 
 
 def _test(file: str, name: str, *marks: pytest.MarkDecorator) -> Any:
-    found = {mark.name: mark.mark for mark in marks}
-    return SimpleNamespace(nodeid=f"tests/{file}.py::{name}", get_closest_marker=found.get)
+    by_name = {mark.name: mark.mark for mark in marks}
+    return SimpleNamespace(nodeid=f"tests/{file}.py::{name}", get_closest_marker=by_name.get)
 
 
 def test_the_longest_unit_comes_first_and_its_tests_keep_their_order() -> None:

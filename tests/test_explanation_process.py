@@ -47,7 +47,7 @@ def _sample() -> Sample:
 
 def _question(*selectors: str, previous: Condition | None = None, size: int = 0) -> ExplanationRequest:
     exactly: dict[str, Any] = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}
-    exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    exactly["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
     pod = Pod.from_wire(POD)
     if size:
@@ -179,8 +179,8 @@ async def test_it_has_nothing_of_the_operators_environment_files_and_memory(
             environment = (own / "environ").read_bytes()
             assert b"s3cret" not in environment
             assert b"KUBECONFIG" not in environment
-            opened = {str(each.readlink()) for each in (own / "fd").iterdir()}
-            assert all(each == "/dev/null" or each.startswith(("pipe:", "socket:")) for each in opened), opened
+            opened = {str(path.readlink()) for path in (own / "fd").iterdir()}
+            assert all(path == "/dev/null" or path.startswith(("pipe:", "socket:")) for path in opened), opened
             limits = (own / "limits").read_text()
             assert "Max address space         1073741824" in limits
             assert int((own / "stat").read_text().rpartition(")")[2].split()[16]) >= 10, "nice"

@@ -23,12 +23,12 @@ def rules() -> set[str]:
 @cache
 def cited() -> frozenset[str]:
     """Those that tests and their cases cite; ``C-10.4 to C-10.7`` cites four."""
-    found = set()
+    rules = set()
     for file in sorted((ROOT / "tests").rglob("*")):
         if file.suffix in (".py", ".yaml") and file != Path(__file__):
             for section, first, last in _CITED.findall(file.read_text(encoding="utf-8")):
-                found |= {f"C-{section}.{number}" for number in range(int(first), int(last or first) + 1)}
-    return frozenset(found)
+                rules |= {f"C-{section}.{number}" for number in range(int(first), int(last or first) + 1)}
+    return frozenset(rules)
 
 
 def excused() -> dict[str, str]:

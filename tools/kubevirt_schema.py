@@ -94,14 +94,14 @@ def main(source: Path) -> None:
 
 
 def _interfaces(text: str) -> dict[str, Fields]:
-    found = {}
+    types = {}
     for interface, body in _INTERFACE.findall(text):
         fields: Fields = {}
         for match in _FIELD.finditer(body):
             name = _WIRE_NAMES.get(match["name"], match["name"])
             fields[name + ("" if match["optional"] else "!")] = _type(match["type"].strip(), match["comment"])
-        found[_name(interface)] = fields
-    return found
+        types[_name(interface)] = fields
+    return types
 
 
 def _name(interface: str) -> str:

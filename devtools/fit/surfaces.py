@@ -184,7 +184,7 @@ def by_lint(case: FitCase) -> FitAnswer | None:
     if wish is None or not case.asks_as_vm:
         return None
     result = lint_documents(case.documents, LintSettings(), namespace=NAMESPACE, trial=Fitting)
-    findings = next(each.findings for each in result.checked if each.name == ASKER)
+    findings = next(judged.findings for judged in result.checked if judged.name == ASKER)
     if (result.not_checked and wish.claims) or not any(case.nodes):
         return None
     tried = texts_of(result.unknown)

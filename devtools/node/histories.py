@@ -386,11 +386,11 @@ class History:
         if f"{path}.bad" in self.node.disk.contents:
             raise self._broken("the checkpoint was damaged")
         state = self.node.state
-        known = {name for record in state.claims.values() for name in record.held_names}
+        names = {name for record in state.claims.values() for name in record.held_names}
         for function in kernel.functions.values():
-            if (function.driver != function.natural or function.override) and function.address not in known:
+            if (function.driver != function.natural or function.override) and function.address not in names:
                 raise self._broken(f"{function.address} is left on {function.driver!r} without a claim")
-        if lost := set(kernel.mdevs) - known:
+        if lost := set(kernel.mdevs) - names:
             raise self._broken(f"{lost} is left without a claim")
 
     async def _end(self) -> None:

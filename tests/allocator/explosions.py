@@ -31,7 +31,7 @@ def _node(devices: Iterable[str | Json], **more: object) -> Json:
 def _pool(counters: dict[str, dict[str, str]], devices: list[Json]) -> Json:
     """Two slices: counter sets, and devices that take from them."""
     slices: list[Json] = [{"counters": counters}, {"devices": devices}]
-    return {"slices": [{"name": f"s{i}", "count": 2, "node": "n1", **each} for i, each in enumerate(slices)]}
+    return {"slices": [{"name": f"s{i}", "count": 2, "node": "n1", **slice_} for i, slice_ in enumerate(slices)]}
 
 
 def _with(count: int, **attributes: Callable[[int], object]) -> list[Json]:
@@ -48,8 +48,8 @@ def _claims(count: int, constraints: Sequence[Json] = ()) -> list[Json]:
     """Claims of one request each, which together want ``count`` devices."""
     counts = [LIMIT] * (count // LIMIT) + ([count % LIMIT] if count % LIMIT else [])
     return [
-        {"name": f"c{i}", "requests": [{"count": each}], "constraints": list(constraints)}
-        for i, each in enumerate(counts)
+        {"name": f"c{i}", "requests": [{"count": count}], "constraints": list(constraints)}
+        for i, count in enumerate(counts)
     ]
 
 
@@ -104,7 +104,7 @@ def overlapping_selectors_one_too_many(n: int) -> Problem:
     """Three requests, each of which suits two thirds of the devices."""
     k = min(n, LIMIT * 3) // 3
     devices = _with(3 * k - 1, a=lambda i: int(i % 3 != 0), b=lambda i: int(i % 3 != 1), c=lambda i: int(i % 3 != 2))
-    claims = [{"name": f"c{each}", "requests": [{"count": k, "when": [_is(each, 1)]}]} for each in "abc"]
+    claims = [{"name": f"c{letter}", "requests": [{"count": k, "when": [_is(letter, 1)]}]} for letter in "abc"]
     return Problem(_node(devices), claims, None)
 
 

@@ -52,7 +52,9 @@ class _Plain:
         for step in range(len(self._nodes)):
             index = (self._start + step) % len(self._nodes)
             examined += 1
-            snapshot = build.snapshot(self._given).with_allocation(*(each for held in self.held for each in held))
+            snapshot = build.snapshot(self._given).with_allocation(
+                *(allocation for held in self.held for allocation in held)
+            )
             try:
                 answer = allocate(snapshot, claims, self._nodes[index], explain=False)
             except NodeError:
@@ -164,7 +166,7 @@ def _two(first: list[Json], second: list[Json]) -> list[Json]:
 
 
 def _devices(*attributes: Json, prefix: str = "d") -> list[Json]:
-    return [{"name": f"{prefix}{i}", "attributes": each} for i, each in enumerate(attributes)]
+    return [{"name": f"{prefix}{i}", "attributes": attribute} for i, attribute in enumerate(attributes)]
 
 
 MATCH = {"requests": [{"count": 2}], "constraints": [{"match": "gpu.example.com/row"}]}

@@ -28,8 +28,8 @@ FILES = sorted(CASES.glob("*/*.yaml"))
 
 
 def _features(given: dict[str, bool]) -> Features:
-    known = {field.name for field in fields(Features)}
-    assert given.keys() <= known, f"unknown features {given.keys() - known}"
+    names = {field.name for field in fields(Features)}
+    assert given.keys() <= names, f"unknown features {given.keys() - names}"
     return replace(DEFAULT, **given)
 
 
@@ -37,20 +37,20 @@ def _got(case: dict[str, Any], want: dict[str, Any], effort: Effort) -> dict[str
     """The outcome, in the words of `want`, with exactly the parts that `want` mentions."""
     given = case["given"]
     node = build.node(want.get("at", given.get("node", "n1")))
-    claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(given["claims"])]
+    claims = [build.claim({"name": f"claim{i}", **claim}) for i, claim in enumerate(given["claims"])]
     got: dict[str, Any] = {"at": want["at"]} if "at" in want else {}
     limits = {"step_limit": case["steps"]} if "steps" in case else {}
     try:
         features = _features(case.get("features", {}))
-        found = Allocator(build.snapshot(given), claims, features, effort=effort, **limits).allocate(node)
+        outcome = Allocator(build.snapshot(given), claims, features, effort=effort, **limits).allocate(node)
     except AllocationError as error:
         kind = "node_error" if isinstance(error, NodeError) else "fatal"
         return got | {kind: str(error)}
-    if not isinstance(found, Allocated):
-        assert found.explanation is not None
-        got |= {"why": found.explanation.summary} if "why" in want else {}
-        return got | {"refused": lines(found.explanation)}
-    wires = [result.to_wire() for result in found.results]
+    if not isinstance(outcome, Allocated):
+        assert outcome.explanation is not None
+        got |= {"why": outcome.explanation.summary} if "why" in want else {}
+        return got | {"refused": lines(outcome.explanation)}
+    wires = [result.to_wire() for result in outcome.results]
     if "devices" in want:
         got["devices"] = [
             [f"{r['request']} {r['driver']}/{r['pool']}/{r['device']}" for r in wire["devices"]["results"]]

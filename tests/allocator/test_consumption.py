@@ -21,14 +21,14 @@ DRIVER = "gpu.example.com"
 def taken(capacity: Json, wanted: str | None, *, fractional: bool = True) -> str:
     """The amount, or what is wrong."""
     wish = {} if wanted is None else {"c": Quantity(wanted)}
-    found = resolve(DRIVER, {"c": DeviceCapacity.from_wire(capacity)}, wish, fractional=fractional)
-    match found:
+    resolution = resolve(DRIVER, {"c": DeviceCapacity.from_wire(capacity)}, wish, fractional=fractional)
+    match resolution:
         case Consumption():
-            return str(found.quantities["c"])
+            return str(resolution.quantities["c"])
         case Refusal():
-            return found.detail
+            return resolution.detail
         case Fault():
-            return found.text
+            return resolution.text
 
 
 def ranged(value: str, **range_: str) -> Json:
@@ -56,7 +56,7 @@ def test_whole_units_round_bounds_and_wishes_up(least: int, step: int, wanted: i
     if wanted < least:
         assert got == Fraction(least, 1000)
         return
-    first, every, enough = (-(-each // 1000) for each in (least, step, wanted))
+    first, every, enough = (-(-amount // 1000) for amount in (least, step, wanted))
     assert got >= enough
     assert (got - first) % every == 0
     assert got == first or got - every < enough

@@ -62,15 +62,15 @@ def _random_pool(random: Random) -> tuple[Json, list[Json]]:
 @given(st.randoms(use_true_random=False))
 def test_what_is_left_follows_use_wherever_it_came_from(random: Random) -> None:
     counters, devices = _random_pool(random)
-    slices = [build.slice_(each) for each in _slices(counters, devices)]
+    slices = [build.slice_(slice_) for slice_ in _slices(counters, devices)]
     sets = Snapshot.build(slices, ()).caches.pools(GROUPS).counter_sets(POOL)
-    known = [Snapshot.build(slices, ())]
+    snapshots = [Snapshot.build(slices, ())]
     for _ in range(8):
-        snapshot = random.choice(known)
+        snapshot = random.choice(snapshots)
         name = random.choice([device["name"] for device in devices] + ["gone"])
         change = snapshot.without_allocation if random.random() < 0.4 else snapshot.with_allocation
-        known.append(change(_allocation(name)))
-        use = random.choice(known).used.get(POOL)
+        snapshots.append(change(_allocation(name)))
+        use = random.choice(snapshots).used.get(POOL)
         account = sets.account(use)
         used = use.devices if use is not None else frozenset()
         for number, counter in enumerate(sets.counters):
@@ -108,14 +108,14 @@ def _claim(random: Random, number: int) -> ResourceClaim:
 
 def _outcome(snapshot: Snapshot, claims: list[ResourceClaim], effort: Effort) -> object:
     try:
-        found = allocate(snapshot, claims, NODE, GROUPS, explain=False, step_limit=20_000, effort=effort)
+        outcome = allocate(snapshot, claims, NODE, GROUPS, explain=False, step_limit=20_000, effort=effort)
     except AllocationError as error:
         return type(error), str(error)
-    return [_without_shares(result) for result in found.results] if isinstance(found, Allocated) else None
+    return [_without_shares(result) for result in outcome.results] if isinstance(outcome, Allocated) else None
 
 
 def _without_shares(result: AllocationResult) -> list[tuple[str, str]]:
-    return [(each.request, each.device) for each in result.devices.results]
+    return [(result.request, result.device) for result in result.devices.results]
 
 
 @settings(max_examples=100, deadline=None)
@@ -193,17 +193,17 @@ NEVER_ENOUGH: dict[str, tuple[tuple[Json, list[Json]], list[Json], Features]] = 
 def test_counters_that_never_suffice_end_the_search(
     pool: tuple[Json, list[Json]], wanted: list[Json], features: Features
 ) -> None:
-    claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(wanted)]
-    found = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, features, step_limit=10_000)
-    assert isinstance(found, Unsatisfiable)
-    assert found.explanation is not None
-    assert found.explanation.blocking is not None
+    claims = [build.claim({"name": f"claim{i}", **wish}) for i, wish in enumerate(wanted)]
+    outcome = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, features, step_limit=10_000)
+    assert isinstance(outcome, Unsatisfiable)
+    assert outcome.explanation is not None
+    assert outcome.explanation.blocking is not None
 
 
 def test_just_enough_is_found() -> None:
     pool = _gpus(128, HALVES_AND_WHOLES)
     wanted = [{"requests": [{"count": 16, "when": _of("half")}]}, *_split(120, when=_of("whole"))]
-    claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(wanted)]
-    found = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, step_limit=10_000)
-    assert isinstance(found, Allocated)
-    assert sum(len(result.devices.results) for result in found.results) == 136
+    claims = [build.claim({"name": f"claim{i}", **wish}) for i, wish in enumerate(wanted)]
+    outcome = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, step_limit=10_000)
+    assert isinstance(outcome, Allocated)
+    assert sum(len(result.devices.results) for result in outcome.results) == 136

@@ -23,14 +23,14 @@ def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem]
     problem = family(n)
     features = replace(DEFAULT, **dict.fromkeys(problem.features, True))
     claims = [build.claim(claim) for claim in problem.claims]
-    found = allocate(build.snapshot(problem.given), claims, NODE, features, step_limit=STEPS)
+    outcome = allocate(build.snapshot(problem.given), claims, NODE, features, step_limit=STEPS)
     if problem.first is None:
-        assert isinstance(found, Unsatisfiable)
-        assert found.explanation is not None
-        assert found.explanation.blocking is not None
+        assert isinstance(outcome, Unsatisfiable)
+        assert outcome.explanation is not None
+        assert outcome.explanation.blocking is not None
     else:
-        assert isinstance(found, Allocated)
-        assert [result.device for result in found.results[0].devices.results] == problem.first
+        assert isinstance(outcome, Allocated)
+        assert [result.device for result in outcome.results[0].devices.results] == problem.first
 
 
 def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
@@ -57,6 +57,6 @@ def test_an_alternative_for_all_devices_of_which_one_is_in_use_is_counted() -> N
     given: Json = {"slices": [{"node": "n1", "devices": ["d0", "d1", "d2"]}], "used": ["gpu.example.com/pool/d1"]}
     first = {"name": "r0", "first": [{"when": ["false"]}, {"all": True}, {"count": 1}]}
     claims = [build.claim({"requests": [first, {"name": "r1"}]})]
-    found = allocate(build.snapshot(given), claims, NODE, effort=Effort(patience=0, look_ahead=0))
-    assert isinstance(found, Allocated)
-    assert [result.device for result in found.results[0].devices.results] == ["d0", "d2"]
+    outcome = allocate(build.snapshot(given), claims, NODE, effort=Effort(patience=0, look_ahead=0))
+    assert isinstance(outcome, Allocated)
+    assert [result.device for result in outcome.results[0].devices.results] == ["d0", "d2"]

@@ -41,9 +41,9 @@ def _held(device: str, node: str | None = "n1", **more: Any) -> dict[str, Any]:
     }
 
 
-def _devices(found: Allocated | Unsatisfiable) -> list[str]:
-    assert isinstance(found, Allocated), found
-    return [result.device for allocation in found.results for result in allocation.devices.results]
+def _devices(outcome: Allocated | Unsatisfiable) -> list[str]:
+    assert isinstance(outcome, Allocated), outcome
+    return [result.device for allocation in outcome.results for result in allocation.devices.results]
 
 
 def test_a_claim_without_defaults_asks_for_one_device() -> None:
@@ -79,12 +79,12 @@ def test_alternatives_of_a_list_have_defaults_too() -> None:
 def test_what_a_claim_has_it_keeps_and_nobody_else_gets(known: bool) -> None:
     has = _claim("has", _held("a"))
     snapshot = Snapshot.build([_slice("a", "b")], [CLASS], [has] if known else [])
-    found = allocate(snapshot, [_claim("first"), has, _claim("second", count=1)], NODE)
-    assert isinstance(found, Unsatisfiable)
-    found = allocate(snapshot, [_claim("first"), has], NODE)
-    assert isinstance(found, Allocated)
-    assert _devices(found) == ["b", "a"]
-    assert found.results[1] is has.status.allocation
+    outcome = allocate(snapshot, [_claim("first"), has, _claim("second", count=1)], NODE)
+    assert isinstance(outcome, Unsatisfiable)
+    outcome = allocate(snapshot, [_claim("first"), has], NODE)
+    assert isinstance(outcome, Allocated)
+    assert _devices(outcome) == ["b", "a"]
+    assert outcome.results[1] is has.status.allocation
     assert _devices(allocate(snapshot, [has], NODE)) == ["a"]
 
 
@@ -95,8 +95,8 @@ def test_a_share_that_the_snapshot_knows_is_counted_once() -> None:
         "has", _held("a", shareID=share, consumedCapacity={"memory": "4Gi"}), capacity={"requests": {"memory": "4Gi"}}
     )
     wants = _claim("wants", capacity={"requests": {"memory": "6Gi"}})
-    for known in ([], [has]):
-        assert _devices(allocate(Snapshot.build([shared], [CLASS], known), [has, wants], NODE)) == ["a", "a"]
+    for taken in ([], [has]):
+        assert _devices(allocate(Snapshot.build([shared], [CLASS], taken), [has, wants], NODE)) == ["a", "a"]
     more = _claim("more", capacity={"requests": {"memory": "7Gi"}})
     assert isinstance(allocate(Snapshot.build([shared], [CLASS], [has]), [has, more], NODE), Unsatisfiable)
 
@@ -104,15 +104,15 @@ def test_a_share_that_the_snapshot_knows_is_counted_once() -> None:
 def test_a_claim_that_is_allocated_elsewhere_fits_only_there() -> None:
     has = _claim("has", _held("a", node="n2"))
     snapshot = Snapshot.build([_slice("a"), _slice("a", node="n2")], [CLASS], [has])
-    found = allocate(snapshot, [has, _claim("c")], NODE)
-    assert isinstance(found, Unsatisfiable)
-    assert found.explanation is not None
-    assert found.explanation.summary == "resourceclaim not available on the node"
-    assert lines(found.explanation) == [
+    outcome = allocate(snapshot, [has, _claim("c")], NODE)
+    assert isinstance(outcome, Unsatisfiable)
+    assert outcome.explanation is not None
+    assert outcome.explanation.summary == "resourceclaim not available on the node"
+    assert lines(outcome.explanation) == [
         "node n1: resourceclaim not available on the node (0 devices reachable)",
         "  claim default/has: allocated already, and its devices can't be used from this node",
     ]
-    assert explain(snapshot, [has, _claim("c")], NODE) == found.explanation
+    assert explain(snapshot, [has, _claim("c")], NODE) == outcome.explanation
     assert allocate(snapshot, [has], NODE, explain=False) == Unsatisfiable("n1", None, 0)
 
 
@@ -138,17 +138,17 @@ def test_a_claims_manifest_has_what_the_claim_of_the_dump_has() -> None:
     snapshot = Snapshot.build([_slice("a", "b")], [CLASS], [_claim("mine", _held("b"))])
     assert _devices(allocate(snapshot, [_claim("mine"), _claim("other")], NODE)) == ["b", "a"]
     assert explain(snapshot, [_claim("mine")], NODE).requests == ()
-    (held,) = [each.status.allocation for each in snapshot.allocated.values()]
+    (held,) = [value.status.allocation for value in snapshot.allocated.values()]
     assert held is not None
     assert _devices(allocate(snapshot.without_allocation(held), [_claim("mine")], NODE)) == ["a"], "it was released"
     for uid, device in (("u", "b"), ("new", "a")):
-        known = ResourceClaim.from_wire(
+        taken = ResourceClaim.from_wire(
             {**_claim("mine", _held("b")).to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": "u"}}
         )
         asked = ResourceClaim.from_wire(
             {**_claim("mine").to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": uid}}
         )
-        assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS], [known]), [asked], NODE)) == [device]
+        assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS], [taken]), [asked], NODE)) == [device]
 
 
 def test_a_claim_that_is_given_twice_gets_its_devices_once() -> None:

@@ -23,10 +23,10 @@ def _packs(demands: Sequence[PackingNeed], bins: Sequence[Bin], sizes: dict[int,
         return any(_packs([(option,), *rest], bins, sizes) for option in demands[0])
     if need == 0:
         return _packs(rest, bins, sizes)
-    for number, each in enumerate(bins):
-        left = tuple(have - amount for have, amount in zip(each.left, sizes[kind], strict=True))
+    for number, bin_ in enumerate(bins):
+        left = tuple(have - amount for have, amount in zip(bin_.left, sizes[kind], strict=True))
         if min(left) >= 0:
-            fuller = [*bins[:number], Bin(left, each.sizes), *bins[number + 1 :]]
+            fuller = [*bins[:number], Bin(left, bin_.sizes), *bins[number + 1 :]]
             if _packs([((kind, need - 1),), *rest], fuller, sizes):
                 return True
     return False
@@ -56,9 +56,9 @@ def test_most_of_what_does_not_fit_is_refuted() -> None:
         kinds = ((0, (5, 1)), (1, (6, 2)))
         fits = second + (first + 1) // 2 <= 10
         demands: Counter[PackingNeed] = Counter({((0, 1),): first, ((1, 1),): second})
-        found = refuting_prices(+demands, Counter([Bin((10, 10), kinds)] * 10), lambda steps: None, DEFAULT_EFFORT)
-        assert not (fits and found)
-        missed += not fits and found is None
+        prices = refuting_prices(+demands, Counter([Bin((10, 10), kinds)] * 10), lambda steps: None, DEFAULT_EFFORT)
+        assert not (fits and prices)
+        missed += not fits and prices is None
     assert missed <= 3
 
 
@@ -87,9 +87,9 @@ def test_shared_devices_are_filled_as_the_plain_search_fills_them() -> None:
         given = {"slices": [{"node": "n1", "devices": devices}]}
         plain = allocate(build.snapshot(given), claims, NODE, explain=False, effort=Effort(patience=None))
         eager = Effort(patience=0, look_ahead=0, packing_interval=1)
-        found = allocate(build.snapshot(given), claims, NODE, explain=False, effort=eager)
-        assert isinstance(found, Allocated) == isinstance(plain, Allocated)
-        if isinstance(found, Allocated) and isinstance(plain, Allocated):
-            assert found.results == plain.results
-        outcomes[isinstance(found, Allocated)] += 1
+        outcome = allocate(build.snapshot(given), claims, NODE, explain=False, effort=eager)
+        assert isinstance(outcome, Allocated) == isinstance(plain, Allocated)
+        if isinstance(outcome, Allocated) and isinstance(plain, Allocated):
+            assert outcome.results == plain.results
+        outcomes[isinstance(outcome, Allocated)] += 1
     assert min(outcomes.values()) > 30

@@ -70,7 +70,7 @@ EAGER = Effort(patience=0, look_ahead=0)
 @contextmanager
 def _without(*savings: str) -> Iterator[None]:
     with ExitStack() as stack:
-        for owner, name, instead in (SAVINGS[each] for each in savings):
+        for owner, name, instead in (SAVINGS[saving] for saving in savings):
             stack.enter_context(patch.object(owner, name, instead))
         yield
 
@@ -90,7 +90,7 @@ def test_the_rules_taken_plainly_give_the_same_answers(patience: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "savings", [(each,) for each in SAVINGS] + [tuple(SAVINGS)], ids=lambda names: " + ".join(names)[:40]
+    "savings", [(saving,) for saving in SAVINGS] + [tuple(SAVINGS)], ids=lambda names: " + ".join(names)[:40]
 )
 def test_no_saving_changes_an_answer(savings: tuple[str, ...]) -> None:
     for given in _problems(100, seed=hash_of(savings)):
@@ -117,7 +117,7 @@ class Traceless(Search):
             assert self.selected == {}
             assert self._states() == before
             return solved
-        choices: list[Choice] = [choice for each in self.chosen for choice in each]
+        choices: list[Choice] = [choice for level in self.chosen for choice in level]
         for choice in reversed(choices):
             self.unplace(choice.request, choice.device)
         assert self._states() == before
@@ -147,7 +147,7 @@ NODES = ("n1", "n2", "n3", "n4")
 def _cluster(given: Json) -> Json:
     """What n1 has, on every node: the devices of local slices in pools of their own, some of them with a difference."""
     given = deepcopy(given)
-    local = [each for each in given["slices"] if each["spec"].get("nodeName") == "n1"]
+    local = [slice_ for slice_ in given["slices"] if slice_["spec"].get("nodeName") == "n1"]
     for number, node in enumerate(NODES[1:]):
         for slice_ in deepcopy(local):
             slice_["metadata"]["name"] += f"-{node}"
@@ -167,8 +167,8 @@ def _node(given: Json, name: str) -> Json:
 def _pod(given: Json, number: int) -> Json:
     """The same claims under other names."""
     claims = [
-        each | {"metadata": each["metadata"] | {"name": f"pod{number}-{each['metadata']['name']}"}}
-        for each in given["claims"]
+        claim | {"metadata": claim["metadata"] | {"name": f"pod{number}-{claim['metadata']['name']}"}}
+        for claim in given["claims"]
     ]
     return given | {"claims": claims}
 
@@ -179,19 +179,19 @@ def test_what_is_remembered_for_many_nodes_and_pods_is_what_a_fresh_allocator_fi
         shared = snapshot(given)
         for number in range(3):
             pod = _pod(given, number)
-            allocator = Allocator(shared, [ResourceClaim.from_wire(each) for each in pod["claims"]], features(pod))
+            allocator = Allocator(shared, [ResourceClaim.from_wire(claim) for claim in pod["claims"]], features(pod))
             for name in NODES:
                 asked = pod | {"node": _node(pod, name)}
                 node = Node.from_wire(asked["node"])
                 got = wire_answer(partial(allocator.allocate, node, explain=False))
                 assert got == ours(asked), json.dumps(asked)
                 if got["results"]:
-                    found = allocator.allocate(node, explain=False)
-                    assert isinstance(found, Allocated)
-                    shared = shared.with_allocation(*found.results)
-                    status = [{"allocation": each.to_wire()} for each in found.results]
+                    outcome = allocator.allocate(node, explain=False)
+                    assert isinstance(outcome, Allocated)
+                    shared = shared.with_allocation(*outcome.results)
+                    status = [{"allocation": result.to_wire()} for result in outcome.results]
                     given["allocated"] += [
-                        {**claim, "status": each} for claim, each in zip(pod["claims"], status, strict=True)
+                        {**claim, "status": state} for claim, state in zip(pod["claims"], status, strict=True)
                     ]
                     placed += 1
                     break

@@ -43,16 +43,16 @@ def test_what_is_compared_are_the_elements_of_lists_where_lists_count() -> None:
     device = _device(
         one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={}
     )
-    found = dict(zip(device.attributes, numbers.facts("d", device, "").numbers, strict=True))
-    kind, (a,) = numbers.elements(found["one"], lists=True) or pytest.fail("nothing is compared of a string")
+    numbered = dict(zip(device.attributes, numbers.facts("d", device, "").numbers, strict=True))
+    kind, (a,) = numbers.elements(numbered["one"], lists=True) or pytest.fail("nothing is compared of a string")
     assert kind == "string"
-    assert numbers.elements(found["lone"], lists=True) == ("string", (a,))
-    many = numbers.elements(found["many"], lists=True)
+    assert numbers.elements(numbered["lone"], lists=True) == ("string", (a,))
+    many = numbers.elements(numbered["many"], lists=True)
     assert many is not None
     assert (many[0], len(many[1]), many[1][1]) == ("string", 2, a)
-    assert [numbers.elements(found[name], lists=False) for name in ("many", "lone", "none")] == [None, None, None]
+    assert [numbers.elements(numbered[name], lists=False) for name in ("many", "lone", "none")] == [None, None, None]
     assert numbers.elements(0, lists=True) is None
-    other = numbers.elements(found["other"], lists=True)
+    other = numbers.elements(numbered["other"], lists=True)
     assert other is not None
     assert other[0] == "int"
 
@@ -86,13 +86,13 @@ def test_one_snapshot_answers_for_every_feature_set_as_a_new_one_does() -> None:
     }
     claims, node = [build.claim(wanted)], build.node("n")
     shared = build.snapshot(given)
-    found = []
+    chosen = []
     for features in (replace(DEFAULT, compatibility_groups=True), DEFAULT, replace(DEFAULT, list_type_attributes=True)):
         answer = allocate(shared, claims, node, features)
         assert answer == allocate(build.snapshot(given), claims, node, features)
         assert isinstance(answer, Allocated)
-        found.append([(each.pool, each.device) for each in answer.results[0].devices.results])
-    assert found == [[("0", "x"), ("0", "y")], [("1", "d1"), ("1", "d3")], [("1", "d1"), ("1", "d3")]]
+        chosen.append([(result.pool, result.device) for result in answer.results[0].devices.results])
+    assert chosen == [[("0", "x"), ("0", "y")], [("1", "d1"), ("1", "d3")], [("1", "d1"), ("1", "d3")]]
 
 
 def _model(name: str, model: str) -> Json:

@@ -107,7 +107,7 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
         elif random.random() < 0.1:
             used.append(place)
     counters = [
-        {"name": name, "counters": {each: {"value": str(value)} for each, value in of.items()}}
+        {"name": name, "counters": {counter: {"value": str(value)} for counter, value in of.items()}}
         for name, of in LIMITS.items()
     ]
     slices: list[Json] = [
@@ -119,7 +119,7 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
         for wanted in request.get("first", [request]):
             if random.random() < 0.15:
                 wanted["capacity"] = {"requests": {"mem": str(random.randint(1, 3))}}
-    return {"slices": slices, "used": used}, [build.claim(each) for each in claims]
+    return {"slices": slices, "used": used}, [build.claim(claim) for claim in claims]
 
 
 class BruteForce:
@@ -136,7 +136,7 @@ class BruteForce:
 
     def first(self) -> list[str] | None:
         entries = [(slots for slots in plan.alternatives) for claim in self._claims for plan in claim.requests]
-        return next(self._extend([list(each) for each in entries], []), None)
+        return next(self._extend([list(entry) for entry in entries], []), None)
 
     def _extend(self, entries: list[list[Slots]], chosen: list[Choice]) -> Iterator[list[str]]:
         if not entries:
@@ -182,7 +182,7 @@ class BruteForce:
                 wanted = [
                     choice.request.capacity.get(name, capacity.value) for choice in chosen if choice.device is device
                 ]
-                if sum(each.nano for each in (held, *wanted)) > capacity.value.nano:
+                if sum(quantity.nano for quantity in (held, *wanted)) > capacity.value.nano:
                     return False
         return True
 
@@ -191,15 +191,15 @@ class BruteForce:
         first share."""
         devices = dict.fromkeys(choice.device for choice in chosen)
         return [
-            each
-            for each in devices
-            if not (each.published.allow_multiple_allocations and each.id.device in self._use.shared)
+            device
+            for device in devices
+            if not (device.published.allow_multiple_allocations and device.id.device in self._use.shared)
         ]
 
     def _counters_suffice(self, chosen: list[Choice]) -> bool:
         """What is taken of a counter by somebody new is no more than what is left of it."""
         new = self._charged(chosen)
-        in_use = [each for each in self._devices if each.id.device in self._use.devices]
+        in_use = [device for device in self._devices if device.id.device in self._use.devices]
         taken = _amounts(in_use)
         return all(
             amount <= max(LIMITS[key[0]][key[1]] - taken.get(key, 0), 0) for key, amount in _amounts(new).items()
@@ -207,7 +207,7 @@ class BruteForce:
 
     def _groups_agree(self, chosen: list[Choice]) -> bool:
         """Members of a counter set have a group in common, or none has any. Those in use may disagree already."""
-        in_use = [each for each in self._devices if each.id.device in self._use.devices]
+        in_use = [device for device in self._devices if device.id.device in self._use.devices]
         for name in LIMITS:
             before, new = _groups(in_use, name), _groups(self._charged(chosen), name)
             first = (before or new)[:1]
@@ -216,7 +216,7 @@ class BruteForce:
             if not first[0]:
                 if any(new):
                     return False
-            elif not all(new) or not frozenset.intersection(first[0], *(each for each in before if each), *new):
+            elif not all(new) or not frozenset.intersection(first[0], *(values for values in before if values), *new):
                 return False
         return True
 
@@ -241,16 +241,20 @@ class BruteForce:
 
 def _amounts(devices: Sequence[PoolDevice]) -> dict[tuple[str, str], int]:
     """What the devices take of each counter together; counters of which they take nothing are left out."""
-    found: Counter[tuple[str, str]] = Counter()
+    totals: Counter[tuple[str, str]] = Counter()
     for consumption in (consumption for device in devices for consumption in device.published.consumes_counters):
         for name, counter in consumption.counters.items():
-            found[consumption.counter_set, name] += counter.value.value()
-    return {key: amount for key, amount in found.items() if amount}
+            totals[consumption.counter_set, name] += counter.value.value()
+    return {key: amount for key, amount in totals.items() if amount}
 
 
 def _groups(devices: Sequence[PoolDevice], counter_set: str) -> list[frozenset[str]]:
     consumptions = (consumption for device in devices for consumption in device.published.consumes_counters)
-    return [frozenset(each.compatibility_groups) for each in consumptions if each.counter_set == counter_set]
+    return [
+        frozenset(consumption.compatibility_groups)
+        for consumption in consumptions
+        if consumption.counter_set == counter_set
+    ]
 
 
 @pytest.mark.slow
@@ -272,21 +276,23 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
     everything = Upcoming(
         tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True
     )
-    before = [[check.state(everything) for check in each] for each in checks]
+    before = [[check.state(everything) for check in row] for row in checks]
     whole = Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks)
     search = Search(whole, pruner=SearchPruner(table.bounds))
     want = BruteForce(snapshot, plans, reachable.devices, table).first()
     if search.run():
         assert [
-            f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each
+            f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}"
+            for level in search.chosen
+            for c in level
         ] == want
-        for choice in reversed([choice for each in search.chosen for choice in each]):
+        for choice in reversed([choice for level in search.chosen for choice in level]):
             search.unplace(choice.request, choice.device)
     else:
         assert want is None
         assert search.selected == {}
     assert search.chosen == [[] for _ in claims]
-    assert [[check.state(everything) for check in each] for each in checks] == before
+    assert [[check.state(everything) for check in row] for row in checks] == before
 
 
 def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
@@ -317,10 +323,10 @@ def _outcome(
     given: Json, claims: list[ResourceClaim], *, explain: bool = True, effort: Effort = DEFAULT_EFFORT
 ) -> object:
     try:
-        found = allocate(build.snapshot(given), claims, NODE, explain=explain, effort=effort)
+        outcome = allocate(build.snapshot(given), claims, NODE, explain=explain, effort=effort)
     except AllocationError as error:
         return type(error), str(error)
-    return found.results if isinstance(found, Allocated) else found.explanation
+    return outcome.results if isinstance(outcome, Allocated) else outcome.explanation
 
 
 @settings(max_examples=60, deadline=None)
@@ -344,12 +350,12 @@ def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Rand
     given, claims = _problem(random)
     snapshot = build.snapshot(given)
     try:
-        found = allocate(snapshot, claims, NODE)
+        outcome = allocate(snapshot, claims, NODE)
     except NodeError:
         return
-    if not isinstance(found, Allocated):
+    if not isinstance(outcome, Allocated):
         return
-    after = snapshot.with_allocation(*found.results)
-    for result in (result for each in found.results for result in each.devices.results):
+    after = snapshot.with_allocation(*outcome.results)
+    for result in (result for allocation in outcome.results for result in allocation.devices.results):
         assert build.in_use(after, DeviceId(result.driver, result.pool, result.device)) or result.admin_access
-    assert after.without_allocation(*found.results).used == snapshot.used
+    assert after.without_allocation(*outcome.results).used == snapshot.used

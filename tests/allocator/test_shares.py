@@ -79,7 +79,7 @@ class BruteForce:
     def first(self) -> list[str] | None:
         entries = [(claim, request) for claim, requests in enumerate(self._claims) for request in requests]
         for chosen in product(*(list(self._options(claim, request)) for claim, request in entries)):
-            taken = [each for choices in chosen for each in choices]
+            taken = [choice for choices in chosen for choice in choices]
             if self._valid(taken):
                 return [device["name"] for _, _, device in taken]
         return None
@@ -95,8 +95,8 @@ class BruteForce:
         asked = {name: int(amount) for name, amount in wish["capacity"]["requests"].items()}
         capacity = device["capacity"]
         takes = {
-            name: asked.get(name, int(each.get("requestPolicy", {}).get("default", each["value"])))
-            for name, each in capacity.items()
+            name: asked.get(name, int(capacity_.get("requestPolicy", {}).get("default", capacity_["value"])))
+            for name, capacity_ in capacity.items()
         }
         fits = asked.keys() <= capacity.keys() and all(takes[name] <= int(capacity[name]["value"]) for name in takes)
         return takes if fits else None
@@ -138,11 +138,11 @@ def _problem(random: Random) -> tuple[Json, list[list[Json]]]:
 def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
     given, requests = _problem(random)
     want = BruteForce(given["slices"][0]["devices"], given["used"], requests).first()
-    claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
-    found = allocate(build.snapshot(given), claims, NODE)
+    claims = [build.claim({"name": f"c{i}", "requests": request}) for i, request in enumerate(requests)]
+    outcome = allocate(build.snapshot(given), claims, NODE)
     got = (
-        [result.device for each in found.results for result in each.devices.results]
-        if isinstance(found, Allocated)
+        [result.device for allocation in outcome.results for result in allocation.devices.results]
+        if isinstance(outcome, Allocated)
         else None
     )
     assert got == want
@@ -158,7 +158,7 @@ def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     table = FeatureTable(
         snapshot.used, snapshot.caches, pools, NODE, DEFAULT, SelectorFilter(snapshot.caches.selectors)
     )
-    claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
+    claims = [build.claim({"name": f"c{i}", "requests": request}) for i, request in enumerate(requests)]
     plans = plan_claims(claims, snapshot.classes, reachable, DEFAULT, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
     everything = Upcoming(
@@ -166,9 +166,9 @@ def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     )
     search = Search(Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks))
     if search.run():
-        for choice in reversed([choice for each in search.chosen for choice in each]):
+        for choice in reversed([choice for level in search.chosen for choice in level]):
             search.unplace(choice.request, choice.device)
-    assert [[check.state(everything) for check in each] for each in checks] == [[None for _ in each] for each in checks]
+    assert [[check.state(everything) for check in row] for row in checks] == [[None for _ in row] for row in checks]
 
 
 def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
@@ -181,7 +181,7 @@ def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
     refused = allocate(after[-1], [last], NODE)
     assert isinstance(refused, Unsatisfiable)
     assert refused.explanation is not None
-    assert [each.detail for each in refused.explanation.requests[0].rejections] == [
+    assert [rejection.detail for rejection in refused.explanation.requests[0].rejections] == [
         "capacity bw: wanted 3, left 1 of 10"
     ]
     assert allocated(after[-1].without_allocation(*results), last)
@@ -220,11 +220,11 @@ TOO_MUCH: dict[str, tuple[int, list[str]]] = {
 def test_what_can_never_suffice_is_refuted_at_the_first_failure(devices: int, widths: list[str]) -> None:
     given = {"slices": [{"node": "n1", "devices": [card(f"d{i}", "10") for i in range(devices)]}]}
     requests = [{"name": f"r{i}", **asking(width)} for i, width in enumerate(widths)]
-    found = allocate(build.snapshot(given), [build.claim({"requests": requests})], NODE)
-    assert isinstance(found, Unsatisfiable)
-    assert found.steps < 2000
-    assert found.explanation is not None
-    assert found.explanation.summary == "capacity bw exhausted"
+    outcome = allocate(build.snapshot(given), [build.claim({"requests": requests})], NODE)
+    assert isinstance(outcome, Unsatisfiable)
+    assert outcome.steps < 2000
+    assert outcome.explanation is not None
+    assert outcome.explanation.summary == "capacity bw exhausted"
 
 
 def card(name: str, bandwidth: str) -> Json:
@@ -236,9 +236,9 @@ def asking(bandwidth: str) -> Json:
 
 
 def allocated(snapshot: Snapshot, claim: ResourceClaim) -> tuple[AllocationResult, ...]:
-    found = allocate(snapshot, [claim], NODE)
-    assert isinstance(found, Allocated)
-    return found.results
+    outcome = allocate(snapshot, [claim], NODE)
+    assert isinstance(outcome, Allocated)
+    return outcome.results
 
 
 def shares(snapshot: Snapshot, claim: ResourceClaim) -> list[str]:

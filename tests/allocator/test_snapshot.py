@@ -62,8 +62,8 @@ def test_selectors_run_once_per_device_for_all_pods_and_nodes(mocker: MockerFixt
     claim = build.claim({"requests": [{"count": 3, "when": [f"{reads} && true"]}]})
     evaluations = mocker.spy(CompiledSelector, "matches")
     for node in ("n1", "n2", "n3"):
-        found = allocate(snapshot, [claim], build.node(node))
-        assert isinstance(found, Allocated)
+        outcome = allocate(snapshot, [claim], build.node(node))
+        assert isinstance(outcome, Allocated)
     snapshot = snapshot.with_allocation(allocation("d0"))
     allocate(snapshot, [claim], build.node("n1"))
     assert evaluations.call_count == 3 * 2
@@ -75,7 +75,7 @@ def test_nodes_of_one_name_with_other_labels_are_judged_anew() -> None:
     outcomes = [
         allocate(snapshot, [claim], build.node({"name": "n", "labels": {"zone": zone}})) for zone in ("b", "a", "b")
     ]
-    assert [isinstance(each, Allocated) for each in outcomes] == [False, True, False]
+    assert [isinstance(outcome, Allocated) for outcome in outcomes] == [False, True, False]
 
 
 def rule(name: str, selector: dict[str, str] | None, key: str) -> DeviceTaintRule:
@@ -106,9 +106,9 @@ def test_selectors_are_evaluated() -> None:
         ]
     }
     claim = build.claim({"requests": [{"when": ['device.attributes["gpu.example.com"].?m.orValue(0) > 1']}]})
-    found = allocate(build.snapshot(given), [claim], build.node("n1"))
-    assert isinstance(found, Allocated)
-    assert found.results[0].devices.results[0].device == "d1"
+    outcome = allocate(build.snapshot(given), [claim], build.node("n1"))
+    assert isinstance(outcome, Allocated)
+    assert outcome.results[0].devices.results[0].device == "d1"
 
 
 def test_a_snapshot_cannot_be_changed() -> None:

@@ -43,14 +43,14 @@ def test_it_decides_and_explains_with_and_without_pruning() -> None:
             claim = build.claim({"requests": [{"count": 2}, {"name": "r1", "count": count - 2}]})
             allocator = Allocator(snapshot, [claim], DEFAULT, effort=effort, table=WithToy)
             for node in ("n1", "n2", "n1"):
-                found = allocator.allocate(build.node(node))
+                outcome = allocator.allocate(build.node(node))
                 if count == 4:
-                    assert isinstance(found, Allocated)
-                    assert [each.device for each in found.results[0].devices.results] == ["d0", "d2", "d4", "d6"]
+                    assert isinstance(outcome, Allocated)
+                    assert [result.device for result in outcome.results[0].devices.results] == ["d0", "d2", "d4", "d6"]
                 else:
-                    assert isinstance(found, Unsatisfiable)
-                    assert found.explanation is not None
-                    assert found.explanation.summary == "device next to another"
+                    assert isinstance(outcome, Unsatisfiable)
+                    assert outcome.explanation is not None
+                    assert outcome.explanation.summary == "device next to another"
             assert allocator.pod_class is not None
             assert not allocator.pod_class.outcomes  # nothing is reused
 

@@ -22,10 +22,10 @@ SAME_JSON = {"int64": "int", "int32": "int", "Time": "string", "RawExtension": "
 
 def class_named(name: str) -> type[Wire]:
     for module in (resource_v1, core_v1, meta):
-        found = getattr(module, name, None)
-        if found is not None:
-            assert issubclass(found, Wire)
-            return typing.cast("type[Wire]", found)
+        member = getattr(module, name, None)
+        if member is not None:
+            assert issubclass(member, Wire)
+            return typing.cast("type[Wire]", member)
     pytest.fail(f"there is no type {name}")
 
 

@@ -30,11 +30,11 @@ def test_expansion(case: dict[str, Any]) -> None:
     )
     before = vm.to_wire()
     expansion = expand(
-        vm, Instancetypes.from_objects([read_object(each) for each in case.get("have", ())], "team"), "default"
+        vm, Instancetypes.from_objects([read_object(obj) for obj in case.get("have", ())], "team"), "default"
     )
     want = dict(case["want"])
-    assert [[each.type, each.field, each.message] for each in expansion.refusals] == want.pop("refused", [])
-    assert [str(each) for each in expansion.missing] == want.pop("missing", [])
+    assert [[refusal.type, refusal.field, refusal.message] for refusal in expansion.refusals] == want.pop("refused", [])
+    assert [str(missing_name) for missing_name in expansion.missing] == want.pop("missing", [])
     spec = expansion.vm.spec.template.spec.to_wire()
     assert {path: _at(spec, path) for path in want} == want
     assert vm.to_wire() == before
@@ -89,9 +89,9 @@ def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matche
             "spec": preferences,
         },
     ]
-    known = Instancetypes.from_objects([read_object(each) for each in have], "default")
+    instancetypes = Instancetypes.from_objects([read_object(obj) for obj in have], "default")
     for spec in ({"instancetype": matcher}, {"instancetype": {"name": "m"}, "preference": {"name": "m"}}):
         vm = VirtualMachine.from_wire(
             {"metadata": {"name": "vm"}, "spec": {**spec, "template": {"spec": {"domain": {}}}}}
         )
-        expand(vm, known, "default")
+        expand(vm, instancetypes, "default")

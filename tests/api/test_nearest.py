@@ -33,7 +33,7 @@ def test_the_nearest_name(name: str, known: list[str], meant: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "text"),
+    ("name", "names", "text"),
     [
         ("gpuclaim", ["net", "gpu-claim"], '"gpu-claim", "net"'),
         ("zzz", ["a", "b"], '"a", "b"'),
@@ -41,12 +41,12 @@ def test_the_nearest_name(name: str, known: list[str], meant: str | None) -> Non
         ("zzz", [], ""),
     ],
 )
-def test_what_there_is_the_nearest_first(name: str, known: list[str], text: str) -> None:
-    assert listed(nearest_first(name, known)) == text
+def test_what_there_is_the_nearest_first(name: str, names: list[str], text: str) -> None:
+    assert listed(nearest_first(name, names)) == text
 
 
 def test_many_long_names_cost_little() -> None:
-    known = [f"{n:0100}" for n in range(10 * COMPARED)]
+    names = [f"{n:0100}" for n in range(10 * COMPARED)]
     began = time.process_time()
-    nearest("9" * 100, known)
+    nearest("9" * 100, names)
     assert time.process_time() - began < 2, "seconds of the processor"

@@ -30,14 +30,14 @@ class Unlucky(str):
 def test_it_equals_a_dictionary_after_any_changes_and_keeps_earlier_states(
     first: dict[object, int], changes: list[tuple[dict[object, int], list[object]]]
 ) -> None:
-    expected, found = dict(first), PersistentMap(first)
-    states = [(dict(expected), found)]
+    expected, copy = dict(first), PersistentMap(first)
+    states = [(dict(expected), copy)]
     for put, gone in changes:
         for key in gone:
             expected.pop(key, None)
         expected.update(put)
-        found = found.changed(put, gone)
-        states.append((dict(expected), found))
+        copy = copy.changed(put, gone)
+        states.append((dict(expected), copy))
     for plain, state in states:
         assert dict(state) == plain == dict(state.items())
         assert state == plain
@@ -55,33 +55,33 @@ def test_it_equals_a_dictionary_after_any_changes_and_keeps_earlier_states(
 
 
 def test_growing_and_shrinking_one_by_one_keeps_every_entry() -> None:
-    found: PersistentMap[int, int] = PersistentMap()
+    copy: PersistentMap[int, int] = PersistentMap()
     for number in range(3000):
-        found = found.set(number, -number)
-    assert dict(found) == {number: -number for number in range(3000)}
+        copy = copy.set(number, -number)
+    assert dict(copy) == {number: -number for number in range(3000)}
     for number in range(2999):
-        found = found.without(number)
-    assert (dict(found), len(found), len(found._buckets)) == ({2999: -2999}, 1, 2)
+        copy = copy.without(number)
+    assert (dict(copy), len(copy), len(copy._buckets)) == ({2999: -2999}, 1, 2)
 
 
 def test_keys_of_one_hash_are_told_apart() -> None:
-    found = PersistentMap((Unlucky(number), number) for number in range(200))
-    assert [found[Unlucky(number)] for number in range(200)] == list(range(200))
-    assert len(found.without(*(Unlucky(number) for number in range(199)))) == 1
+    copy = PersistentMap((Unlucky(number), number) for number in range(200))
+    assert [copy[Unlucky(number)] for number in range(200)] == list(range(200))
+    assert len(copy.without(*(Unlucky(number) for number in range(199)))) == 1
 
 
 def test_what_changes_nothing_gives_the_same_map_and_copies_are_itself() -> None:
-    found = PersistentMap({"a": 1})
-    assert found.without("b") is found
-    assert found.changed({}) is found
-    assert copy.copy(found) is found
-    assert pickle.loads(pickle.dumps(found)) == found
+    first_copy = PersistentMap({"a": 1})
+    assert first_copy.without("b") is first_copy
+    assert first_copy.changed({}) is first_copy
+    assert copy.copy(first_copy) is first_copy
+    assert pickle.loads(pickle.dumps(first_copy)) == first_copy
 
 
 def test_a_map_differs_from_another_in_one_value_and_from_what_is_no_mapping() -> None:
-    found = PersistentMap({number: number for number in range(100)})
-    assert found != found.set(50, 0)
-    assert found != 5
+    copy = PersistentMap({number: number for number in range(100)})
+    assert copy != copy.set(50, 0)
+    assert copy != 5
     assert repr(PersistentMap({"a": 1})) == "PersistentMap({'a': 1})"
 
 

@@ -16,7 +16,7 @@ def test_what_is_stamped_is_what_the_constructor_makes() -> None:
     assert (one, one.to_wire(), one.model_fields_set) == (made, {"request": "r", "device": "a"}, {"request", "device"})
     changed = one.with_(pool="p").without("device")
     assert changed.to_wire() == {"request": "r", "pool": "p"}
-    assert [each.to_wire() for each in (one, other, stamp(device="c"))] == [
+    assert [obj.to_wire() for obj in (one, other, stamp(device="c"))] == [
         {"request": "r", "device": name} for name in "abc"
     ]
 

@@ -36,7 +36,7 @@ def _confirmed(expression: str) -> str:
     """Which bound the expression exceeds whenever it is measured. A loaded machine now and then stretches a single
     measurement."""
     times = [measured(expression, free=True) for _ in range(3)]
-    return min((exceeded(each) for each in times if each is not None), key=len, default="")
+    return min((exceeded(seconds) for seconds in times if seconds is not None), key=len, default="")
 
 
 def test_what_is_tried_follows_from_the_seed() -> None:

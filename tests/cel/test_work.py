@@ -293,9 +293,9 @@ def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
 def test_the_cache_knows_what_is_kept(expression: str) -> None:
     # What other threads of the process allocate meanwhile is measured, too, and never makes it less: the least of three
     # counts.
-    found = [measured for measured in (kept(expression) for _ in range(3)) if measured is not None]
-    assert len(found) == 3
-    real, estimated = min(found)
+    costs = [measured for measured in (kept(expression) for _ in range(3)) if measured is not None]
+    assert len(costs) == 3
+    real, estimated = min(costs)
     assert real < 1.5 * estimated + 100_000
 
 

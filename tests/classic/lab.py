@@ -46,11 +46,11 @@ class FakeDriver:
     async def allocate(
         self, claims: Sequence[PendingClaim], node: str
     ) -> Sequence[ClassicAllocation | AllocationRefused]:
-        self.calls.append(f"allocate {', '.join(each.claim.name for each in claims)} on {node or 'any node'}")
+        self.calls.append(f"allocate {', '.join(claim.claim.name for claim in claims)} on {node or 'any node'}")
         self.pending += claims
         if self.broken:
             return [AllocationRefused(self.broken) for _ in claims]
-        return [self._one(each.claim.metadata.uid, node or next(iter(self.free))) for each in claims]
+        return [self._one(claim.claim.metadata.uid, node or next(iter(self.free))) for claim in claims]
 
     def _one(self, uid: str, node: str) -> ClassicAllocation | AllocationRefused:
         if uid not in self.held:
@@ -70,7 +70,7 @@ class FakeDriver:
         self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
     ) -> Sequence[Collection[str]]:
         self.calls.append(f"unsuitable nodes of {pod.name} among {', '.join(nodes)}")
-        uids = [each.claim.metadata.uid for each in claims]
+        uids = [claim.claim.metadata.uid for claim in claims]
 
         def fits(node: str) -> bool:
             """What a claim holds already counts for it: an allocation may not have been recorded."""
@@ -108,13 +108,13 @@ class Lab:
 
     async def events(self) -> list[str]:
         """``reason: message``, each once, in the order in which they came first."""
-        found = [event.to_wire() for event in (await self.cluster.list(EVENT)).items]
-        return list(dict.fromkeys(f"{each['reason']}: {each['message']}" for each in found))
+        events = [event.to_wire() for event in (await self.cluster.list(EVENT)).items]
+        return list(dict.fromkeys(f"{event['reason']}: {event['message']}" for event in events))
 
     async def waits(self, name: str) -> str:
         """The message of the pod's PodScheduled condition."""
         conditions = (await self.pod(name)).status.conditions
-        return next((each.message or "" for each in conditions if each.type == "PodScheduled"), "")
+        return next((condition.message or "" for condition in conditions if condition.type == "PodScheduled"), "")
 
     async def calm(self, seconds: float = 60.0) -> None:
         await asyncio.sleep(seconds)
@@ -194,8 +194,8 @@ def template(name: str, cls: str, **spec: object) -> Json:
 
 def pod(name: str, *claims: str, templates: Sequence[str] = (), **spec: object) -> Json:
     """A pod with entries named after its claims and templates."""
-    entries = [{"name": each, "resourceClaimName": each} for each in claims]
-    entries += [{"name": each, "resourceClaimTemplateName": each} for each in templates]
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    entries += [{"name": template, "resourceClaimTemplateName": template} for template in templates]
     inner = {"containers": [{"name": "c", "image": "i"}], "resourceClaims": entries, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "lab"}, "spec": inner}
 

@@ -85,10 +85,10 @@ def _view(
     read = read_classic(resource_class("gpu", GPU, **of_class))
     assert isinstance(read, ResourceClass)
     classes = {"gpu": read}
-    known = {each.key: each for each in claims}
+    by_key = {claim.key: claim for claim in claims}
     device_classes: dict[str, ClassicDeviceClass] = {}
     return ClassicView(
-        claim=lambda namespace, name: known.get(f"{namespace}/{name}"),
+        claim=lambda namespace, name: by_key.get(f"{namespace}/{name}"),
         context=lambda namespace, name: context,
         resource_class=classes.get,
         device_class=device_classes.get,
@@ -175,10 +175,10 @@ def test_post_filter_deallocates_what_nobody_else_uses() -> None:
 
 def test_one_pending_claim_saves_a_round() -> None:
     """C-18.6, C-18.8: Reserve and PreBind."""
-    one = negotiate(_state(_view(_claim()), "c"), "n1", ["n1", "n2"], {}, ClassicRelease())
-    assert one.spec is not None
-    assert one.spec.to_wire() == {"potentialNodes": ["n1", "n2"], "selectedNode": "n1"}
-    assert one.waits == NotNow("waiting for resource driver", pending=True)
+    negotiated = negotiate(_state(_view(_claim()), "c"), "n1", ["n1", "n2"], {}, ClassicRelease())
+    assert negotiated.spec is not None
+    assert negotiated.spec.to_wire() == {"potentialNodes": ["n1", "n2"], "selectedNode": "n1"}
+    assert negotiated.waits == NotNow("waiting for resource driver", pending=True)
     two = negotiate(_state(_view(_claim("a"), _claim("b")), "a", "b"), "n1", ["n1", "n2"], {}, ClassicRelease())
     assert two.spec is not None
     assert two.spec.to_wire() == {"potentialNodes": ["n1", "n2"]}
@@ -208,8 +208,8 @@ def test_potential_nodes_are_at_most_128_sorted_and_those_not_asked_about_first(
     first = potential_nodes(state, nodes, {})
     assert first == tuple(nodes[:128])
     assert potential_nodes(state, nodes, dict.fromkeys(nodes[:128], 1)) == (*nodes[:56], *nodes[128:])
-    known = _state(_view(_claim("a"), _claim("b"), context=_context({"potentialNodes": ["n1", "n2"]})), "a", "b")
-    assert potential_nodes(known, ["n1"], {}) is None
+    claims = _state(_view(_claim("a"), _claim("b"), context=_context({"potentialNodes": ["n1", "n2"]})), "a", "b")
+    assert potential_nodes(claims, ["n1"], {}) is None
 
 
 def test_the_node_selected_before_stays_selected_while_it_fits() -> None:
@@ -288,13 +288,13 @@ def test_a_driver_answers_a_live_context_of_the_living_pod_only() -> None:
 def test_the_last_consumers_end_requests_deallocation_in_the_same_write() -> None:
     """C-18.7."""
     held = _claim(**ALLOCATED, reservedFor=[MINE, OTHER])
-    one = for_claim(held, lambda each: each.uid == "2", None)
+    one = for_claim(held, lambda consumer: consumer.uid == "2", None)
     assert one.status is not None
-    assert ([each.uid for each in one.status.status.reserved_for], one.status.deallocating) == (["2"], False)
-    none = for_claim(held, lambda each: False, None)
+    assert ([consumer.uid for consumer in one.status.status.reserved_for], one.status.deallocating) == (["2"], False)
+    none = for_claim(held, lambda consumer: False, None)
     assert none.status is not None
     assert (none.status.status.reserved_for, none.status.deallocating) == ((), True)
-    immediate = for_claim(_claim(mode="Immediate", **ALLOCATED, reservedFor=[MINE]), lambda each: False, None)
+    immediate = for_claim(_claim(mode="Immediate", **ALLOCATED, reservedFor=[MINE]), lambda consumer: False, None)
     assert immediate.status is not None
     assert not immediate.status.deallocating
 
@@ -302,7 +302,7 @@ def test_the_last_consumers_end_requests_deallocation_in_the_same_write() -> Non
 def test_consumers_that_are_no_pods_are_never_dropped() -> None:
     """C-18.7, C-10.9."""
     foreign = {"apiGroup": "batch", "resource": "jobs", "name": "j", "uid": "3"}
-    assert for_claim(_claim(**ALLOCATED, reservedFor=[foreign]), lambda each: False, None).status is None
+    assert for_claim(_claim(**ALLOCATED, reservedFor=[foreign]), lambda consumer: False, None).status is None
 
 
 @pytest.mark.parametrize("minor", [25, 32])

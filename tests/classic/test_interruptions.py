@@ -132,7 +132,7 @@ async def _check_running(lab: Lab, gpu: FakeDriver, net: FakeDriver) -> None:
     claims = await lab.claims()
     assert len(claims) == 2
     assert all(
-        each.status.allocation is not None and [c.name for c in each.status.reserved_for] == ["p"] for each in claims
+        claim.status.allocation is not None and [c.name for c in claim.status.reserved_for] == ["p"] for claim in claims
     )
     assert (gpu.free, net.free) == ({"n1": 1, "n2": 0}, {"n2": 0, "n3": 1})
 
@@ -225,10 +225,10 @@ def test_a_foreign_writer_of_the_context_loses_nothing_and_wins_nothing() -> Non
             await _begin(lab)
             await lab.calm(5)
             (context,) = await lab.contexts()
-            assert {each.name for each in context.status.resource_claims} == {"t"}
+            assert {claim.name for claim in context.status.resource_claims} == {"t"}
             entries = [
                 {"name": "n", "unsuitableNodes": ["n3"]},
-                *(each.to_wire() for each in context.status.resource_claims),
+                *(claim.to_wire() for claim in context.status.resource_claims),
             ]
             merge = {"status": {"resourceClaims": entries}}
             await lab.cluster.patch(PodSchedulingContext, "p", "lab", merge=merge, subresource="status")
@@ -261,13 +261,13 @@ def test_pods_that_compete_for_devices_of_two_drivers_all_run_in_the_end(seed: i
             for _ in range(60):
                 await lab.calm(60)
                 running = [
-                    each
-                    for each in [await lab.pod(name) for name in names]
-                    if each.spec.node_name and each.status.phase == "Pending"
+                    pod
+                    for pod in [await lab.pod(name) for name in names]
+                    if pod.spec.node_name and pod.status.phase == "Pending"
                 ]
                 assert len(running) <= 2
-                for each in running:
-                    await lab.finish(each.name)
+                for pod in running:
+                    await lab.finish(pod.name)
             assert {(await lab.pod(name)).status.phase for name in names} == {"Succeeded"}
             assert await lab.claims() == []
             assert (gpu.held, net.held) == ({}, {})

@@ -54,7 +54,7 @@ def test_a_pod_gets_a_gpu_with_parameters_of_class_and_claim() -> None:
     assert wire["metadata"]["finalizers"] == ["gpu.example.com/deletion-protection"]
     status = wire["status"]
     assert status["driverName"] == GPU
-    assert [each["name"] for each in status["reservedFor"]] == ["p"]
+    assert [consumer["name"] for consumer in status["reservedFor"]] == ["p"]
     assert status["allocation"]["resourceHandles"][0]["driverName"] == GPU
 
 
@@ -142,8 +142,8 @@ def test_a_pod_bound_without_the_scheduler_gets_its_claims_for_its_node() -> Non
         await lab.create(resource_class("gpu", GPU), template("t", "gpu"), pod("p", templates=["t"], nodeName="n2"))
         await lab.calm()
         (generated,) = await lab.claims()
-        assert [each.name for each in generated.status.reserved_for] == ["p"]
-        assert [each.spec.to_wire() for each in await lab.contexts()] == [{"selectedNode": "n2"}]
+        assert [consumer.name for consumer in generated.status.reserved_for] == ["p"]
+        assert [context.spec.to_wire() for context in await lab.contexts()] == [{"selectedNode": "n2"}]
 
     play_classic(story, driver)
     assert not any(call.startswith("unsuitable") for call in driver.calls)
@@ -172,7 +172,7 @@ def test_a_shareable_claim_serves_several_pods_and_is_freed_after_the_last() -> 
     async def story(lab: Lab) -> None:
         await lab.create(resource_class("gpu", GPU), claim("g", "gpu"), pod("p", "g"), pod("q", "g"))
         await lab.calm()
-        assert {each.name for each in (await lab.claim("g")).status.reserved_for} == {"p", "q"}
+        assert {consumer.name for consumer in (await lab.claim("g")).status.reserved_for} == {"p", "q"}
         await lab.finish("p")
         await lab.calm()
         assert (await lab.claim("g")).status.allocation is not None
@@ -276,7 +276,7 @@ def test_one_driver_may_allocate_while_another_fails_and_the_claim_is_then_moved
     events = play_classic(story, gpu, net, nodes=2)
     assert "deallocate g" in gpu.calls
     assert set(gpu.held.values()) == {"n2"}
-    assert any("deallocation of ResourceClaim completed" in each for each in events)
+    assert any("deallocation of ResourceClaim completed" in event for event in events)
 
 
 def test_an_immediate_claim_is_allocated_without_a_pod_until_it_is_deleted() -> None:
@@ -365,7 +365,7 @@ def test_a_template_makes_a_claim_that_goes_with_its_pod(minor: int) -> None:
         assert made.metadata.labels == {"from": "t"}
         assert (made.name == "p-t") == (minor < 28)
         statuses = (await lab.pod("p")).status.resource_claim_statuses
-        assert [each.resource_claim_name for each in statuses] == ([] if minor < 28 else [made.name])
+        assert [status.resource_claim_name for status in statuses] == ([] if minor < 28 else [made.name])
         assert (await lab.pod("p")).spec.node_name == "n1"
         await lab.finish("p")
         await lab.calm()
@@ -490,8 +490,8 @@ def test_what_a_driver_answers_is_judged_and_reported() -> None:
         driver.answers = 2
         await lab.calm(100)
         assert (await lab.claim("g")).status.allocation is None
-        assert [each.status.to_wire() for each in await lab.contexts()] == [{}]
-        return [each for each in await lab.events() if each.startswith("Failed:")]
+        assert [context.status.to_wire() for context in await lab.contexts()] == [{}]
+        return [event for event in await lab.events() if event.startswith("Failed:")]
 
     invalid = 'ResourceClaim.resource.k8s.io "g" is invalid: status.allocation.resourceHandles[0].data: Too long'
     assert play_classic(story, driver) == [
@@ -507,7 +507,7 @@ def test_parameters_of_a_kind_that_the_driver_doesnt_know_are_reported() -> None
         reference = {"apiGroup": "vendor.example.com", "kind": "GpuParameters", "name": "m"}
         await lab.create(resource_class("gpu", GPU), claim("g", "gpu", parametersRef=reference), pod("p", "g"))
         await lab.calm()
-        return [each for each in await lab.events() if each.startswith("Failed:")]
+        return [event for event in await lab.events() if event.startswith("Failed:")]
 
     text = "parameters of kind GpuParameters.vendor.example.com are not known to this driver"
     where = "claim parameters &ResourceClaimParametersReference{APIGroup:vendor.example.com,Kind:GpuParameters,Name:m,}"

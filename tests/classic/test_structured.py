@@ -99,9 +99,9 @@ def _class_parameters(name: str, **fields: object) -> ResourceClassParameters:
 
 def test_without_references_one_instance_of_the_classs_driver_is_asked_for() -> None:
     """C-18.9."""
-    found = parameters_of(_claim(), _class(), (), ())
-    assert [(each.driver_name, len(each.requests)) for each in found.requests] == [(GPU, 1)]
-    assert found.shareable
+    parameters = parameters_of(_claim(), _class(), (), ())
+    assert [(request.driver_name, len(request.requests)) for request in parameters.requests] == [(GPU, 1)]
+    assert parameters.shareable
 
 
 def test_parameters_are_found_directly_or_by_what_they_were_generated_from() -> None:
@@ -130,7 +130,7 @@ def test_parameters_that_are_missing_are_named_and_of_several_the_first_is_taken
 
 def _slice(node: str, *memory: str) -> Json:
     instances = [
-        {"name": f"gpu-{n}", "attributes": [{"name": "memory", "quantity": each}]} for n, each in enumerate(memory)
+        {"name": f"gpu-{n}", "attributes": [{"name": "memory", "quantity": amount}]} for n, amount in enumerate(memory)
     ]
     named = {"namedResources": {"instances": instances}}
     return {

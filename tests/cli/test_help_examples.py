@@ -32,12 +32,12 @@ _COMMENT = re.compile(r"^(\S.*?\S) {2,}(?:# )?(\S.*)$", re.DOTALL)
 
 def _commands() -> dict[str, click.Command]:
     context = click.Context(cli)
-    found: dict[str, click.Command] = {"virt-dra": cli}
+    commands: dict[str, click.Command] = {"virt-dra": cli}
     for name in SUBCOMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        found[f"virt-dra {name}"] = command
-    return found
+        commands[f"virt-dra {name}"] = command
+    return commands
 
 
 def _examples(command: click.Command) -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ def _examples(command: click.Command) -> list[tuple[str, str]]:
         elif below:
             lines[-1] = lines[-1].removesuffix("\\").rstrip() + " " + line.strip()
     split = [_COMMENT.match(line) for line in lines]
-    return [(found[1], found[2]) if found else (line, "") for line, found in zip(lines, split, strict=True)]
+    return [(command[1], command[2]) if command else (line, "") for line, command in zip(lines, split, strict=True)]
 
 
 ALL = [(name, *example) for name, command in _commands().items() for example in _examples(command)]

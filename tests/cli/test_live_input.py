@@ -69,7 +69,7 @@ def test_run_shows_what_a_vm_of_a_file_would_get_beside_those_of_the_cluster(
     assert (report["mine"]["ready"], report["mine"]["failure"]["step"]) == (False, "placement")
     assert result.exit_code == 1
     stored = control_plane.request("GET", vms.path("virtualmachineinstances"))["items"]
-    assert [each["metadata"]["name"] for each in stored] == ["other"]
+    assert [obj["metadata"]["name"] for obj in stored] == ["other"]
 
 
 def test_allocate_finds_the_device_that_is_free_there(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
@@ -78,7 +78,7 @@ def test_allocate_finds_the_device_that_is_free_there(control_plane: ControlPlan
     free = _run(control_plane, *arguments, objects=given)
     assert free.exit_code == 0, free.stderr
     (answer,) = json.loads(free.stdout)["answers"]
-    (taken,) = [each["results"] for each in answer["nodes"] if each["results"]]
+    (taken,) = [node["results"] for node in answer["nodes"] if node["results"]]
     assert taken[0]["devices"]["results"][0]["pool"] == namespace
     vms.create("other")
     vms.allocate("other")

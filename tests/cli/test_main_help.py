@@ -33,7 +33,7 @@ def test_help_lists_every_command_once_in_its_section() -> None:
 
 
 def test_every_command_of_the_package_is_one_of_the_program() -> None:
-    modules = [import_module(found.name) for found in pkgutil.walk_packages(virt_dra.cli.__path__, "virt_dra.cli.")]
+    modules = [import_module(package.name) for package in pkgutil.walk_packages(virt_dra.cli.__path__, "virt_dra.cli.")]
     commands = {
         module.command.name for module in modules if isinstance(getattr(module, "command", None), click.Command)
     }
@@ -68,7 +68,7 @@ def test_an_unknown_command_suggests_those_that_may_be_meant(typed: str, said: s
 def test_a_mistyped_option_of_every_command_suggests_the_one_that_is_meant(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    for option in (each for parameter in command.params for each in parameter.opts if each.startswith("--")):
+    for option in (name for parameter in command.params for name in parameter.opts if name.startswith("--")):
         ran = CliRunner().invoke(cli, [name, f"{option}z"])
         said = ran.output.splitlines()[-1]
         assert (ran.exit_code, said.partition(".")[0]) == (2, f"Error: No such option '{option}z'")

@@ -247,9 +247,9 @@ def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
 
 def _allocatable(vms: Vms, name: str) -> str | None:
     """The reason of the condition Allocatable."""
-    found = vms.devices(name)
-    conditions = found["status"].get("conditions", []) if found is not None else []
-    return next((str(each["reason"]) for each in conditions if each["type"] == "Allocatable"), None)
+    status = vms.devices(name)
+    conditions = status["status"].get("conditions", []) if status is not None else []
+    return next((str(condition["reason"]) for condition in conditions if condition["type"] == "Allocatable"), None)
 
 
 # --- several ---
@@ -259,12 +259,12 @@ def _allocatable(vms: Vms, name: str) -> str | None:
 def test_when_the_leader_is_killed_the_other_takes_over(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     vms.create("vm")
     vms.allocate("vm")
-    with replica(control_plane, namespace, "one") as one:
+    with replica(control_plane, namespace, "one") as leader:
         until(lambda: vms.address("vm") == OLD)
         with replica(control_plane, namespace, "two") as two:
             two.ready()
-            assert (leads(one), leads(two)) == (True, False)
-            one.kill()
+            assert (leads(leader), leads(two)) == (True, False)
+            leader.kill()
             vms.publish(NEW, generation=2)
             until(lambda: vms.address("vm") == NEW)
             assert leads(two)
@@ -279,11 +279,11 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
 ) -> None:
     vms.create("vm")
     vms.allocate("vm")
-    with replica(control_plane, namespace, "one") as one, replica(control_plane, namespace, "two") as two:
-        for each in (one, two):
-            each.ready()
+    with replica(control_plane, namespace, "one") as first, replica(control_plane, namespace, "two") as two:
+        for process in (first, two):
+            process.ready()
         until(lambda: vms.address("vm") == OLD)
-        asleep, awake = (one, two) if leads(one) else (two, one)
+        asleep, awake = (first, two) if leads(first) else (two, first)
         asleep.pause()
         until(lambda: leads(awake))
         awake.pause()

@@ -93,7 +93,11 @@ def _options() -> Iterator[tuple[str, click.Option]]:
     for name in SUBCOMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        yield from ((name, each) for each in command.params if isinstance(each, click.Option) and not each.hidden)
+        yield from (
+            (name, parameter)
+            for parameter in command.params
+            if isinstance(parameter, click.Option) and not parameter.hidden
+        )
 
 
 def _long(option: click.Option) -> list[str]:
@@ -108,14 +112,14 @@ def test_an_option_has_one_long_name_and_at_most_one_short_one() -> None:
 
 
 def test_a_short_option_stands_for_the_same_long_one_everywhere() -> None:
-    found: dict[str, set[str]] = defaultdict(set)
+    meanings: dict[str, set[str]] = defaultdict(set)
     shorts: dict[str, set[str]] = defaultdict(set)
     for _, option in _options():
         short = next((name for name in option.opts if not name.startswith("--")), "")
         shorts[_long(option)[0]].add(short)
         if short:
-            found[short].add(_long(option)[0])
-    assert {short: names for short, names in found.items() if len(names) > 1} == {}
+            meanings[short].add(_long(option)[0])
+    assert {short: names for short, names in meanings.items() if len(names) > 1} == {}
     assert {name: letters for name, letters in shorts.items() if len(letters) > 1} == {}
 
 
@@ -147,7 +151,7 @@ def test_a_help_text_belongs_to_one_name() -> None:
     names: dict[str, set[str]] = defaultdict(set)
     for _, option in _options():
         names[option.help or ""].add(_long(option)[0])
-    assert {text: found for text, found in names.items() if len(found) > 1} == {}
+    assert {text: commands for text, commands in names.items() if len(commands) > 1} == {}
 
 
 def test_a_meaning_has_no_second_name() -> None:
@@ -180,8 +184,8 @@ def test_a_meaning_has_no_second_name() -> None:
     ],
 )
 def test_a_shorter_name_of_an_option_is_taken_for_it(typed: str, shown: str) -> None:
-    known = {"vm": str(EXAMPLES / "gpu-pci"), "scenario": str(EXAMPLES / "requests" / "scenario.yaml")}
-    results = [CliRunner().invoke(cli, line.format(**known).split()) for line in (typed, shown)]
+    inputs = {"vm": str(EXAMPLES / "gpu-pci"), "scenario": str(EXAMPLES / "requests" / "scenario.yaml")}
+    results = [CliRunner().invoke(cli, line.format(**inputs).split()) for line in (typed, shown)]
     assert results[0].output
     assert not results[0].output.startswith("Usage:")
     assert (results[0].exit_code, _without_names(results[0].output)) == (

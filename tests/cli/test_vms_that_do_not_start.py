@@ -60,7 +60,7 @@ UNPROCESSED: Final[dict[str, Any]] = {"pod": None, "claims": []}
 
 def _dump(folder: Path, changes: dict[str, Any]) -> str:
     path = folder / "dump.yaml"
-    path.write_text(yaml.safe_dump_all([each.to_wire() for each in objects(changes)]))
+    path.write_text(yaml.safe_dump_all([obj.to_wire() for obj in objects(changes)]))
     return str(path)
 
 

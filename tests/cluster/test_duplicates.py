@@ -105,9 +105,9 @@ def test_of_documents_each_vm_is_there_once_with_what_the_cluster_keeps() -> Non
     }
     odd = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "annotations": None}}
     given = [live, CLAIM, OTHER, {"kind": 1}, odd, manifest]
-    found = latest([Document(raw, DocumentSource("in", line)) for line, raw in enumerate(given, 1)], "default")
-    assert [each.source.line for each in found.documents] == [2, 3, 4, 6]
-    assert found.documents[-1].raw == {**manifest, "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
-    assert [str(each.used) for each in found.replaced] == ["in:6", "in:3"]
+    newest = latest([Document(raw, DocumentSource("in", line)) for line, raw in enumerate(given, 1)], "default")
+    assert [document.source.line for document in newest.documents] == [2, 3, 4, 6]
+    assert newest.documents[-1].raw == {**manifest, "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
+    assert [str(replacement.used) for replacement in newest.replaced] == ["in:6", "in:3"]
     untouched = [Document(odd, DocumentSource("in", 1))]
     assert latest(untouched, "default").documents == tuple(untouched)

@@ -65,26 +65,26 @@ def test_objects_are_what_they_were(objects: list[dict[str, Any]]) -> None:
     parts = SharedParts()
     plain = [Pod.from_wire(raw) for raw in objects]
     shared = [parts.shared(Pod.from_wire(raw)) for raw in objects]
-    for one, other in zip(shared, plain, strict=True):
-        assert one == other
-        assert one.to_wire() == other.to_wire()
-        assert given_everywhere(one) == given_everywhere(other)
-    for one in shared:  # who changes a copy changes nobody else's
-        changed = one.with_(metadata=one.metadata.with_(labels={"x": "y"}), novel=1)
-        assert changed.without("novel", "metadata").to_wire().keys() <= one.to_wire().keys()
-    assert [one.to_wire() for one in shared] == [other.to_wire() for other in plain]
+    for mine, other in zip(shared, plain, strict=True):
+        assert mine == other
+        assert mine.to_wire() == other.to_wire()
+        assert given_everywhere(mine) == given_everywhere(other)
+    for mine in shared:  # who changes a copy changes nobody else's
+        changed = mine.with_(metadata=mine.metadata.with_(labels={"x": "y"}), novel=1)
+        assert changed.without("novel", "metadata").to_wire().keys() <= mine.to_wire().keys()
+    assert [obj.to_wire() for obj in shared] == [other.to_wire() for other in plain]
 
 
 def test_equal_parts_are_one_object() -> None:
     parts = SharedParts()
     containers = [{"name": "c", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}]
-    one, other = (
+    first, other = (
         parts.shared(Pod.from_wire({"metadata": {"name": name}, "spec": {"containers": containers, "nodeName": name}}))
         for name in "ab"
     )
-    assert one.spec is not other.spec
-    assert one.spec.containers is other.spec.containers
-    assert one.model_extra is other.model_extra
+    assert first.spec is not other.spec
+    assert first.spec.containers is other.spec.containers
+    assert first.model_extra is other.model_extra
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

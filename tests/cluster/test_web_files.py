@@ -81,7 +81,7 @@ def _served() -> Iterator[str]:
 @pytest.mark.parametrize("path", ["/two.yaml", "/moved"])
 def test_an_address_is_read_like_a_file(site: str, path: str) -> None:
     loaded = read_inputs([site + path, site + path])
-    assert [(str(each.object.key), str(each.source)) for each in loaded.objects] == [
+    assert [(str(obj.object.key), str(obj.source)) for obj in loaded.objects] == [
         ("a", f"{site}{path}:1"),
         ("b", f"{site}{path}:6 (document 2)"),
     ]
@@ -107,7 +107,7 @@ def test_what_cannot_be_fetched_says_why(
 ) -> None:
     monkeypatch.setattr(web_files, "ANSWER_SECONDS", 0.5)
     loaded = read_inputs([address.format(site=site)])
-    assert (loaded.objects, [str(each) for each in loaded.problems]) == ((), [problem.format(site=site)])
+    assert (loaded.objects, [str(problem) for problem in loaded.problems]) == ((), [problem.format(site=site)])
 
 
 def test_a_password_is_neither_sent_nor_shown(site: str) -> None:

@@ -38,7 +38,7 @@ class ListedSources:
         self._pools = PublishedDevices.from_slices(slices)
         self._rules = tuple(sorted(rules, key=lambda rule: rule.name))
         self._writers = metadata_writers(classes)
-        self._devices = {each.key: each for each in devices}
+        self._devices = {device.key: device for device in devices}
         self._pods: dict[str, list[Pod]] = defaultdict(list)
         self._all_pods = tuple(pods)
         for pod in self._all_pods:
@@ -89,7 +89,7 @@ class ListedSources:
         return self._devices.get(key)
 
     def holders(self, address: str) -> tuple[VirtualMachineInstanceDevices, ...]:
-        return tuple(each for each in self._devices.values() if address in addresses_of(each))
+        return tuple(device for device in self._devices.values() if address in addresses_of(device))
 
     def instances_at(self, address: str) -> tuple[VirtualMachineInstance, ...]:
         return tuple(vmi for vmi in self._vmis.values() if address in status_addresses(vmi))

@@ -39,10 +39,10 @@ def objects(
         VirtualMachineInstance.from_wire(raw["vmi"]),
         *(VirtualMachine.from_wire(raw[name]) for name in ("vm",) if name in raw),
         *(Pod.from_wire(raw[name]) for name in ("pod", "pod2") if name in raw),
-        *(ResourceClaim.from_wire(each) for each in raw.get("claims", [])),
-        *(ResourceSlice.from_wire(each) for each in raw.get("slices", [])),
-        *(DeviceTaintRule.from_wire(each) for each in raw.get("rules", [])),
-        *(DeviceClass.from_wire(each) for each in raw.get("classes", [])),
+        *(ResourceClaim.from_wire(claim) for claim in raw.get("claims", [])),
+        *(ResourceSlice.from_wire(slice_) for slice_ in raw.get("slices", [])),
+        *(DeviceTaintRule.from_wire(rule) for rule in raw.get("rules", [])),
+        *(DeviceClass.from_wire(class_) for class_ in raw.get("classes", [])),
     )
 
 
@@ -70,7 +70,7 @@ class World:
         """``virt-dra get vms`` shows the devices as the operator's object does."""
         kinds = (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
         shown = [
-            each for kind in (*kinds, VirtualMachineInstanceDevices) for each in (await self.memory.list(kind)).items
+            obj for kind in (*kinds, VirtualMachineInstanceDevices) for obj in (await self.memory.list(kind)).items
         ]
         model = ClusterModel(shown)
         stored = model.by_key(VirtualMachineInstanceDevices).get(key)
@@ -105,7 +105,10 @@ class World:
 
     async def conditions(self, name: str = "fedora") -> dict[str, tuple[str, str]]:
         """Type -> status and reason."""
-        return {each.type: (each.status, each.reason) for each in (await self.devices(name)).status.conditions}
+        return {
+            condition.type: (condition.status, condition.reason)
+            for condition in (await self.devices(name)).status.conditions
+        }
 
     async def runs(self) -> None:
         """KubeVirt says that the VMI runs."""

@@ -88,9 +88,9 @@ def plans(world: Json) -> list[Write]:
     sources = ListedSources(
         [vmi],
         [pod],
-        [ResourceClaim.from_wire(each) for each in world["claims"]],
-        [ResourceSlice.from_wire(each) for each in world["slices"]],
-        [DeviceTaintRule.from_wire(each) for each in world["rules"]],
+        [ResourceClaim.from_wire(claim) for claim in world["claims"]],
+        [ResourceSlice.from_wire(slice_) for slice_ in world["slices"]],
+        [DeviceTaintRule.from_wire(rule) for rule in world["rules"]],
         [VirtualMachineInstanceDevices.from_wire(world["stored"])],
     )
     actions: list[Write] = []

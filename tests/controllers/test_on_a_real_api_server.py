@@ -175,9 +175,9 @@ async def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int
         async def settle() -> None:
             for _ in range(10):
                 written = 0
-                for each in (await cluster.list(VirtualMachine, namespace)).items:
+                for stored in (await cluster.list(VirtualMachine, namespace)).items:
                     done = await vm_lifecycle.reconcile(
-                        each, await ListedSources.read(cluster, namespace), cluster, NOW
+                        stored, await ListedSources.read(cluster, namespace), cluster, NOW
                     )
                     written += done.written
                     told.extend(event.reason for event in done.events)

@@ -89,7 +89,7 @@ def pod(namespace: str, name: str = "vm", **spec: object) -> Pod:
 async def test_a_container_gets_the_metadata_file_of_its_device(place: Place, tmp_path: Path) -> None:
     async with world(place, tmp_path) as here:
         await here.cluster.create(pod(here.namespace))
-        found, container = await here.running("vm")
+        launcher, container = await here.running("vm")
         (claim,) = (await here.cluster.list(ResourceClaim, here.namespace)).items
         assert claim.status.allocation is not None
         (result,) = claim.status.allocation.devices.results
@@ -104,12 +104,12 @@ async def test_a_container_gets_the_metadata_file_of_its_device(place: Place, tm
             "requests": [{
                 "name": "gpu",
                 "devices": [{
-                    "driver": here.driver.name, "pool": found.spec.node_name, "name": result.device,
+                    "driver": here.driver.name, "pool": launcher.spec.node_name, "name": result.device,
                     "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:01:{number:02x}.0"}},
                 }],
             }],
         }  # fmt: skip
-        conditions = {condition.type: condition.status for condition in found.status.conditions}
+        conditions = {condition.type: condition.status for condition in launcher.status.conditions}
         assert (conditions["Ready"], conditions["ContainersReady"], conditions["Initialized"]) == (
             "True",
             "True",
@@ -148,7 +148,7 @@ async def test_annotations_are_files_that_follow_them(place: Place, tmp_path: Pa
         for text in ("first", "", "second"):
             merge = {"metadata": {"annotations": {"example.com/told": text}}}
             await here.cluster.patch(Pod, "vm", here.namespace, merge=merge)
-            await eventually(lambda: content(container, "/told/a/told"), lambda found, text=text: found == text)  # type: ignore[misc]
+            await eventually(lambda: content(container, "/told/a/told"), lambda shown, text=text: shown == text)  # type: ignore[misc]
 
 
 async def content(container: RunningContainer, path: str) -> str:
@@ -165,7 +165,7 @@ async def test_an_init_container_holds_the_others_and_their_variables_back(place
         field = {"fieldRef": {"fieldPath": "metadata.annotations['example.com/address']"}}
         spec["containers"][0]["env"] = [{"name": "ADDRESS", "valueFrom": field}]
         await here.cluster.create(pod(here.namespace, **spec))
-        waiting = await eventually(lambda: here.pod("vm"), lambda found: bool(found.status.container_statuses))
+        waiting = await eventually(lambda: here.pod("vm"), lambda pod: bool(pod.status.container_statuses))
         assert here.kubelet.container(waiting.metadata.uid) is None
         for annotations in ({"example.com/address": "0000:01:00.0"}, {ADDRESSES_READY_ANNOTATION: "true"}):
             await here.cluster.patch(Pod, "vm", here.namespace, merge={"metadata": {"annotations": annotations}})
@@ -177,7 +177,7 @@ async def test_a_driver_that_fails_or_vanishes_holds_pods_back_until_it_works(pl
     async with world(place, tmp_path) as here:
         here.driver.failure = "the firmware doesn't answer"
         await here.cluster.create(pod(here.namespace))
-        waiting = await eventually(lambda: here.pod("vm"), lambda found: bool(found.status.container_statuses))
+        waiting = await eventually(lambda: here.pod("vm"), lambda pod: bool(pod.status.container_statuses))
         (status,) = waiting.status.container_statuses
         assert status.state.waiting is not None
         claim = waiting.status.resource_claim_statuses[0].resource_claim_name
@@ -200,10 +200,10 @@ async def test_a_driver_that_fails_or_vanishes_holds_pods_back_until_it_works(pl
 async def test_health_that_a_driver_reports_is_in_the_pods_status(place: Place, tmp_path: Path) -> None:
     async with world(place, tmp_path, count=1) as here:
         await here.cluster.create(pod(here.namespace))
-        found, _ = await here.running("vm")
-        assert found.status.container_statuses[0].allocated_resources_status == ()
-        assert found.spec.node_name is not None
-        here.driver.set_health(found.spec.node_name, "gpu-0", "Unhealthy", "XID 79")
+        launcher, _ = await here.running("vm")
+        assert launcher.status.container_statuses[0].allocated_resources_status == ()
+        assert launcher.spec.node_name is not None
+        here.driver.set_health(launcher.spec.node_name, "gpu-0", "Unhealthy", "XID 79")
         told = await eventually(
             lambda: here.pod("vm"), lambda pod: bool(pod.status.container_statuses[0].allocated_resources_status)
         )
@@ -235,8 +235,8 @@ async def test_a_probe_that_looks_for_a_file_decides_readiness(place: Place, tmp
         spec = pod(here.namespace).to_wire()["spec"]
         spec["containers"][0]["readinessProbe"] = {"exec": {"command": ["cat", "/run/ready"]}}
         await here.cluster.create(pod(here.namespace, **spec))
-        found, container = await here.running("vm")
-        assert found.status.container_statuses[0].ready is False
+        launcher, container = await here.running("vm")
+        assert launcher.status.container_statuses[0].ready is False
         container.path("/run").mkdir()
         container.path("/run/ready").touch()
         await eventually(lambda: here.pod("vm"), lambda pod: pod.status.container_statuses[0].ready is True)
@@ -249,7 +249,7 @@ async def test_a_kubelet_that_was_away_and_a_slow_driver_come_to_it_in_the_end(p
         here.kubelet.present = False
         here.driver.delay = 0.1
         await here.cluster.create(pod(here.namespace, "second"))
-        bound = await eventually(lambda: here.pod("second"), lambda found: bool(found.spec.node_name))
+        bound = await eventually(lambda: here.pod("second"), lambda pod: bool(pod.spec.node_name))
         await asyncio.sleep(0.1)
         assert here.kubelet.container(bound.metadata.uid) is None
         here.kubelet.present = True
@@ -275,7 +275,7 @@ async def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_s
         await here.cluster.patch(
             Pod, "vm", here.namespace, merge={"metadata": {"annotations": {"example.com/told": "new"}}}
         )
-        await eventually(lambda: content(container, "/told/told"), lambda found: found == "new")
+        await eventually(lambda: content(container, "/told/told"), lambda shown: shown == "new")
         assert asyncio.get_running_loop().time() - before >= 0.3
         assert container.text("/once") == ""
 
@@ -302,11 +302,11 @@ async def test_a_pool_is_published_over_several_slices_and_changes_by_generation
             slices = (await cluster.list(ResourceSlice, fields=f"spec.driver={name}")).items
             return sorted(
                 (
-                    each.spec.pool.generation,
-                    each.spec.pool.resource_slice_count,
-                    [device.name for device in each.spec.devices],
+                    slice_.spec.pool.generation,
+                    slice_.spec.pool.resource_slice_count,
+                    [device.name for device in slice_.spec.devices],
                 )
-                for each in slices
+                for slice_ in slices
             )
 
         await driver.publish()
@@ -314,8 +314,8 @@ async def test_a_pool_is_published_over_several_slices_and_changes_by_generation
         await driver.taint("pool", "gpu-4", DeviceTaint(key="example.com/hot", effect="NoSchedule"))
         assert [generation for generation, _, _ in await published()] == [2, 2, 2]
         (tainted,) = [
-            device for each in (await cluster.list(ResourceSlice,
-                fields=f"spec.driver={name}")).items for device in each.spec.devices
+            device for slice_ in (await cluster.list(ResourceSlice,
+                fields=f"spec.driver={name}")).items for device in slice_.spec.devices
             if device.taints
         ]  # fmt: skip
         assert (tainted.name, tainted.taints[0].key) == ("gpu-4", "example.com/hot")

@@ -100,6 +100,6 @@ async def test_a_refused_pod_is_created_later_and_at_once_when_the_vmi_changes(t
             await memory.patch(VirtualMachineInstance, "vm", "test", merge={"metadata": {"annotations": {"a": "b"}}})
         await eventually(lambda: memory.list(Pod, "test"), lambda pods: len(pods.items) == 1, seconds=0.3)
         stored = await eventually(
-            lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda each: each.status.phase == "Scheduling"
+            lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda vmi: vmi.status.phase == "Scheduling"
         )
         assert not [c for c in stored.status.conditions if c["type"] == "Synchronized"]

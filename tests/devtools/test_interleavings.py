@@ -18,8 +18,8 @@ AT_ONCE = 30
 @pytest.mark.parametrize("first", range(0, HISTORIES, AT_ONCE))
 def test_histories_end_as_undisturbed_ones(first: int) -> None:
     """C-21, C-10.14, C-20.18: nothing held twice, nothing leaked, no finalizer stuck, and the same end."""
-    found = {seed: findings for seed in range(first, first + AT_ONCE) if (findings := _played(seed))}
-    assert found == {}, "python -m devtools.interleavings 1 --seed SEED plays one again"
+    failures = {seed: findings for seed in range(first, first + AT_ONCE) if (findings := _played(seed))}
+    assert failures == {}, "python -m devtools.interleavings 1 --seed SEED plays one again"
 
 
 def test_a_seed_plays_the_same_history_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,10 +50,10 @@ def test_text_can_not_be_taken_for_a_request(text: str, source: str) -> None:
 
 
 def _required(program: str, package: str) -> str:
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         pytest.skip(f"needs {program}; on Debian and Ubuntu: apt-get install {package}")
-    return found
+    return path
 
 
 def _shown(page: str) -> str:

@@ -43,7 +43,7 @@ def test_each_pod_has_an_address_of_its_own() -> None:
     assert len(set(addresses)) == 300
     assert network.address_of("pod-299") == addresses[299] == "10.244.1.44"
     with network, PodNetwork(Path()) as other:
-        first, second = (each.loopback_of("10.244.1.44") for each in (network, other))
+        first, second = (network_.loopback_of("10.244.1.44") for network_ in (network, other))
         assert first != second
         assert [address.split(".")[0::2] for address in (first, second)] == [["127", "1"]] * 2
         with pytest.raises(ValueError, match=r"10\.0\.0\.1 is no pod's address"):
@@ -145,14 +145,14 @@ async def test_a_pod_that_serves_is_ready_at_its_address_once_its_probe_succeeds
 
             async def seen(name: str) -> tuple[object, bool]:
                 status = (await cluster.get(Pod, name, namespace)).to_wire().get("status", {})
-                conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+                conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}
                 return status.get("podIP"), conditions.get("Ready") == "True"
 
-            await eventually(lambda: seen("other"), lambda found: found[1])
-            address, ready = await eventually(lambda: seen("ours"), lambda found: bool(found[0]))
+            await eventually(lambda: seen("other"), lambda answer: answer[1])
+            address, ready = await eventually(lambda: seen("ours"), lambda answer: bool(answer[0]))
             assert (address in ("10.244.0.1", "10.244.0.2"), ready) == (True, False)
             serves.set()
-            assert await eventually(lambda: seen("ours"), lambda found: found[1]) == (address, True)
+            assert await eventually(lambda: seen("ours"), lambda answer: answer[1]) == (address, True)
 
 
 def test_what_is_asked_for_is_read_and_told() -> None:

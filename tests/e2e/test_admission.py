@@ -166,7 +166,9 @@ def test_during_an_outage_only_launcher_pods_with_claims_wait(world: World) -> N
 
         def refused() -> str:
             conditions = world.get("virtualmachineinstances", "during-outage")["status"].get("conditions", ())
-            return next((each["message"] for each in conditions if each.get("reason") == "FailedCreate"), "")
+            return next(
+                (condition["message"] for condition in conditions if condition.get("reason") == "FailedCreate"), ""
+            )
 
         assert 'failed calling webhook "launcher-pods.virt-dra.io"' in world.eventually(refused)
         assert world.launcher_pods("during-outage") == []

@@ -57,14 +57,15 @@ def _addresses(domain: str) -> list[dict[str, str]]:
     """Of all host devices, without what only one of the two dialects has."""
     found = etree.fromstring(domain.encode()).findall("./devices/hostdev/source/address")
     return sorted(
-        ({str(key): str(value) for key, value in each.attrib.items() if key != "type"} for each in found), key=str
+        ({str(key): str(value) for key, value in item.attrib.items() if key != "type"} for item in found), key=str
     )
 
 
 def _claims(pod: Json) -> dict[str, str]:
     entries = {entry["name"]: entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims", ())}
     entries |= {
-        each["name"]: each.get("resourceClaimName") for each in pod.get("status", {}).get("resourceClaimStatuses", ())
+        status["name"]: status.get("resourceClaimName")
+        for status in pod.get("status", {}).get("resourceClaimStatuses", ())
     }
     return {name: claim for name, claim in entries.items() if claim}
 
@@ -81,7 +82,7 @@ def test_running_vms_are_ready_with_what_they_have(
         world.in_phase(name, "Running")
     dump = _dump(world)
     if place == VERSIONS[-1] and pytestconfig.getoption("--update-golden"):
-        lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in dump)
+        lines = ",\n".join(json.dumps(obj, separators=(",", ":")) for obj in dump)
         RECORDED.write_text(f'{{"apiVersion":"v1","kind":"List","items":[\n{lines}\n]}}\n')
     path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": dump}))
@@ -107,7 +108,7 @@ def test_running_vms_are_ready_with_what_they_have(
         pod = world.launcher_pod(world.get("virtualmachineinstances", name))
         assert (vm["pod"], vm["node"]) == (pod["metadata"]["name"], pod["spec"]["nodeName"])
         claims = _claims(pod)
-        assert {each["entry"]: each["claim"] for each in vm["claims"]} == claims
+        assert {claim["entry"]: claim["claim"] for claim in vm["claims"]} == claims
         for device in vm["devices"]:
             if device["claim"] is not None:
                 assert (device["request"], device["allocated"]) in allocated[claims[device["claim"]]], name

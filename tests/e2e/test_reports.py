@@ -24,7 +24,7 @@ def world(in_world: InWorld) -> World:
 
 
 def _condition(status: Json, kind: str) -> tuple[str, str, str] | None:
-    found = next((each for each in status["conditions"] if each["type"] == kind), None)
+    found = next((condition for condition in status["conditions"] if condition["type"] == kind), None)
     return None if found is None else (found["status"], found["reason"], found["message"])
 
 
@@ -108,8 +108,8 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
     driver = _driver(world)
     (pool,) = driver.pools
     bigger = [
-        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-22" else each
-        for each in pool.devices
+        replace(device, attributes={**device.attributes, "size": "big"}) if device.name == "pgpu-22" else device
+        for device in pool.devices
     ]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     world.in_phase("waiting", "Running")
@@ -278,8 +278,8 @@ def test_what_others_write_is_put_right(world: World) -> None:
     )
 
     def annotations() -> dict[str, str]:
-        found: dict[str, str] = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]
-        return found
+        annotations: dict[str, str] = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]
+        return annotations
 
     after = world.eventually(annotations, lambda found: found["virt-dra.io/device-status"] == before)
     assert after["example.com/mine"] == "stays"

@@ -98,7 +98,7 @@ def test_a_vm_that_is_halted_has_nothing_left(world: World) -> None:
 def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(world: World) -> None:
     def allocatable() -> Json | None:
         conditions = world.get("virtualmachineinstances", "patient").get("status", {}).get("conditions", ())
-        return next((each for each in conditions if each["type"] == "Allocatable"), None)
+        return next((condition for condition in conditions if condition["type"] == "Allocatable"), None)
 
     told = world.eventually(allocatable)
     assert told is not None
@@ -108,8 +108,8 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
     driver = world.drivers["gpu.example.com"]
     (pool,) = driver.pools
     bigger = [
-        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-9" else each
-        for each in pool.devices
+        replace(device, attributes={**device.attributes, "size": "big"}) if device.name == "pgpu-9" else device
+        for device in pool.devices
     ]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     world.in_phase("patient", "Running")

@@ -48,9 +48,10 @@ def domain_of(world: World, pod: Json) -> str:
 
 
 def hostdevs(xml: str) -> list[str]:
-    found = etree.fromstring(xml).iter("hostdev") if xml else ()
+    hostdevs = etree.fromstring(xml).iter("hostdev") if xml else ()
     return [
-        etree.tostring(each, encoding="unicode", with_tail=False).replace("\n", "").replace("  ", "") for each in found
+        etree.tostring(hostdev, encoding="unicode", with_tail=False).replace("\n", "").replace("  ", "")
+        for hostdev in hostdevs
     ]
 
 
@@ -75,7 +76,7 @@ def replacements(world: World, vmi: Json, pod: Json) -> list[tuple[str, str]]:
 
 
 def _pod(pod: Json) -> Json:
-    compute = next(each for each in pod["spec"]["containers"] if each["name"] == "compute")
+    compute = next(container for container in pod["spec"]["containers"] if container["name"] == "compute")
     annotations = pod["metadata"].get("annotations", {})
     shown: Json = {
         "annotations": {key: value for key, value in sorted(annotations.items()) if "virt-dra.io" in key},
@@ -83,7 +84,7 @@ def _pod(pod: Json) -> Json:
         "resources": compute.get("resources", {}),
     }
     for name, found in (
-        ("env", [each for each in compute.get("env", ()) if each["name"] != "POD_NAME"]),
+        ("env", [variable for variable in compute.get("env", ()) if variable["name"] != "POD_NAME"]),
         ("mounts", compute.get("volumeMounts", [])),
         ("volumes", pod["spec"].get("volumes", [])),
         ("initContainers", pod["spec"].get("initContainers", [])),
@@ -96,7 +97,10 @@ def _pod(pod: Json) -> Json:
 def _without_times(status: Json) -> Json:
     """Nor the phases that were passed through: how many of them are seen is a matter of luck."""
     kept = _without(status, "phaseTransitionTimestamps")
-    return {**kept, "conditions": [_without(each, "lastTransitionTime") for each in status.get("conditions", ())]}
+    return {
+        **kept,
+        "conditions": [_without(condition, "lastTransitionTime") for condition in status.get("conditions", ())],
+    }
 
 
 def _without(given: Json, name: str) -> Json:

@@ -61,7 +61,7 @@ def pod(name: str, *claims: str, on: str = "", policy: str = "", cpu: str = "1")
         metadata["annotations"] = {"virt-dra.io/placement-policy": policy}
     spec: Json = {
         "containers": [{"name": "compute", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
-        "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+        "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
     }
     if on:
         spec["nodeName"] = on

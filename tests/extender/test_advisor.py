@@ -34,18 +34,18 @@ class World:
     def __init__(self, policy: str = "pack", *objects: TypedObject, devices: int = 4) -> None:
         self.clock = Clock()
         self.advisor = Advisor(policy, DEFAULT, self.clock, lambda: 0.5)
-        for each in (GPU_CLASS, *[node(name) for name in NODES], *[gpus(name, devices) for name in NODES], *objects):
-            self.advisor.put(each)
+        for obj in (GPU_CLASS, *[node(name) for name in NODES], *[gpus(name, devices) for name in NODES], *objects):
+            self.advisor.put(obj)
         self.advisor.prepare()
 
     def prefers(self, asking: Pod, *nodes: str) -> tuple[str, dict[str, int]]:
-        advice, found = self.advisor.prioritize(ExtenderArguments(asking, nodes or NODES))
-        return advice.verdict, dict(found)
+        advice, scores = self.advisor.prioritize(ExtenderArguments(asking, nodes or NODES))
+        return advice.verdict, dict(scores)
 
     def best(self, asking: Pod, *nodes: str) -> str:
-        verdict, found = self.prefers(asking, *nodes)
+        verdict, scores = self.prefers(asking, *nodes)
         assert verdict == "scored"
-        return next(name for name, priority in found.items() if priority == 10)
+        return next(name for name, priority in scores.items() if priority == 10)
 
 
 def test_pack_prefers_the_node_that_is_used_and_spread_one_that_is_not() -> None:
@@ -177,8 +177,8 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
     world = World("pack", claim("c", selector=expensive), devices=8)
     ticks = iter(range(10**9))
     world.advisor = Advisor("pack", DEFAULT, lambda: float(next(ticks)), lambda: 0.5, seconds=3)
-    for each in (GPU_CLASS, *map(node, NODES), *[gpus(name, 8) for name in NODES], claim("c", selector=expensive)):
-        world.advisor.put(each)
+    for obj in (GPU_CLASS, *map(node, NODES), *[gpus(name, 8) for name in NODES], claim("c", selector=expensive)):
+        world.advisor.put(obj)
     assert world.prefers(pod("p", "c")) == ("too slow", dict.fromkeys(NODES, 0))
 
 
@@ -226,6 +226,6 @@ def test_a_typical_selector_that_takes_too_long_is_given_up_once() -> None:
     shape = VmShape("slow", pod("slow", "slow"), (expensive,))
     workload = TypicalVms({shape: 1}, nodes, snapshot, catalog, DEFAULT, ends).workload
     pools = snapshot.caches.pools(DEFAULT)
-    found = [workload.kind(catalog.of(pools.reachable(each))).usable((1000,) * 4) for each in nodes]
-    assert found == [(0,)] * 3
+    usable = [workload.kind(catalog.of(pools.reachable(node))).usable((1000,) * 4) for node in nodes]
+    assert usable == [(0,)] * 3
     assert len(polls) == 1

@@ -79,7 +79,7 @@ async def prepare(cluster: KubeCluster) -> None:
 
 async def released(cluster: KubeCluster) -> dict[str, str]:
     """Let one after the other be scheduled; where each is. One that fits nowhere is left waiting."""
-    found: dict[str, str] = {}
+    nodes: dict[str, str] = {}
     for number in range(len(SIZES)):
         name = f"vm-{number:02}"
         await cluster.patch(Pod, name, "vms", merge={"spec": {"schedulingGates": None}})
@@ -87,11 +87,13 @@ async def released(cluster: KubeCluster) -> dict[str, str]:
             while True:
                 pod = await cluster.get(Pod, name, "vms")
                 if pod.spec.node_name:
-                    found[name] = pod.spec.node_name
-                if pod.spec.node_name or any(each.reason == "Unschedulable" for each in pod.status.conditions):
+                    nodes[name] = pod.spec.node_name
+                if pod.spec.node_name or any(
+                    condition.reason == "Unschedulable" for condition in pod.status.conditions
+                ):
                     break
                 await asyncio.sleep(0.02)
-    return found
+    return nodes
 
 
 @asynccontextmanager
@@ -116,18 +118,18 @@ async def test_pods_go_where_the_simulator_says(plane: ControlPlane, policy: str
         await prepare(cluster)
         async with extender(cluster, policy) as (port, metrics):
             plane.start_scheduler(scheduler_configuration(f"http://127.0.0.1:{port}"))
-            found = await released(cluster)
+            pods = await released(cluster)
             assert b'virt_dra_extender_answers_total{verb="prioritize",verdict="scored"}' in metrics.text()
-    assert found == simulation.placements
+    assert pods == simulation.placements
 
 
 async def test_without_an_extender_that_answers_pods_are_scheduled_as_before(plane: ControlPlane) -> None:
     async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0, attempts=1)) as cluster:
         await prepare(cluster)
         plane.start_scheduler(scheduler_configuration("http://127.0.0.1:9"))
-        found = await released(cluster)
-        used = sum(SIZES[int(name.removeprefix("vm-"))] for name in found)
+        pods = await released(cluster)
+        used = sum(SIZES[int(name.removeprefix("vm-"))] for name in pods)
         assert used > 0.75 * GPUS * len(NODES)
-        assert {each.node_name for each in (each.spec for each in (await cluster.list(ResourceSlice)).items)} == set(
-            NODES
-        )
+        assert {
+            slice_.node_name for slice_ in (slice_.spec for slice_ in (await cluster.list(ResourceSlice)).items)
+        } == set(NODES)

@@ -36,7 +36,7 @@ def of_namespace(namespace: str, claims: int, number: int) -> tuple[Pod, list[Re
     asking = pod(f"p{number}", *names)
     return (
         asking.with_(metadata=asking.metadata.with_(**meta)),
-        [each.with_(metadata=each.metadata.with_(**meta)) for each in made],
+        [obj.with_(metadata=obj.metadata.with_(**meta)) for obj in made],
     )
 
 
@@ -55,8 +55,8 @@ class SlowWorld:
         return self._now
 
     def asked(self, asking: Pod, claims: list[ResourceClaim]) -> str:
-        for each in claims:
-            self.advisor.put(each)
+        for asked_claim in claims:
+            self.advisor.put(asked_claim)
         advice, _ = self.advisor.prioritize(ExtenderArguments(asking, tuple(NODES)))
         return advice.verdict
 
@@ -101,8 +101,8 @@ def test_a_request_takes_a_bounded_time_however_many_namespaces_cost_much() -> N
     taken = []
     for number in range(60):
         asking, claims = of_namespace(f"tenant-{number % 20}", 4, number)
-        for each in claims:
-            advisor.put(each)
+        for asked_claim in claims:
+            advisor.put(asked_claim)
         began = time.process_time()
         advisor.prioritize(ExtenderArguments(asking, names))
         taken.append(time.process_time() - began)

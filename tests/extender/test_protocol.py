@@ -61,13 +61,13 @@ def test_what_is_no_request_is_refused_by_name(body: bytes, message: str) -> Non
 
 
 def test_one_node_has_the_highest_priority_and_worse_ones_follow() -> None:
-    found = priorities(["d", "a", "b", "c", "e"], [(1.0,), (2.0,), (1.0,), None, (3.0,)])
-    assert found == {"d": 9, "a": 8, "b": 10, "c": 0, "e": 7}
+    scores = priorities(["d", "a", "b", "c", "e"], [(1.0,), (2.0,), (1.0,), None, (3.0,)])
+    assert scores == {"d": 9, "a": 8, "b": 10, "c": 0, "e": 7}
     assert json.loads(prioritize_answer({"d": 9})) == [{"Host": "d", "Score": 9}]
 
 
 def test_priorities_stay_between_0_and_10() -> None:
     names = [f"n{number:02}" for number in range(30)]
-    found = priorities(names, [(float(number),) for number in range(30)])
-    assert [found[name] for name in names] == [10, 8, 7, 6, 5, 4, 3, 2, 1, *[0] * 21]
+    scores = priorities(names, [(float(number),) for number in range(30)])
+    assert [scores[name] for name in names] == [10, 8, 7, 6, 5, 4, 3, 2, 1, *[0] * 21]
     assert priorities(["a"], [None]) == {"a": 0}

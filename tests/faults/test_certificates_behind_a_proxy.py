@@ -69,14 +69,14 @@ async def _settles(plane: ControlPlane, account: Path, namespace: str, fault: Fa
         finally:
             task.cancel()
             await asyncio.wait({task})
-        assert any(each.fault == fault for each in state.asked)
+        assert any(request.fault == fault for request in state.asked)
         assert len(state.asked) <= 20
 
 
 async def _trusted(plane: ControlPlane, path: str, namespace: str) -> bool:
     """Whether both Secrets are of one authority, and the configuration trusts it."""
-    found = await asyncio.to_thread(plane.request, "GET", f"/api/v1/namespaces/{namespace}/secrets")
-    stored = {each["metadata"]["name"]: files_of(each) for each in found["items"]}
+    listed = await asyncio.to_thread(plane.request, "GET", f"/api/v1/namespaces/{namespace}/secrets")
+    stored = {item["metadata"]["name"]: files_of(item) for item in listed["items"]}
     if not {"authority", "tls"} <= stored.keys():
         return False
     bundle = Bundle.from_files(stored["authority"] | stored["tls"])

@@ -33,7 +33,7 @@ class Block:
 
         def follows(line: str) -> bool:
             pattern = ".*".join(re.escape(part.strip()) for part in comparable(line).split(ANY))
-            return any(re.fullmatch(pattern, found) for found in rest)
+            return any(re.fullmatch(pattern, line) for line in rest)
 
         return next((line for line in self.shown if not follows(line)), None)
 
@@ -45,7 +45,7 @@ def comparable(line: str) -> str:
 def blocks(page: str) -> tuple[Block, ...]:
     """All blocks of commands that are to be run, in order. Raises ValueError for one ``text`` without commands above
     it."""
-    found: list[Block] = []
+    result: list[Block] = []
     runs = False
     for fence in _FENCE.finditer(page):
         kind, _, way = fence["info"].partition(" ")
@@ -53,13 +53,13 @@ def blocks(page: str) -> tuple[Block, ...]:
         if kind == "sh":
             runs = not fence["text"].startswith(NOT_RUN)
             if runs:
-                found.append(Block(line, fence["text"], way))
+                result.append(Block(line, fence["text"], way))
         elif kind == "text":
             if not runs:
                 raise ValueError(f"line {line}: nothing that is run is above this output")
-            last = found.pop()
-            found.append(Block(last.line, last.commands, last.way, tuple(fence["text"].splitlines())))
-    return tuple(found)
+            last = result.pop()
+            result.append(Block(last.line, last.commands, last.way, tuple(fence["text"].splitlines())))
+    return tuple(result)
 
 
 def of_way(all_blocks: Iterable[Block], way: str) -> tuple[Block, ...]:

@@ -57,8 +57,10 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_tutorial_is_written_by_it() -> None:
-    found: tuple[Block, ...] = blocks(PAGE)
-    written = [line.split()[2] for block in found for line in block.commands.splitlines() if line.startswith("cat > ")]
+    on_page: tuple[Block, ...] = blocks(PAGE)
+    written = [
+        line.split()[2] for block in on_page for line in block.commands.splitlines() if line.startswith("cat > ")
+    ]
     assert written == ["cluster.yaml", "vm.yaml", "second.yaml", "fleet.yaml"]
     assert "```yaml" not in PAGE
 

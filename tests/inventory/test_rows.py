@@ -31,7 +31,7 @@ from virt_dra.model.launchers import vm_of_pod_name
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory" / "cluster.yaml"
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 OPTIONS = RowOptions(NOW)
-OBJECTS = [each.object for each in read_objects(EXAMPLE.read_bytes(), "cluster.yaml").objects]
+OBJECTS = [obj.object for obj in read_objects(EXAMPLE.read_bytes(), "cluster.yaml").objects]
 
 
 def rows(kind: RowKind) -> Sequence[InventoryRow]:
@@ -154,7 +154,7 @@ def test_numbers_in_names_count_as_numbers() -> None:
         for name in ("c-10", "c-9", "c-²")
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
-    claims = [each.object for each in read_objects(text, "x").objects]
+    claims = [obj.object for obj in read_objects(text, "x").objects]
     made = rows_of("claims", ClusterModel(claims), OPTIONS)
     assert [row.identity for row in in_order(made, "name", FIELDS["claims"])] == ["n/c-9", "n/c-10", "n/c-²"]
 
@@ -207,8 +207,8 @@ def test_vms_of_launcher_pods_by_name() -> None:
 
 def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
     def reasons(*unread: type[TypedObject]) -> dict[str, str]:
-        known = ClusterModel([obj for obj in OBJECTS if not isinstance(obj, unread)], unread=unread)
-        return {row.identity: row.to_json()["reason"] for row in rows_of("vms", known, OPTIONS)}
+        model = ClusterModel([obj for obj in OBJECTS if not isinstance(obj, unread)], unread=unread)
+        return {row.identity: row.to_json()["reason"] for row in rows_of("vms", model, OPTIONS)}
 
     assert reasons(ResourceSlice)["team-a/desktop"] == "NotRead"
     assert reasons(ResourceSlice)["team-b/farm"] == "NotRead"
@@ -216,8 +216,8 @@ def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
     assert reasons(Pod)["team-a/desktop"] == "NotRead"
     assert reasons(DeviceClass)["team-a/desktop"] == "DeviceUnhealthy"
     unclaimed = [obj for obj in OBJECTS if not isinstance(obj, ResourceClaim)]
-    for known in (ClusterModel(unclaimed, unread=[ResourceClaim]), ClusterModel(unclaimed, partial=[ResourceClaim])):
-        states = {row.FIELDS["state"](row) for row in rows_of("devices", known, OPTIONS)}
+    for model in (ClusterModel(unclaimed, unread=[ResourceClaim]), ClusterModel(unclaimed, partial=[ResourceClaim])):
+        states = {row.FIELDS["state"](row) for row in rows_of("devices", model, OPTIONS)}
         assert states == {("unknown",), ("unhealthy",), ("tainted",), ("unavailable",)}
     without = [obj for obj in OBJECTS if not isinstance(obj, ResourceSlice)]
     assert rows_of("devices", ClusterModel(without, unread=[ResourceSlice]), OPTIONS) == []
@@ -266,7 +266,7 @@ def hostile(name: str) -> Sequence[InventoryRow]:
     device: dict[str, Any] = {"name": name, "attributes": {"model": {"string": name}}}
     spec = {"driver": "d", "nodeName": name, "pool": pool, "devices": [device]}
     slice_ = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
-    objects = [each.object for each in read_objects(json.dumps(slice_).encode(), "x").objects]
+    objects = [obj.object for obj in read_objects(json.dumps(slice_).encode(), "x").objects]
     return rows_of("devices", ClusterModel(objects), OPTIONS)
 
 

@@ -71,7 +71,7 @@ def test_of_several_devices_that_fail_the_one_that_kubevirt_resolves_first_is_na
             )
         kind, _, name = refusal.value.subject.partition("/")
         named.append(refusal.value.subject)
-        devices[kind] = [each for each in devices[kind] if each["name"] != name]
+        devices[kind] = [device for device in devices[kind] if device["name"] != name]
         if kubevirt.startswith("1.8"):
             devices["interfaces"] = []  # it has none from claims
     assert named == list(_RESOLUTION[kubevirt.startswith("1.8") :])

@@ -72,9 +72,9 @@ class Cluster:
         logs = [path.read_text(errors="replace")[-1500:] for path in sorted(self.log.parent.glob("virt-dra-*.log"))]
         kinds = ("/api/v1/pods", "/apis/kubevirt.io/v1/virtualmachineinstances")
         found = [
-            f"{each['metadata']['name']}: {json.dumps(each.get('status'))[:300]}"
+            f"{item['metadata']['name']}: {json.dumps(item.get('status'))[:300]}"
             for kind in kinds
-            for each in self.plane.request("GET", kind)["items"]
+            for item in self.plane.request("GET", kind)["items"]
         ]
         return "\n".join((*logs, *found))
 

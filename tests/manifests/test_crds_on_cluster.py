@@ -271,8 +271,8 @@ def test_what_kubectl_explain_reads_describes_every_field(control_plane: Control
 def test_short_names_and_categories(cluster: Cluster) -> None:
     base = "/apis/virt-dra.io/v1alpha1" if cluster.overlay == BESIDE_KUBEVIRT else "/apis/kubevirt.io/v1"
     found = {
-        each["name"]: (each.get("shortNames"), each.get("categories"))
-        for each in cluster.plane.request("GET", base)["resources"]
+        resource["name"]: (resource.get("shortNames"), resource.get("categories"))
+        for resource in cluster.plane.request("GET", base)["resources"]
     }
     if cluster.overlay == BESIDE_KUBEVIRT:
         assert found == {"virtualmachineinstancedevices": (["vmid"], ["all"])}

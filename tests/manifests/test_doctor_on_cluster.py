@@ -34,7 +34,11 @@ def doctor(cluster: Cluster, *arguments: str) -> Result:
 def findings(cluster: Cluster, *levels: str) -> dict[tuple[str, str], str]:
     """(check, where) -> message, of the given levels."""
     document = json.loads(doctor(cluster, "-o", "json").stdout)
-    return {(each["id"], each["where"]): each["message"] for each in document["findings"] if each["level"] in levels}
+    return {
+        (finding["id"], finding["where"]): finding["message"]
+        for finding in document["findings"]
+        if finding["level"] in levels
+    }
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +142,8 @@ def test_a_webhook_that_is_not_reached_and_one_that_is_not_trusted_are_found(wel
     expected = ignored if well.overlay == BESIDE_KUBEVIRT else failed
     assert changed("url", "https://localhost:1/validate-vmi")[key].startswith(expected)
     other = bootstrap(["localhost"], datetime.now(UTC), SystemKeys()).ca_bundle
-    found = changed("caBundle", base64.b64encode(other).decode())
-    assert found[key].startswith(expected)
+    message = changed("caBundle", base64.b64encode(other).decode())
+    assert message[key].startswith(expected)
 
 
 def test_who_may_read_little_is_told_what_could_not_be_read(well: Cluster) -> None:
@@ -148,6 +152,6 @@ def test_who_may_read_little_is_told_what_could_not_be_read(well: Cluster) -> No
     assert result.exit_code == 1, result.output
     document = json.loads(result.stdout)
     assert "Traceback" not in result.output
-    (deployments,) = (each for each in document["findings"] if each["id"] == "installation")
+    (deployments,) = (finding for finding in document["findings"] if finding["id"] == "installation")
     assert (deployments["level"], deployments["advice"]) == ("warning", "run doctor with an account that may read it")
     assert 'User "nobody" cannot list resource "deployments"' in deployments["message"]

@@ -36,7 +36,7 @@ def test_all_objects_are_in_its_own_namespace_with_its_label() -> None:
 
 def test_it_reads_and_nothing_else() -> None:
     assert {verb for rule in objects()["ClusterRole"]["rules"] for verb in rule["verbs"]} == {"list", "watch"}
-    assert "secrets" not in {each for rule in objects()["ClusterRole"]["rules"] for each in rule["resources"]}
+    assert "secrets" not in {resource for rule in objects()["ClusterRole"]["rules"] for resource in rule["resources"]}
     assert objects()["ClusterRoleBinding"]["subjects"] == [
         {"kind": "ServiceAccount", "name": EXTENDER_NAMESPACE, "namespace": EXTENDER_NAMESPACE}
     ]
@@ -79,8 +79,8 @@ async def test_its_rights_are_those_that_it_needs() -> None:
                 if resource == "devicetaintrules":
                     continue  # young: a cluster may not have them
                 less = [
-                    {**each, "resources": [name for name in each["resources"] if name != resource]}
-                    for each in role["rules"]
+                    {**rule, "resources": [name for name in rule["resources"] if name != resource]}
+                    for rule in role["rules"]
                 ]
                 async with connect(str(plane.kubeconfig)) as admin:
                     await admin.apply({**role, "rules": less}, field_manager="test", force=True)

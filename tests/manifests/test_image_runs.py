@@ -61,15 +61,15 @@ class Deployed:
     said: str
 
     def pods(self, namespace: str = NAMESPACE) -> list[Json]:
-        found: list[Json] = self.plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-        return found
+        items: list[Json] = self.plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return items
 
     def containers(self) -> Iterator[tuple[Json, Json, str, Restrictions]]:
         """Pod, container, what containerd calls it, and what it may do; of all pods of ours that are there."""
         for pod in self.pods():
             for container in pod["spec"]["containers"]:
-                known = self.starter.running[NAMESPACE, pod["metadata"]["name"], container["name"]]
-                yield pod, container, *known
+                running = self.starter.running[NAMESPACE, pod["metadata"]["name"], container["name"]]
+                yield pod, container, *running
 
 
 @asynccontextmanager
@@ -138,8 +138,8 @@ def until(look: Callable[[], T], seconds: float = WAIT_SECONDS) -> T:
 
 
 def example(name: str) -> Json:
-    (found,) = yaml.safe_load_all((ROOT / "examples" / "cluster" / name).read_text(encoding="utf-8"))
-    return dict(found)
+    (document,) = yaml.safe_load_all((ROOT / "examples" / "cluster" / name).read_text(encoding="utf-8"))
+    return dict(document)
 
 
 def file_of(pid: int, path: str) -> Path:
@@ -155,7 +155,7 @@ def test_all_pods_start_and_their_probes_succeed(deployed: Deployed) -> None:
     ready = sorted(
         (
             pod["metadata"]["labels"]["app.kubernetes.io/name"],
-            [each["ready"] for each in pod["status"]["containerStatuses"]],
+            [status["ready"] for status in pod["status"]["containerStatuses"]],
         )
         for pod in deployed.pods()
     )
@@ -172,8 +172,8 @@ def test_every_process_of_a_container_is_confined_as_its_pod_says(deployed: Depl
             status = (
                 line.partition(":") for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
             )
-            found = {name: set(value.split()) for name, _, value in status if name in wanted}
-            assert found == wanted, (pod["metadata"]["name"], pid)
+            masks = {name: set(value.split()) for name, _, value in status if name in wanted}
+            assert masks == wanted, (pod["metadata"]["name"], pid)
             seen.append(container["name"])
     # The webhook has another process, which evaluates selectors.
     assert sorted(seen) == ["certificates", "operator", "operator", "webhook", "webhook", "webhook", "webhook"]
@@ -233,8 +233,8 @@ def test_a_vm_gets_its_device(deployed: Deployed) -> None:
         assert gpu["deviceResourceClaimStatus"]["attributes"]["pciAddress"] == "0000:01:00.0"
         return
     devices = "/apis/virt-dra.io/v1alpha1/namespaces/default/virtualmachineinstancedevices/desktop"
-    status = until(lambda: (found := plane.request("GET", devices)["status"])["ready"] == "1/1" and found)
-    assert [each["pciAddress"] for each in status["devices"]] == ["0000:01:00.0"]
+    status = until(lambda: (status_ := plane.request("GET", devices)["status"])["ready"] == "1/1" and status_)
+    assert [device["pciAddress"] for device in status["devices"]] == ["0000:01:00.0"]
 
 
 @pytest.mark.parametrize("deployed", [STANDALONE], indirect=True)
@@ -306,7 +306,7 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     }
     for kind, path in place.items():
-        for obj in (each for each in objects if each["kind"] == kind):
+        for obj in (obj for obj in objects if obj["kind"] == kind):
             plane.request("POST", path, obj)
     (daemons,) = (obj for obj in objects if obj["kind"] == "DaemonSet")
     template = daemons["spec"]["template"]
@@ -321,7 +321,7 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
         """Its pod's, once it is ready."""
         status = plane.request("GET", f"{pods}/extender")["status"]
         statuses = status.get("containerStatuses") or [{"ready": False}]
-        return str(status["podIP"]) if all(each["ready"] for each in statuses) else ""
+        return str(status["podIP"]) if all(status["ready"] for status in statuses) else ""
 
     listening = deployed.network.loopback_of(until(address))
     identity, restrictions = deployed.starter.running["virt-dra-extender", "extender", "extender"]
@@ -333,25 +333,25 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
         f"http://{listening}:8766/prioritize", question, {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(asked, timeout=30) as answer:
-        assert [each["Host"] for each in json.loads(answer.read())] == ["node-0"]
+        assert [load["Host"] for load in json.loads(answer.read())] == ["node-0"]
 
 
 def test_doctor_finds_everything_well(deployed: Deployed) -> None:
     result = CliRunner().invoke(cli, ["doctor", "-o", "json", "--kubeconfig", str(deployed.plane.kubeconfig)])
     findings = json.loads(result.stdout)
-    assert [each for each in findings["findings"] if each["level"] == "error"] == []
+    assert [finding for finding in findings["findings"] if finding["level"] == "error"] == []
 
 
 def test_a_pod_that_is_deleted_ends_in_peace_and_is_replaced(deployed: Deployed) -> None:
-    known = {pod["metadata"]["name"]: identity for pod, _, identity, _ in deployed.containers()}
+    identities = {pod["metadata"]["name"]: identity for pod, _, identity, _ in deployed.containers()}
     name = next(pod["metadata"]["name"] for pod in deployed.pods() if "operator" in pod["metadata"]["name"])
     deployed.plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
-    until(lambda: not deployed.containerd.processes(known[name]), 30)
+    until(lambda: not deployed.containerd.processes(identities[name]), 30)
     log = (deployed.logs / f"{NAMESPACE}_{name}_operator.log").read_text(encoding="utf-8")
     messages = [json.loads(line)["message"] for line in log.splitlines()]
     # The Lease may be left to its end: the pod is gone here before its container is, and its token with it.
     assert ("stopping" in messages, messages[-1]) == (True, "stopped")
-    until(lambda: len([pod for pod in deployed.pods() if pod["metadata"]["name"] not in known]) == 1)
+    until(lambda: len([pod for pod in deployed.pods() if pod["metadata"]["name"] not in identities]) == 1)
 
 
 def test_no_log_has_a_trace_of_an_error(deployed: Deployed) -> None:

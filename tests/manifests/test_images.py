@@ -25,7 +25,7 @@ VERSION = PROJECT["version"]
 def stages() -> dict[str, list[tuple[str, str]]]:
     """Stage -> its instructions, those of the stages that it stands on included."""
     text = re.sub(r"\\\n", " ", (ROOT / "Containerfile").read_text())
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_stage: dict[str, list[tuple[str, str]]] = {}
     current: list[tuple[str, str]] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -33,10 +33,10 @@ def stages() -> dict[str, list[tuple[str, str]]]:
         instruction, _, rest = line.partition(" ")
         if instruction == "FROM":
             base, _, name = rest.partition(" AS ")
-            current = list(found.get(base, []))
-            found[name] = current
+            current = list(by_stage.get(base, []))
+            by_stage[name] = current
         current.append((instruction, rest.strip()))
-    return found
+    return by_stage
 
 
 def last(stage: str, instruction: str) -> str:
@@ -60,7 +60,7 @@ def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extr
 
 
 def test_what_is_copied_into_the_build_is_there() -> None:
-    copied = [path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]]
+    by_stage = [path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]]
     assert {
         "requirements",
         "pyproject.toml",
@@ -73,12 +73,12 @@ def test_what_is_copied_into_the_build_is_there() -> None:
         "docs/reasons",
         PROJECT["readme"],
         *PROJECT["license-files"],
-    } == set(copied)
-    assert all((ROOT / path).exists() for path in copied)
+    } == set(by_stage)
+    assert all((ROOT / path).exists() for path in by_stage)
     ignored = (ROOT / ".containerignore").read_text().split()
     kept = {pattern.removeprefix("!") for pattern in ignored if pattern.startswith("!")}
     out = [
-        path for path in copied if path not in kept and any(PurePosixPath(path).match(pattern) for pattern in ignored)
+        path for path in by_stage if path not in kept and any(PurePosixPath(path).match(pattern) for pattern in ignored)
     ]
     assert out == []
 
@@ -103,7 +103,7 @@ def test_images_stand_on_a_base_that_a_digest_fixes() -> None:
 
 
 def test_images_have_no_installer() -> None:
-    """No pip in the environments that are copied, and none by apt in the stages that end as images."""
+    """No pip in the environments that are by_stage, and none by apt in the stages that end as images."""
     for stage in ("virt-dra", "virt-dra-launcher"):
         commands = " ".join(rest for name, rest in stages()[stage] if name == "RUN")
         assert not re.search(r"python3?-(pip|venv|dev)|\bgcc\b|pip", commands)
@@ -139,7 +139,7 @@ def test_images_do_not_run_as_root_and_as_the_user_that_the_pods_name() -> None:
 def test_the_pods_are_started_with_arguments_that_the_commands_take(
     overlay: Overlay, cert_manager: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {}
+    options = {}
     for deployment in (
         obj for obj in planned(Choices(overlay, cert_manager=cert_manager), packaged()) if obj["kind"] == "Deployment"
     ):
@@ -149,28 +149,30 @@ def test_the_pods_are_started_with_arguments_that_the_commands_take(
         name, *arguments = container["args"]
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        found[name] = command.make_context(name, list(arguments)).params
+        options[name] = command.make_context(name, list(arguments)).params
         ports = {port["containerPort"] for port in container.get("ports", ())}
-        assert {value for option, value in found[name].items() if option.endswith("port")} == ports
+        assert {value for option, value in options[name].items() if option.endswith("port")} == ports
         assert split_image(container["image"]) == ("virt-dra", f":{VERSION}")
-    assert found["operator"]["mode"] == overlay
-    assert found["webhook"]["live"] is True
+    assert options["operator"]["mode"] == overlay
+    assert options["webhook"]["live"] is True
     if overlay == STANDALONE:
-        assert split_image(found["operator"]["launcher_image"]) == ("virt-dra-launcher", f":{VERSION}")
-    assert ("webhook-certificates" in found) is not cert_manager
+        assert split_image(options["operator"]["launcher_image"]) == ("virt-dra-launcher", f":{VERSION}")
+    assert ("webhook-certificates" in options) is not cert_manager
     (tls,) = [volume for volume in _volumes(Choices(overlay, cert_manager=cert_manager)) if "secret" in volume]
     mounts = [
         mount["mountPath"]
         for mount in _mounts(Choices(overlay, cert_manager=cert_manager))
         if mount["name"] == tls["name"]
     ]
-    assert mounts == [str(found["webhook"]["tls_dir"])]
+    assert mounts == [str(options["webhook"]["tls_dir"])]
 
 
 def _mounts(choices: Choices) -> list[dict[str, str]]:
     deployments = (obj for obj in planned(choices, packaged()) if obj["kind"] == "Deployment")
     return [
-        mount for each in deployments for mount in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        mount
+        for deployment in deployments
+        for mount in deployment["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
     ]
 
 

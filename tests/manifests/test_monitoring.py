@@ -34,14 +34,14 @@ class _Nothing:
 def series() -> set[str]:
     """Names under which Prometheus stores what the components tell."""
     text = told_by_components()
-    found = set()
+    metrics = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         if not name.endswith("_created"):
-            found |= {
+            metrics |= {
                 name.removesuffix("_total") + suffix if kind == "counter" else name + suffix
                 for suffix in _SUFFIXES[kind]
             }
-    return found
+    return metrics
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def panels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
-    return found
+    panels: list[dict[str, Any]] = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    return panels
 
 
 def expressions() -> Iterator[tuple[str, str]]:

@@ -92,9 +92,9 @@ def containers(choices: Choices) -> Iterator[tuple[Json, Json]]:
 
 @each_variant
 def test_containers_may_do_nothing_that_they_need_not(choices: Choices) -> None:
-    found = list(containers(choices))
-    assert len(found) == (2 if choices.cert_manager else 3)
-    for spec, container in found:
+    checked = list(containers(choices))
+    assert len(checked) == (2 if choices.cert_manager else 3)
+    for spec, container in checked:
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -120,7 +120,7 @@ def test_the_namespace_enforces_the_restricted_pod_security_standard(choices: Ch
 @each_variant
 def test_every_deployment_survives_the_drain_of_a_node(choices: Choices) -> None:
     budgets = {budget["metadata"]["name"]: budget["spec"] for budget in objects(choices, "PodDisruptionBudget")}
-    for deployment in (each for each in objects(choices, "Deployment") if each["metadata"]["name"] != SILENT):
+    for deployment in (obj for obj in objects(choices, "Deployment") if obj["metadata"]["name"] != SILENT):
         spec = deployment["spec"]
         pod = spec["template"]["metadata"]["labels"]
         assert spec["replicas"] >= 2
@@ -151,16 +151,14 @@ def test_network_policies_name_the_pods_and_ports_that_there_are(choices: Choice
 def test_who_serves_has_no_key_but_its_own(choices: Choices) -> None:
     """The webhook mounts two files of one Secret, and reads no Secret; the authority's key is where only
     virt-dra-certificates reads it."""
-    specs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in objects(choices, "Deployment")}
+    specs = {obj["metadata"]["name"]: obj["spec"]["template"]["spec"] for obj in objects(choices, "Deployment")}
     mounted = {
         name: [volume["secret"] for volume in spec["volumes"] if "secret" in volume] for name, spec in specs.items()
     }
     items = [{"key": name, "path": name} for name in ("tls.crt", "tls.key")]
     assert mounted.pop("virt-dra-webhook") == [{"secretName": "virt-dra-webhook-tls", "items": items}]
     assert not any(mounted.values())
-    rules = {
-        (each["kind"], each["metadata"]["name"]): each["rules"] for each in objects(choices, "Role", "ClusterRole")
-    }
+    rules = {(obj["kind"], obj["metadata"]["name"]): obj["rules"] for obj in objects(choices, "Role", "ClusterRole")}
     readers = {name for (_, name), given in rules.items() for rule in given if "secrets" in rule["resources"]}
     assert readers == (set() if choices.cert_manager else {SILENT})
 
@@ -168,13 +166,17 @@ def test_who_serves_has_no_key_but_its_own(choices: Choices) -> None:
 @each_variant
 def test_the_service_leads_to_the_webhook(choices: Choices) -> None:
     (service,) = objects(choices, "Service")
-    (deployment,) = (each for each in objects(choices, "Deployment") if each["metadata"]["name"] == "virt-dra-webhook")
+    (deployment,) = (obj for obj in objects(choices, "Deployment") if obj["metadata"]["name"] == "virt-dra-webhook")
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {port["containerPort"] for port in container["ports"]} >= {
         port["targetPort"] for port in service["spec"]["ports"]
     }
-    for client in (webhook["clientConfig"]["service"] for each in configurations(choices).values() for webhook in each):
+    for client in (
+        webhook["clientConfig"]["service"]
+        for configuration in configurations(choices).values()
+        for webhook in configuration
+    ):
         assert (client["name"], client["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
         assert client["port"] in {port["port"] for port in service["spec"]["ports"]}
 
@@ -196,7 +198,7 @@ def configurations(choices: Choices) -> dict[str, list[Json]]:
 )
 def test_webhooks_are_as_decided(overlay: Overlay, policies: dict[str, str]) -> None:
     """docs/decisions/0012-real-cluster.md"""
-    webhooks = [webhook for each in configurations(Choices(overlay)).values() for webhook in each]
+    webhooks = [webhook for configuration in configurations(Choices(overlay)).values() for webhook in configuration]
     assert {webhook["name"]: webhook["failurePolicy"] for webhook in webhooks} == policies
     for webhook in webhooks:
         assert webhook["sideEffects"] == "None"

@@ -48,9 +48,9 @@ def test_its_account_reads_what_the_page_shows_and_asks_for_reviews_and_nothing_
         for name in rule["resources"]
     }
     read = {
-        (verb, each.group, each.plural)
+        (verb, resource.group, resource.plural)
         for verb in ("list", "watch")
-        for each in resources_of(READ["report-server"].all)
+        for resource in resources_of(READ["report-server"].all)
     }
     reviews = {
         ("create", "authentication.k8s.io", "tokenreviews"),
@@ -73,7 +73,9 @@ def test_the_role_for_viewers_is_exactly_what_they_are_asked_for() -> None:
         for group in rule["apiGroups"]
         for name in rule["resources"]
     }
-    assert granted == {("list", each.group, each.plural) for each in resources_of(READ["report-server"].all)}
+    assert granted == {
+        ("list", resource.group, resource.plural) for resource in resources_of(READ["report-server"].all)
+    }
 
 
 def test_its_container_may_do_nothing_that_it_need_not() -> None:

@@ -36,17 +36,17 @@ def test_options_say_each_restriction() -> None:
         "securityContext": security,
         "resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}},
     }
-    found = restrictions_of(pod, container, USER)
-    assert found == Restrictions(65532, 65532, 1, True, False, ("CAP_NET_RAW", "CAP_KILL"), True, 64 << 20, 256)
-    assert " ".join(found.options()) == (
+    restrictions = restrictions_of(pod, container, USER)
+    assert restrictions == Restrictions(65532, 65532, 1, True, False, ("CAP_NET_RAW", "CAP_KILL"), True, 64 << 20, 256)
+    assert " ".join(restrictions.options()) == (
         "--read-only --seccomp --cap-drop CAP_NET_RAW --cap-drop CAP_KILL --memory-limit 67108864 --cpu-shares 256"
     )
 
 
 def test_what_a_pod_does_not_say_is_not_restricted() -> None:
-    found = restrictions_of({}, {"name": "c"}, USER)
-    assert found == Restrictions(65532, 65532, None, False, True, (), False, None, None)
-    assert found.options() == ("--allow-new-privs",)
+    restrictions = restrictions_of({}, {"name": "c"}, USER)
+    assert restrictions == Restrictions(65532, 65532, None, False, True, (), False, None, None)
+    assert restrictions.options() == ("--allow-new-privs",)
 
 
 def test_every_container_of_the_manifests_can_be_started_as_it_asks() -> None:
@@ -60,8 +60,13 @@ def test_every_container_of_the_manifests_can_be_started_as_it_asks() -> None:
     assert len(pods) == 7
     for pod in pods:
         for container in pod["containers"]:
-            found = restrictions_of(pod, container, USER)
-            assert (found.read_only, found.new_privileges, found.seccomp, found.dropped) == (
+            restrictions = restrictions_of(pod, container, USER)
+            assert (
+                restrictions.read_only,
+                restrictions.new_privileges,
+                restrictions.seccomp,
+                restrictions.dropped,
+            ) == (
                 True,
                 False,
                 True,

@@ -44,14 +44,14 @@ UNSEEN: dict[Overlay, set[Right]] = {
 
 
 def test_every_right_is_used(cluster: Cluster) -> None:
-    requests = [each.right for each in asked(cluster.log)]
+    requests = [request.right for request in asked(cluster.log)]
     given = set(rights(planned(Choices(cluster.overlay), packaged()))) - UNSEEN[cluster.overlay]
     unused = [str(right) for right in sorted(given) if not used(right, requests)]
     assert unused == [], unused
 
 
 def test_nothing_was_refused_for_want_of_a_right(cluster: Cluster) -> None:
-    assert sorted({str(each.right) for each in asked(cluster.log, cluster.lived) if each.code == 403}) == []
+    assert sorted({str(request.right) for request in asked(cluster.log, cluster.lived) if request.code == 403}) == []
 
 
 FORBIDDEN = [

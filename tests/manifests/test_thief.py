@@ -137,12 +137,14 @@ def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieve
     label = "example.com/virtual-machines"
     wanted = planned(Choices(STANDALONE, vm_namespace_label=label), packaged())
     policies = [
-        obj for obj in wanted if any(each["name"] == VM_NAMESPACE for each in obj.get("spec", {}).get("variables", ()))
+        obj
+        for obj in wanted
+        if any(variable["name"] == VM_NAMESPACE for variable in obj.get("spec", {}).get("variables", ()))
     ]
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
     before = {
         name: cluster.plane.request("GET", path.format(name))["spec"]
-        for name in (each["metadata"]["name"] for each in policies)
+        for name in (policy["metadata"]["name"] for policy in policies)
     }
     account = {"account": "virt-dra-operator"}
     pods, vmis = (
@@ -150,14 +152,14 @@ def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieve
         "POST /apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances",
     )
     tries: list[Json] = [{"ask": pods, "base": "launcher"}, {"ask": vmis, "base": "instance"}]
-    refused = [each | {"refused": "in namespaces for virtual machines only"} for each in tries]
+    refused = [attempt | {"refused": "in namespaces for virtual machines only"} for attempt in tries]
     namespace = f"/api/v1/namespaces/{cluster.namespace}"
     try:
-        for each in policies:
+        for policy in policies:
             cluster.plane.request(
                 "PATCH",
-                path.format(each["metadata"]["name"]),
-                {"spec": {"variables": each["spec"]["variables"]}},
+                path.format(policy["metadata"]["name"]),
+                {"spec": {"variables": policy["spec"]["variables"]}},
                 MERGE,
             )
         until(lambda: not thieves.surprises(account | {"tries": refused}), "the policies", seconds=30)
@@ -178,7 +180,9 @@ def test_a_write_that_a_policy_refuses_is_told_of_the_vm(cluster: Cluster) -> No
         pytest.skip("beside KubeVirt the operator makes no pods")
     plane, namespace = cluster.plane, cluster.namespace
     path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{LAUNCHER_POLICY}"
-    index = next(i for i, each in enumerate(plane.request("GET", path)["spec"]["variables"]) if each["name"] == "image")
+    index = next(
+        i for i, variable in enumerate(plane.request("GET", path)["spec"]["variables"]) if variable["name"] == "image"
+    )
     where = f"/spec/variables/{index}/expression"
 
     def allow(image: str) -> None:

@@ -67,7 +67,7 @@ def test_each_gets_the_answer_that_it_gets_by_itself(
 ) -> None:
     there = [published(driver, devices) for driver, devices in slices]
     answers = depths_on(SelectorList(expressions), there, Work())
-    assert list(answers) == [(each, alone(each, expressions)) for each in there]
+    assert list(answers) == [(slice_, alone(slice_, expressions)) for slice_ in there]
 
 
 @given(
@@ -82,12 +82,12 @@ def test_of_each_driver_slices_are_answered_until_one_matches(
     answers = list(matching_slices(SelectorList(expressions), SliceGroups(SliceTable(there)), positions, Work()))
     answered = {at for mask, _ in answers for at in positions_of(mask)}
     matching = {at for _, mask in answers for at in positions_of(mask)}
-    asked = [each for each in there if positions >> each.position & 1]
-    matched = {each.position for each in asked if len(expressions) in alone(each, expressions).depths}
+    asked = [slice_ for slice_ in there if positions >> slice_.position & 1]
+    matched = {slice_.position for slice_ in asked if len(expressions) in alone(slice_, expressions).depths}
     assert matching <= matched
-    assert answered - matching <= {each.position for each in asked} - matched
+    assert answered - matching <= {slice_.position for slice_ in asked} - matched
     for driver in "de":
-        of_driver = {each.position for each in asked if each.pool[0] == driver}
+        of_driver = {slice_.position for slice_ in asked if slice_.pool[0] == driver}
         assert matching & of_driver if matched & of_driver else of_driver <= answered
 
 
@@ -103,6 +103,6 @@ def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
     same, different = (
         [{"attributes": {"m": {"string": f"A{number * step}"}}} for number in range(100)] for step in (0, 1)
     )
-    one = spent(same[:1])
-    assert spent(same) < 2 * one
-    assert spent(different) > 50 * one
+    single = spent(same[:1])
+    assert spent(same) < 2 * single
+    assert spent(different) > 50 * single

@@ -61,12 +61,12 @@ def test_a_position_that_is_given_again_has_no_answer() -> None:
 
 
 def test_a_full_cache_drops_what_was_used_least_recently() -> None:
-    one = AnswerCache()
-    one.put_depths(KEY, [(slice_, FAULTY) for slice_ in SLICES])
-    kept = AnswerCache(limit=2 * one.weight + 500)
+    cache = AnswerCache()
+    cache.put_depths(KEY, [(slice_, FAULTY) for slice_ in SLICES])
+    kept = AnswerCache(limit=2 * cache.weight + 500)
     for number in range(20):
         kept.put_depths(bytes([number]) * 20, [(slice_, FAULTY) for slice_ in SLICES])
-    assert kept.weight <= 2 * one.weight + 500
+    assert kept.weight <= 2 * cache.weight + 500
     assert len(kept.of(bytes([19]) * 20).depths) == 3
     assert not kept.of(bytes([0]) * 20).depths
 

@@ -22,9 +22,9 @@ def holder(allocation: Json, *users: Json, created: str | None = CREATED, pod: J
     objects: list[ResourceClaim | Pod] = [ResourceClaim.from_wire({"metadata": meta, "status": status})]
     if pod is not None:
         objects.append(Pod.from_wire(pod))
-    ((id, (found,)),) = holders(ClusterModel(objects)).items()
+    ((id, (holder,)),) = holders(ClusterModel(objects)).items()
     assert id == DeviceId("d", "p", "gpu-0")
-    return found
+    return holder
 
 
 def launcher(uid: str = "u", **status: str) -> Json:

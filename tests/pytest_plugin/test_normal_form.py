@@ -112,15 +112,15 @@ def test_the_normal_form_of_a_normal_form_is_itself(tree: etree._Element) -> Non
     ],
 )
 def test_what_is_no_xml_of_a_domain_is_refused_with_its_place(xml: str, message: str) -> None:
-    with pytest.raises(UnusableInput) as found:
+    with pytest.raises(UnusableInput) as error:
         compare_with_golden(xml, "golden.xml", update=False)
-    assert str(found.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_a_long_difference_is_shown_in_part() -> None:
     xml = "<a>" + "<b/>" * 1000 + "</a>"
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as error:
         compare_with_golden(xml, "there-is-none.xml", update=False)
-    lines = str(found.value).splitlines()
+    lines = str(error.value).splitlines()
     assert len(lines) == SHOWN_DIFFERENCE + 3
     assert lines[-1] == "and 802 more lines"

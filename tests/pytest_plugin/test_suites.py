@@ -90,8 +90,10 @@ def _failure(suite: pytest.Pytester, statement: str, *options: str) -> str:
 
 
 def test_the_package_has_the_entry_point_of_the_plugin() -> None:
-    found = [each for each in entry_points(group="pytest11", name="virt_dra") if each.value == "virt_dra.pytest_plugin"]
-    assert found, "the environment is older than pyproject.toml; make it anew: tools/venv.sh dev"
+    points = [
+        point for point in entry_points(group="pytest11", name="virt_dra") if point.value == "virt_dra.pytest_plugin"
+    ]
+    assert points, "the environment is older than pyproject.toml; make it anew: tools/venv.sh dev"
 
 
 @pytest.mark.parametrize("options", [(), ("-n1",)], ids=["one process", "xdist"])
@@ -170,37 +172,37 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
 def test_unusable_input_is_an_error_of_its_own_that_names_it(
     suite: pytest.Pytester, statement: str, message: str | None
 ) -> None:
-    found = _failure(suite, statement)
+    failure = _failure(suite, statement)
     if message is not None:
-        assert found == f"virt_dra.pytest_plugin.UnusableInput: {message}\n"
+        assert failure == f"virt_dra.pytest_plugin.UnusableInput: {message}\n"
     else:
         name = "vm.yaml" if "vm.yaml" in statement else "the XML to compare"
-        assert found.startswith(f"virt_dra.pytest_plugin.UnusableInput: {name}: line 1, column ")
+        assert failure.startswith(f"virt_dra.pytest_plugin.UnusableInput: {name}: line 1, column ")
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples" / "failing").iterdir()))
 def test_a_failing_example_fails_a_test_and_nothing_else(suite: pytest.Pytester, name: str) -> None:
     """Hostile YAML, names and selectors among them: text without control characters, no traceback, in time."""
     path = ROOT / "examples" / "failing" / name / "vm.yaml"
-    found = _failure(suite, f'assert_vm_ready("{path}")')
+    failure = _failure(suite, f'assert_vm_ready("{path}")')
     expected = (path.parent / "EXPECTED").read_text(encoding="utf-8").splitlines()
     kind = {"exit 1": "AssertionError: ", "exit 2": "virt_dra.pytest_plugin.UnusableInput: "}[expected[0]]
-    assert found.startswith(kind)
-    assert all(line.isprintable() for line in found.splitlines())
+    assert failure.startswith(kind)
+    assert all(line.isprintable() for line in failure.splitlines())
 
 
 def test_escape_sequences_of_a_tenant_do_not_reach_the_terminal(suite: pytest.Pytester) -> None:
     (suite.path / "bad.yaml").write_text(
         'apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: "a\\e[31mb\\a"}\nspec: {}\n'
     )
-    found = _failure(suite, 'assert_vm_ready("bad.yaml")')
-    assert "default/a\\x1b[31mb\\a isn't ready: " in found
-    assert all(line.isprintable() for line in found.splitlines())
+    failure = _failure(suite, 'assert_vm_ready("bad.yaml")')
+    assert "default/a\\x1b[31mb\\a isn't ready: " in failure
+    assert all(line.isprintable() for line in failure.splitlines())
 
 
 def test_a_domain_that_cannot_be_made_fails_with_the_launchers_message(suite: pytest.Pytester) -> None:
-    found = _failure(suite, 'domain_xml("vm.yaml", {"gpus/gpu1": "41:0"})')
-    assert found == (
+    failure = _failure(suite, 'domain_xml("vm.yaml", {"gpus/gpu1": "41:0"})')
+    assert failure == (
         "launcher.errors.LauncherError: failed to create DRA GPU host-devices: failed to create PCI device for gpu1: "
         "failed to parse pci address 41:0\n"
     )
@@ -250,14 +252,14 @@ def test_addresses_are_those_of_the_status(suite: pytest.Pytester) -> None:
 
 
 def test_a_difference_is_shown_as_a_unified_diff(suite: pytest.Pytester) -> None:
-    found = _failure(suite, 'assert_domain_xml(domain_xml("vm.yaml", {"gpus/gpu1": "0000:42:00.0"}), "golden.xml")')
-    assert found == DIFFERS
+    failure = _failure(suite, 'assert_domain_xml(domain_xml("vm.yaml", {"gpus/gpu1": "0000:42:00.0"}), "golden.xml")')
+    assert failure == DIFFERS
 
 
 def test_a_missing_golden_file_fails_with_its_name_and_the_xml(suite: pytest.Pytester) -> None:
-    found = _failure(suite, "assert_domain_xml(\"<a><b y='1' x='2'/></a>\", \"none.xml\")")
+    failure = _failure(suite, "assert_domain_xml(\"<a><b y='1' x='2'/></a>\", \"none.xml\")")
     heading = "none.xml: no such golden file; if the new XML is right: pytest --virt-dra-update"
-    assert found == f'AssertionError: {heading}\nthe XML made here:\n<a>\n  <b x="2" y="1"/>\n</a>\n'
+    assert failure == f'AssertionError: {heading}\nthe XML made here:\n<a>\n  <b x="2" y="1"/>\n</a>\n'
     assert not (suite.path / "none.xml").exists()
 
 
@@ -294,8 +296,8 @@ def test_update_writes_what_differs_or_is_missing_and_names_it(
 
 
 def test_a_golden_file_that_cannot_be_written_is_named(suite: pytest.Pytester) -> None:
-    found = _failure(suite, 'assert_domain_xml("<a/>", "vm.yaml/golden.xml")', "--virt-dra-update")
-    assert found == "virt_dra.pytest_plugin.UnusableInput: golden file vm.yaml/golden.xml: Not a directory\n"
+    failure = _failure(suite, 'assert_domain_xml("<a/>", "vm.yaml/golden.xml")', "--virt-dra-update")
+    assert failure == "virt_dra.pytest_plugin.UnusableInput: golden file vm.yaml/golden.xml: Not a directory\n"
 
 
 # --- the plugin in any pytest -------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ async def chromium(folder: Path) -> AsyncIterator[Tab]:
         address = f"http://127.0.0.1:{port.read_text().splitlines()[0]}"
         async with aiohttp.ClientSession() as client:
             async with client.get(f"{address}/json/list") as answer:
-                (page,) = [each for each in await answer.json() if each["type"] == "page"]
+                (page,) = [target for target in await answer.json() if target["type"] == "page"]
             async with client.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 tab = Tab(socket)
                 for domain in ("Page", "Runtime", "Log"):
@@ -102,7 +102,7 @@ def _content(waiting: tuple[str, ...], model: str = "H100") -> Content:
         for part in node(f"n{number}", [gpu("g0", model if number else f"{model}-{number}")])
     ]
     held = [part for number in range(12) for part in user(f"u{number}", f"n{number}", "g0")]
-    objects = [read_object(each) for each in [*classes(), *nodes, *held, *late]]
+    objects = [read_object(obj) for obj in [*classes(), *nodes, *held, *late]]
     rendered = LiveReport(ReportSettings())(objects, AT, explain=True)
     page, document = rendered.page, rendered.document
     return Content(rendered.version, AT, 0.0, page, document, gzip.compress(page), gzip.compress(document))
@@ -194,7 +194,7 @@ async def test_what_tenants_write_does_not_run_and_not_after_a_renewal_either(si
         sent = "fetch('https://127.0.0.1:1/').then(() => 'sent', () => 'refused')"
         answer = await tab.call("Runtime.evaluate", expression=sent, awaitPromise=True, returnByValue=True)
         assert answer["result"]["value"] == "refused"
-        assert any("Content Security Policy" in each for each in tab.errors)
+        assert any("Content Security Policy" in error for error in tab.errors)
 
 
 @pytest.mark.slow

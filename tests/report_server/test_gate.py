@@ -154,7 +154,7 @@ async def test_many_who_ask_at_once_with_one_token_share_a_review(make: Callable
     reviews.goes_on.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(answers[0], asyncio.CancelledError)
-    assert {each.outcome for each in answers if not isinstance(each, BaseException)} == {"allowed"}
+    assert {answer.outcome for answer in answers if not isinstance(answer, BaseException)} == {"allowed"}
     assert reviews.asked == ["ann"]
 
 
@@ -167,12 +167,12 @@ async def test_only_so_many_strangers_wait_and_who_is_known_does_not_wait_for_th
     await asyncio.sleep(0)
     with pytest.raises(TooManyAttempts):
         await gate.judged("guess-2", "a")
-    known = asyncio.create_task(gate.judged("ann", "a"))
+    admitted = asyncio.create_task(gate.judged("ann", "a"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert reviews.asked == ["ann", "guess-0", "ann"]
     reviews.goes_on.set()
-    assert [(await each).outcome for each in (*waiting, known)] == ["unknown", "unknown", "allowed"]
+    assert [(await task).outcome for task in (*waiting, admitted)] == ["unknown", "unknown", "allowed"]
 
 
 async def test_what_is_remembered_is_bounded(make: Callable[..., Made]) -> None:

@@ -53,7 +53,7 @@ class _Names:
         if explain:
             time.sleep(self.seconds)
             self.explained += 1
-        page = f"{' '.join(each.name for each in objects)} explained: {min(self.explained, 1)}".encode()
+        page = f"{' '.join(obj.name for obj in objects)} explained: {min(self.explained, 1)}".encode()
         return Rendered(page.hex(), page, b"{}")
 
 

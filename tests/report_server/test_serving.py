@@ -397,8 +397,8 @@ async def test_probes_and_metrics_are_on_the_plain_port_and_nothing_else(site: S
     await site.get("/", **BEARER)
     await site.get("/", Authorization="Bearer eve")
     await site.cookie()
-    found = await _metrics(site)
-    assert {name: found[name] for name in _MEASURED} == _MEASURED
+    metrics = await _metrics(site)
+    assert {name: metrics[name] for name in _MEASURED} == _MEASURED
     for path, status in (("/healthz", 200), ("/readyz", 200), ("/", 404), ("/report.json", 404)):
         async with site.client.get(f"{site.plain}{path}", headers=BEARER) as answer:
             assert answer.status == status

@@ -23,24 +23,24 @@ def test_an_id_has_256_bits_and_is_another_each_time() -> None:
 def test_a_session_is_found_by_its_id_until_its_time_is_over() -> None:
     sessions = _sessions(seconds=60)
     id = sessions.begin("token", "ann", 0.0)
-    found = sessions.find(id, 59.9)
-    assert found is not None
-    assert (found.user, found.token, found.ended) == ("ann", "token", False)
+    session = sessions.find(id, 59.9)
+    assert session is not None
+    assert (session.user, session.token, session.ended) == ("ann", "token", False)
     assert sessions.find("another", 0.0) is None
     assert sessions.find("", 0.0) is None
     assert sessions.find("\ud800", 0.0) is None
     assert sessions.find(id, 60.0) is None
-    assert found.ended
+    assert session.ended
     assert len(sessions) == 0
 
 
 def test_a_sessions_end_is_told_once() -> None:
     sessions, told = _sessions(), []
-    found = sessions.find(sessions.begin("t", "ann", 0.0), 0.0)
-    assert found is not None
-    found.on_end.add(lambda: told.append("end"))
-    sessions.finish(found)
-    sessions.finish(found)
+    session = sessions.find(sessions.begin("t", "ann", 0.0), 0.0)
+    assert session is not None
+    session.on_end.add(lambda: told.append("end"))
+    sessions.finish(session)
+    sessions.finish(session)
     assert told == ["end"]
 
 

@@ -24,7 +24,7 @@ ANN = Viewer("ann", "u1", ("system:authenticated", "team"), {"scopes": ("a", "b"
 
 
 def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
-    assert [str(each) for each in resources_of(READ["report-server"].all)] == [
+    assert [str(resource) for resource in resources_of(READ["report-server"].all)] == [
         "nodes",
         "pods",
         "kubevirts.kubevirt.io",

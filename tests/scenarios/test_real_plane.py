@@ -43,8 +43,8 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def _left(plane: ControlPlane) -> list[str]:
-    namespaces = [each["metadata"]["name"] for each in plane.request("GET", "/api/v1/namespaces")["items"]]
-    nodes = [each["metadata"]["name"] for each in plane.request("GET", "/api/v1/nodes")["items"]]
+    namespaces = [item["metadata"]["name"] for item in plane.request("GET", "/api/v1/namespaces")["items"]]
+    nodes = [item["metadata"]["name"] for item in plane.request("GET", "/api/v1/nodes")["items"]]
     return [*nodes, *(name for name in namespaces if name == "play")]
 
 

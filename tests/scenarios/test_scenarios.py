@@ -44,11 +44,11 @@ real_answers = cache(recorded)
 
 @pytest.mark.parametrize("name", cases())
 def test_the_embedded_cluster_answers_as_a_real_one(name: str) -> None:
-    found = list(differences(real_answers()[name], play_embedded(read_scenario(cases()[name]))))
+    unequal = list(differences(real_answers()[name], play_embedded(read_scenario(cases()[name]))))
     if name in KNOWN:
-        assert found, f"{name} no longer differs: take it off the list"
+        assert unequal, f"{name} no longer differs: take it off the list"
     elif name not in PENDING:
-        assert found == []
+        assert unequal == []
 
 
 def test_every_scenario_is_recorded_and_every_known_difference_is_about_one() -> None:

@@ -31,8 +31,8 @@ def claim(version: int, device: str = "", uid: str = "u", **status: Any) -> Reso
 def cache() -> tuple[ClaimCache, list[Change]]:
     changes: list[Change] = []
 
-    def version(each: ResourceClaim | None) -> str | None:
-        return None if each is None else f"{each.metadata.uid}{each.metadata.resource_version}"
+    def version(claim: ResourceClaim | None) -> str | None:
+        return None if claim is None else f"{claim.metadata.uid}{claim.metadata.resource_version}"
 
     return ClaimCache(lambda old, new: changes.append((version(old), version(new)))), changes
 
@@ -140,18 +140,18 @@ CLAIM_CASES = {
 def test_claims_wake_pods(case: str) -> None:
     """C-4.6: the hint of ResourceClaims."""
     old, new, usable, woken = CLAIM_CASES[case]
-    found: tuple[ResourceClaim, ...] | FilterRefusal = (
+    claims: tuple[ResourceClaim, ...] | FilterRefusal = (
         (claim(1),) if usable else FilterRefusal("", ("missing",), code=CLAIM_MISSING, subject="c")
     )
     hint = next(
-        each for each in claim_hints(lambda pod: found, lambda key: ["pod"]) if ClusterEvent.CLAIM in each.events
+        hint for hint in claim_hints(lambda pod: claims, lambda key: ["pod"]) if ClusterEvent.CLAIM in hint.events
     )
     assert hint.decide(POD, old, new) is woken
 
 
 def test_only_freed_devices_concern_pods_that_do_not_use_the_claim() -> None:
     """C-4.6: the pre-hint."""
-    hint = next(each for each in claim_hints(lambda pod: (), lambda key: [key]) if ClusterEvent.CLAIM in each.events)
+    hint = next(hint for hint in claim_hints(lambda pod: (), lambda key: [key]) if ClusterEvent.CLAIM in hint.events)
     assert hint.pods is not None
     assert hint.pods(claim(1), claim(2, "gpu")) == ["lab/c"]
     assert hint.pods(claim(1, "gpu"), claim(2)) is None

@@ -95,5 +95,5 @@ def test_an_entry_without_a_source_is_refused() -> None:
 def test_a_claim_is_the_groups_by_its_uid(namespace: str, uid: str, why: str | None) -> None:
     owner = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": uid, "controller": True}
     claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": namespace, "ownerReferences": [owner]}})
-    found = not_for_group(claim, group({"name": "a", "resourceClaimName": "c"}))
-    assert (found.message if found else None) == why
+    refusal = not_for_group(claim, group({"name": "a", "resourceClaimName": "c"}))
+    assert (refusal.message if refusal else None) == why

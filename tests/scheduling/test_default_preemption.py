@@ -28,12 +28,12 @@ def pod(name: str, cpu: str, priority: int = 0, **status: Any) -> Pod:
 
 
 def table(*nodes: tuple[str, Sequence[Pod]]) -> NodeTable:
-    found = NodeTable()
+    result = NodeTable()
     for name, pods in nodes:
-        found.put(Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": ROOM}}))
-        for each in pods:
-            found.assign(each, name)
-    return found
+        result.put(Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": ROOM}}))
+        for pod in pods:
+            result.assign(pod, name)
+    return result
 
 
 def chosen(preemptor: Pod, cluster: NodeTable, *budgets: PodDisruptionBudget) -> Victims | NoVictims:
@@ -42,9 +42,9 @@ def chosen(preemptor: Pod, cluster: NodeTable, *budgets: PodDisruptionBudget) ->
     return choose_victims(preemptor, outcome, cluster, budgets)
 
 
-def names(found: Victims | NoVictims) -> tuple[str, list[str]]:
-    assert isinstance(found, Victims)
-    return found.node, [each.name for each in found.pods]
+def names(decision: Victims | NoVictims) -> tuple[str, list[str]]:
+    assert isinstance(decision, Victims)
+    return decision.node, [pod.name for pod in decision.pods]
 
 
 def budget(app: str, allowed: int) -> PodDisruptionBudget:
@@ -57,10 +57,10 @@ def budget(app: str, allowed: int) -> PodDisruptionBudget:
 
 def test_the_most_important_pods_are_spared() -> None:
     """C-5.6: all pods of lower priority are left out, then as many as possible come back, the most important first."""
-    found = chosen(pod("p", "2", 9), table(("n1", [pod("a", "2", 3), pod("b", "1", 1), pod("c", "1", 2)])))
-    assert names(found) == ("n1", ["c", "b"])
-    assert isinstance(found, Victims)
-    assert found.text == "preemption: found a potential placement for pod on node n1, preempting 2 victims"
+    victims = chosen(pod("p", "2", 9), table(("n1", [pod("a", "2", 3), pod("b", "1", 1), pod("c", "1", 2)])))
+    assert names(victims) == ("n1", ["c", "b"])
+    assert isinstance(victims, Victims)
+    assert victims.text == "preemption: found a potential placement for pod on node n1, preempting 2 victims"
 
 
 def test_pods_that_started_later_go_first() -> None:

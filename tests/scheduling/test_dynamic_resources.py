@@ -48,7 +48,7 @@ def claim(name: str, *, device_class: str = "gpu", **status: Any) -> ResourceCla
 
 
 def pod(name: str, *claims: str) -> Pod:
-    entries = [{"name": each, "resourceClaimName": each} for each in claims]
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
     return Pod.from_wire(
         {"metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}"}, "spec": {"resourceClaims": entries}}
     )
@@ -63,11 +63,11 @@ class Scheduler:
         classes = [DeviceClass.from_wire({"metadata": {"name": "gpu"}})]
         self.ledger = DeviceLedger(lambda: Published(slices, classes))
         self.claims = ClaimCache(self.ledger.claim_changed)
-        for each in claims:
-            self.claims.seen(each)
+        for claim in claims:
+            self.claims.seen(claim)
         self.plugin = DynamicResources(self.claims, self.ledger, lambda key: (), options)
         table = NodeTable()
-        for name in sorted({each.spec.node_name or "" for each in slices}):
+        for name in sorted({slice_.spec.node_name or "" for slice_ in slices}):
             table.put(Node.from_wire({"metadata": {"name": name}}))
         self.cycle = SchedulingCycle((self.plugin,), table)
 
@@ -152,7 +152,7 @@ def test_only_a_claim_that_nobody_else_uses_is_deallocated(reserved: Sequence[st
     world = Scheduler([device_slice("n1", {"name": "d0"})], [claim("c", **allocated("n1", reserved=reserved))], options)
     outcome = world.refused(pod("p", "c"))
     assert outcome.diagnosis.message == "0/1 nodes are available: 1 resourceclaim not available on the node."
-    assert [each.deallocate for each in remedies(outcome)] == ([world.claims["lab/c"]] if deallocated else [])
+    assert [remedy.deallocate for remedy in remedies(outcome)] == ([world.claims["lab/c"]] if deallocated else [])
 
 
 def test_a_claim_whose_time_is_not_over_is_used() -> None:

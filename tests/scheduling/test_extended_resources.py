@@ -51,8 +51,8 @@ def test_which_class_serves_a_resource_depends_on_the_changes_in_their_order(
     served = ServedResources()
     for old, new in changes:
         served.changed(old, new)
-    found = {name: served.class_of(name) for name in (X, Y, IMPLICIT_A, IMPLICIT_B, IMPLICIT_C)}
-    assert {name: each.name for name, each in found.items() if each is not None} == wanted
+    classes = {name: served.class_of(name) for name in (X, Y, IMPLICIT_A, IMPLICIT_B, IMPLICIT_C)}
+    assert {name: class_.name for name, class_ in classes.items() if class_ is not None} == wanted
 
 
 def test_an_update_of_the_class_that_has_the_name_is_not_taken_over() -> None:

@@ -21,10 +21,10 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 
 
 def test_a_refusal_of_the_pod_stands_for_all_nodes() -> None:
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         3, everywhere=FilterRefusal("DynamicResources", ("resource claim lab/c is in the process of being allocated",))
     )
-    assert found.after("preemption: …").message == (
+    assert diagnosis.after("preemption: …").message == (
         "0/3 nodes are available: resource claim lab/c is in the process of being allocated. preemption: …"
     )
 

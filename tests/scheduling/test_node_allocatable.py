@@ -90,5 +90,5 @@ def test_a_claim_is_the_one_of_its_entry() -> None:
     asking = pod(spec={"containers": containers, "initContainers": init})
     devices = MappingDevices([_slice({"memory": {"overhead": {"perContainer": "1Mi"}}})])
     claim: ResourceClaim = _taken().claim
-    (found,) = claim_statuses(asking, {"e": claim.metadata.uid}, [_taken()], devices, NODE)
-    assert (found.resource_claim_name, found.containers) == ("k", ("i", "a"))
+    (status,) = claim_statuses(asking, {"e": claim.metadata.uid}, [_taken()], devices, NODE)
+    assert (status.resource_claim_name, status.containers) == ("k", ("i", "a"))

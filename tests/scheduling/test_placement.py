@@ -18,8 +18,8 @@ from virt_dra.scheduling.placement import Placement, Unplaced, place
 def placed(outcome: Placement | Unplaced) -> tuple[str, dict[str, list[str]]]:
     assert isinstance(outcome, Placement), outcome
     return outcome.node, {
-        each.claim.name: [f"{r.request} {r.pool}/{r.device}" for r in each.result.devices.results]
-        for each in outcome.allocations
+        allocation.claim.name: [f"{r.request} {r.pool}/{r.device}" for r in allocation.result.devices.results]
+        for allocation in outcome.allocations
     }
 
 

@@ -79,7 +79,7 @@ class Lab:
         if not any("/" in device for device in devices):
             field_ = {"key": "metadata.name", "operator": "In", "values": [node]}
             allocated["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field_]}]}
-        reserved = [{"resource": "pods", "name": each, "uid": f"uid-{each}"} for each in consumers]
+        reserved = [{"resource": "pods", "name": consumer, "uid": f"uid-{consumer}"} for consumer in consumers]
         return with_status(ResourceClaim.from_wire(allocated), allocated["status"] | {"reservedFor": reserved})
 
     def model(self, wanted: int = 1) -> ClusterModel:
@@ -319,7 +319,7 @@ def test_a_plan_is_as_cheap_as_the_cheapest_of_all_sets(seed: int) -> None:
         return
     costs = []
     for node in lab.nodes:
-        candidates = [each for each in lab.pods if each.spec.node_name == node and priority_of(each) < 100]
+        candidates = [pod for pod in lab.pods if pod.spec.node_name == node and priority_of(pod) < 100]
         for size in range(1, len(candidates) + 1):
             for chosen in combinations(candidates, size):
                 if _fits_without(model, node, chosen):

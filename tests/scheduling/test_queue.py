@@ -33,24 +33,24 @@ def queue() -> SchedulingQueue:
 
 
 def popped(waiting: SchedulingQueue, now: float) -> QueuedPod:
-    found = waiting.pop(now)
-    assert found is not None
-    return found
+    pod = waiting.pop(now)
+    assert pod is not None
+    return pod
 
 
 def refused(waiting: SchedulingQueue, name: str, now: float, rejectors: frozenset[str] = FIT) -> QueuedPod:
     """A pod that was tried and fitted nowhere."""
     waiting.add(pod(name), now)
-    found = popped(waiting, now)
-    assert found.uid == name
-    waiting.failed(found, found.pod, rejectors, now)
-    return found
+    pods = popped(waiting, now)
+    assert pods.uid == name
+    waiting.failed(pods, pods.pod, rejectors, now)
+    return pods
 
 
 def test_pods_come_by_priority_then_by_time() -> None:
     waiting = queue()
-    for number, each in enumerate((pod("a"), pod("b", 5), pod("c"), pod("d", 5))):
-        waiting.add(each, float(number))
+    for number, added in enumerate((pod("a"), pod("b", 5), pod("c"), pod("d", 5))):
+        waiting.add(added, float(number))
     assert [popped(waiting, 10).uid for _ in range(4)] == ["b", "d", "a", "c"]
     assert waiting.pop(10) is None
 
@@ -81,8 +81,8 @@ def test_errors_back_off_twice_as_long_each_time(failures: int, seconds: float) 
     waiting.add(pod("a"), 0)
     now = 0.0
     for _ in range(failures):
-        found = popped(waiting, now)
-        waiting.failed(found, found.pod, frozenset(), now)
+        pods = popped(waiting, now)
+        waiting.failed(pods, pods.pod, frozenset(), now)
         at = waiting.next_time()
         assert at is not None
         last, now = now, at
@@ -101,9 +101,9 @@ def test_a_refused_pod_that_backs_off_is_taken_early_if_nothing_else_is_active()
 def test_an_event_during_the_attempt_counts_afterwards() -> None:
     waiting = queue()
     waiting.add(pod("a"), 0)
-    found = popped(waiting, 0)
+    pods = popped(waiting, 0)
     waiting.event(ClusterEvent.NODE_ADD, None, None, 0)
-    waiting.failed(found, found.pod, FIT, 0)
+    waiting.failed(pods, pods.pod, FIT, 0)
     assert popped(waiting, 0).uid == "a"
 
 
@@ -143,7 +143,7 @@ def test_a_deleted_pod_is_nowhere() -> None:
 def test_a_pod_that_came_back_during_its_attempt_is_not_queued_twice() -> None:
     waiting = queue()
     waiting.add(pod("a"), 0)
-    found = popped(waiting, 0)
+    pods = popped(waiting, 0)
     waiting.add(pod("a"), 0)
-    waiting.failed(found, found.pod, frozenset(), 0)
+    waiting.failed(pods, pods.pod, frozenset(), 0)
     assert len(waiting) == 1

@@ -79,9 +79,9 @@ def _each(*checks: Callable[[str], object]) -> Callable[[str], object]:
 
     def read(text: str) -> None:
         for check in checks:
-            found = check(text)
-            if isinstance(found, Iterator):
-                deque(found, maxlen=0)
+            answer = check(text)
+            if isinstance(answer, Iterator):
+                deque(answer, maxlen=0)
 
     return read
 

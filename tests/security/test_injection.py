@@ -114,9 +114,9 @@ def hostile_world(texts: dict[str, str], phase: str) -> ListedSources:
     return ListedSources(
         [VirtualMachineInstance.from_wire(raw["vmi"])],
         [Pod.from_wire(raw["pod"])],
-        [ResourceClaim.from_wire(each) for each in raw["claims"]],
-        [ResourceSlice.from_wire(each) for each in raw["slices"]],
-        [DeviceTaintRule.from_wire(each) for each in raw["rules"]],
+        [ResourceClaim.from_wire(claim) for claim in raw["claims"]],
+        [ResourceSlice.from_wire(slice_) for slice_ in raw["slices"]],
+        [DeviceTaintRule.from_wire(rule) for rule in raw["rules"]],
     )
 
 

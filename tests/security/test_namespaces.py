@@ -203,7 +203,7 @@ def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(nam
     spec: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
     published = ResourceSlice.from_wire(BASE["slices"][0])
     sources: tuple[Json, ...] = ({"resourceClaimName": name}, {"resourceClaimTemplateName": name})
-    for namespace, known in (("other", False), ("lab", True)):
+    for namespace, visible in (("other", False), ("lab", True)):
         meta: Json = {"name": name or "x", "namespace": namespace}
         objects = [
             ResourceClaim.from_wire({"metadata": meta, "spec": spec}),
@@ -215,7 +215,7 @@ def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(nam
             serving = knowledge.drivers("lab", [entry], [ClaimRequestPair("c", "gpu")]).get(
                 ClaimRequestPair("c", "gpu")
             )
-            assert (serving is not None and serving.drivers == ("gpu.example.com",)) == (known and bool(name))
+            assert (serving is not None and serving.drivers == ("gpu.example.com",)) == (visible and bool(name))
 
 
 def test_why_a_pod_waits_names_nobody_elses_claims_and_devices() -> None:

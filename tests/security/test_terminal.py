@@ -110,9 +110,9 @@ def test_documents_carry_exactly_what_stood_there(output: str) -> None:
     objects = _objects("gpu-pci")
     (slice_,) = (obj for obj in objects if obj["kind"] == "ResourceSlice")
     slice_["spec"]["devices"][0]["name"] = HOSTILE
-    found = _run("cel", "true", "-f", "-", "-o", output, stdin=objects).output
-    _is_text(found)
-    listed = json.loads(found) if output == "json" else yaml.safe_load(found)
+    output_ = _run("cel", "true", "-f", "-", "-o", output, stdin=objects).output
+    _is_text(output_)
+    listed = json.loads(output_) if output == "json" else yaml.safe_load(output_)
     assert listed["devices"][0]["device"].endswith(HOSTILE)
 
 

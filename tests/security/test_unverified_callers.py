@@ -177,14 +177,14 @@ def test_a_launcher_pod_is_made_as_its_vmi_needs_it_if_it_has_the_vmis_uid() -> 
 
 
 def test_with_a_vmis_uid_nothing_is_learnt_of_what_that_vmi_does_not_name() -> None:
-    vmis = tuple(each for each in OBJECTS if isinstance(each, VirtualMachineInstance))
+    vmis = tuple(obj for obj in OBJECTS if isinstance(obj, VirtualMachineInstance))
     for template in ("several", "none"):
         assert _patched(OBJECTS, _launcher(UID, template)) == _patched(vmis, _launcher(UID, template))
 
 
 @pytest.mark.parametrize("missing", [ResourceClaimTemplate, DeviceClass, ResourceSlice])
 def test_with_a_vmis_uid_answers_name_no_class_and_no_driver(missing: type[TypedObject]) -> None:
-    objects = tuple(each for each in OBJECTS if not isinstance(each, missing))
+    objects = tuple(obj for obj in OBJECTS if not isinstance(obj, missing))
     told = json.dumps(_patched(objects, _launcher(UID)))
     for name in ('\\"gpu\\"', "gpu.example.com", "x.example"):
         assert name not in told

@@ -81,8 +81,8 @@ def _claim(objects: Input) -> Raw:
 
 def _spec(objects: Input) -> Raw:
     spec = objects[VM]["spec"]
-    found: Raw = spec["template"]["spec"] if "template" in spec else spec
-    return found
+    spec_of_vmi: Raw = spec["template"]["spec"] if "template" in spec else spec
+    return spec_of_vmi
 
 
 def _word(draw: st.DrawFn) -> str:
@@ -90,8 +90,8 @@ def _word(draw: st.DrawFn) -> str:
 
 
 def _request(draw: st.DrawFn, objects: Input) -> Raw:
-    found: Raw = draw(st.sampled_from(_claim(objects)["requests"]))
-    return found
+    request: Raw = draw(st.sampled_from(_claim(objects)["requests"]))
+    return request
 
 
 def request_name(draw: st.DrawFn, objects: Input) -> None:
@@ -101,24 +101,24 @@ def request_name(draw: st.DrawFn, objects: Input) -> None:
 
 
 def misspelt(draw: st.DrawFn, objects: Input) -> None:
-    holder = draw(st.sampled_from([each for each in _holders(objects) if each]))
+    holder = draw(st.sampled_from([holder for holder in _holders(objects) if holder]))
     key = draw(st.sampled_from(sorted(holder)))
     holder[draw(st.sampled_from([key[1:], key + "s", key.upper(), "x"])) or "y"] = holder.pop(key)
 
 
 def spoilt(draw: st.DrawFn, objects: Input) -> None:
-    holder = draw(st.sampled_from([each for each in _holders(objects) if each]))
+    holder = draw(st.sampled_from([holder for holder in _holders(objects) if holder]))
     holder[draw(st.sampled_from(sorted(holder)))] = copy.deepcopy(draw(st.sampled_from(JUNK)))
 
 
 def removed(draw: st.DrawFn, objects: Input) -> None:
-    holder = draw(st.sampled_from([each for each in _holders(objects) if each]))
+    holder = draw(st.sampled_from([holder for holder in _holders(objects) if holder]))
     del holder[draw(st.sampled_from(sorted(holder)))]
 
 
 def _holders(value: Any) -> list[Raw]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [*([value] if isinstance(value, dict) else []), *(each for item in inner for each in _holders(item))]
+    return [*([value] if isinstance(value, dict) else []), *(holder for item in inner for holder in _holders(item))]
 
 
 def asked(draw: st.DrawFn, objects: Input) -> None:
@@ -269,9 +269,9 @@ def published(draw: st.DrawFn, objects: Input) -> None:
     """Other addresses, taints, pools."""
     spec = objects[FIRST]["spec"]
     change: tuple[Callable[[], Any], ...] = (
-        lambda: [each["attributes"].pop("resource.kubernetes.io/pciBusID", None) for each in spec["devices"]],
+        lambda: [device["attributes"].pop("resource.kubernetes.io/pciBusID", None) for device in spec["devices"]],
         lambda: spec["devices"][0]["attributes"].update({"resource.kubernetes.io/pciBusID": {"string": "nonsense"}}),
-        lambda: [each.update({"taints": [{"key": "broken", "effect": "NoSchedule"}]}) for each in spec["devices"]],
+        lambda: [device.update({"taints": [{"key": "broken", "effect": "NoSchedule"}]}) for device in spec["devices"]],
         lambda: spec["pool"].update({"resourceSliceCount": 2}),
         lambda: spec["pool"].update({"generation": 0}),
         lambda: spec.pop("nodeName"),

@@ -28,9 +28,9 @@ CASES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "dumps.yaml").read_text(e
 
 def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
     changes = dict(case.get("change", {}))
-    found = [*copy.deepcopy(DUMP), *case.get("also", ())]
+    objects = [*copy.deepcopy(DUMP), *case.get("also", ())]
     kept: list[dict[str, Any]] = []
-    for obj in found:
+    for obj in objects:
         title = f"{obj['kind']}/{obj['metadata']['name']}"
         if title not in changes:
             kept.append(obj)
@@ -107,15 +107,15 @@ async def test_a_device_that_two_claims_hold_is_warned_of(
         if raw["kind"] == "ResourceClaim":
             (result,) = raw["status"]["allocation"]["devices"]["results"]
             result.update({"device": "gpu-1", **(mine if raw["metadata"]["name"] == "training" else theirs)})
-    found = held_twice(obj for obj in map(read_object, doubly) if isinstance(obj, ResourceClaim))
-    assert [str(each) for each in found] == [
+    conflicts = held_twice(obj for obj in map(read_object, doubly) if isinstance(obj, ResourceClaim))
+    assert [str(conflict) for conflict in conflicts] == [
         "device gpu.example.com/node-1/gpu-1 is allocated to several claims: ResourceClaims "
         "default/virt-launcher-runs-4zk8m-c-7wxqp and default/training. No scheduler "
         "does that; keep the claim whose pod really uses the "
         "device, and delete the others with their pods"
     ] * told
     if not mine:
-        assert (await _run(doubly)).held_twice == found
+        assert (await _run(doubly)).held_twice == conflicts
     assert (await _run(DUMP)).held_twice == ()
 
 
@@ -156,8 +156,8 @@ async def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
         for obj in items
         if obj["kind"] == "VirtualMachineInstance" and obj["status"]["phase"] == "Running"
     }
-    pods = {each["metadata"]["ownerReferences"][0]["uid"]: each for each in items if each["kind"] == "Pod"}
-    held = {each["metadata"]["name"]: each for each in items if each["kind"] == "ResourceClaim"}
+    pods = {item["metadata"]["ownerReferences"][0]["uid"]: item for item in items if item["kind"] == "Pod"}
+    held = {item["metadata"]["name"]: item for item in items if item["kind"] == "ResourceClaim"}
     ran = await _run(items)
     outcomes = {outcome.name: outcome for outcome in ran.outcomes}
     assert len(running) > 10
@@ -169,10 +169,10 @@ async def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
         for device in outcome.devices:
             if device.claim is None or name == "shared-claim-b":
                 continue  # served in the place of a device plugin; or the claim is shared-claim-a's (K-5.36)
-            (claim,) = (held[each.claim] for each in outcome.claims if each.entry == device.claim)
+            (claim,) = (held[claim.claim] for claim in outcome.claims if claim.entry == device.claim)
             results = claim["status"]["allocation"]["devices"]["results"]
-            assert device.allocated in [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
-            assert pod["metadata"]["uid"] in [each["uid"] for each in claim["status"]["reservedFor"]]
+            assert device.allocated in [f"{result['driver']}/{result['pool']}/{result['device']}" for result in results]
+            assert pod["metadata"]["uid"] in [consumer["uid"] for consumer in claim["status"]["reservedFor"]]
     claims = {obj.name: obj.to_wire() for obj in ran.objects if isinstance(obj, ResourceClaim)}
     for name, claim in held.items():
         assert claims[name]["status"] == claim["status"]

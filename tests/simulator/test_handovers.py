@@ -141,10 +141,10 @@ async def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
 async def test_status_and_server_set_metadata_of_another_life_are_not_used() -> None:
     vmi = _vmi()
     vmi["metadata"] |= {"uid": "old", "resourceVersion": "7", "finalizers": ["kubevirt.io/x"]}
-    known = {"name": "gpu-9", "resourceClaimName": "old", "attributes": {"pciAddress": "0000:ff:00.0"}}
+    former = {"name": "gpu-9", "resourceClaimName": "old", "attributes": {"pciAddress": "0000:ff:00.0"}}
     vmi["status"] = {
         "phase": "Running",
-        "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": known}]},
+        "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": former}]},
     }
     ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vmi)
     assert ran.outcomes[0].devices[0].pci_address == "0000:01:00.0"
@@ -153,13 +153,13 @@ async def test_status_and_server_set_metadata_of_another_life_are_not_used() -> 
 async def test_of_an_object_given_twice_the_last_one_counts_and_the_places_are_reported() -> None:
     other = {**CLASS, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
     ran = await _run(CLASS, other, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
-    assert [str(each) for each in ran.replaced] == [
+    assert [str(replacement) for replacement in ran.replaced] == [
         "DeviceClass gpu is given with different content at input:1 and "
         "input:2; the last one is used, as kubectl apply does"
     ]
     assert (ran.refused, ran.ready) == ((), False)
     again = await _run(other, CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
-    assert ([each.to_json() for each in again.replaced], again.ready) == (
+    assert ([replacement.to_json() for replacement in again.replaced], again.ready) == (
         [{"kind": "DeviceClass", "key": "gpu", "earlier": ["input:1"], "used": "input:3"}],
         True,
     )

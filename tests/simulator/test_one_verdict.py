@@ -55,13 +55,13 @@ async def _ran(
 
 
 def _readable(documents: list[Document]) -> tuple[Sourced[Any], ...]:
-    read = (read_document(each) for each in documents)
-    return tuple(each for each in read if isinstance(each, Sourced))
+    read = (read_document(document) for document in documents)
+    return tuple(obj for obj in read if isinstance(obj, Sourced))
 
 
 async def test_the_sound_input_is_ready() -> None:
     documents = _documents(sound())
-    assert [each.findings for each in _judged(documents).checked] == [()]
+    assert [judged.findings for judged in _judged(documents).checked] == [()]
     assert (await _ran(_readable(documents))).ready
 
 
@@ -80,35 +80,38 @@ async def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVi
     if not judgement.readable or not judgement.subjects:
         return
     denials = [
-        f"{each.title}: {finding}"
-        for each in judgement.checked
-        for finding in each.findings
+        f"{judged.title}: {finding}"
+        for judged in judgement.checked
+        for finding in judged.findings
         if finding.severity == "denial"
     ]
     # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they
     # refuse by themselves.
     alone = await _ran(_readable(documents), release=release)
     note(
-        f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}"
+        f"lint: {denials}; run: {[refusal.message for refusal in alone.refused]} "
+        f"{[outcome.failure for outcome in alone.outcomes]}"
     )
     if not denials:
         assert alone.refused == ()
-        failed = [each.failure for each in alone.outcomes if each.failure is not None]
-        assert [each for each in failed if not _explained(each, judgement, len(alone.outcomes))] == []
+        failed = [outcome.failure for outcome in alone.outcomes if outcome.failure is not None]
+        assert [failure for failure in failed if not _explained(failure, judgement, len(alone.outcomes))] == []
         for raw_vm in (document.raw for document in documents if _is_vm(document.raw)):
             # tests/cli/jsonl/test_admit_on_a_real_api_server.py holds this verdict against the real ones.
             gates = judgement.inputs.configuration.gates
             assert isinstance(raw_vm, dict)
             verdict = admit(raw_vm, gates, kubevirt=release is not None, field_validation="Strict")
             assert verdict.causes == ()
-    denied = {str(each.source) for each in judgement.checked if each.denied}
-    assert {each.source for each in alone.refused} <= denied
+    denied = {str(judged.source) for judged in judgement.checked if judged.denied}
+    assert {refusal.source for refusal in alone.refused} <= denied
     raw = await _ran(*inputs_of(judgement), release)
-    ready = {each.source for each in raw.outcomes if each.failure is None}
+    ready = {outcome.source for outcome in raw.outcomes if outcome.failure is None}
     for judged in judgement.subjects:
         if judged.denied and str(judged.source) in ready:
-            assert {each.id for each in judged.findings if each.severity == "denial"} & BEYOND_THE_RUN.keys()
-    assert not [each.name for each in with_findings(raw, judgement).outcomes if each.ready and each.source in denied]
+            assert {finding.id for finding in judged.findings if finding.severity == "denial"} & BEYOND_THE_RUN.keys()
+    assert not [
+        outcome.name for outcome in with_findings(raw, judgement).outcomes if outcome.ready and outcome.source in denied
+    ]
 
 
 def _is_vm(raw: Any) -> bool:

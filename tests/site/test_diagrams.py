@@ -43,9 +43,14 @@ def test_nothing_lies_on_anything_else(source: Path) -> None:
     """No arrow crosses a box that it doesn't belong to, and no two boxes overlap."""
     place = lay_out(read_drawing(source.read_text(encoding="utf-8")))
     rectangles = list(place.boxes.items())
-    for number, (name, one) in enumerate(rectangles):
+    for number, (name, rectangle) in enumerate(rectangles):
         for other, two in rectangles[number + 1 :]:
-            apart = one.right <= two.x or two.right <= one.x or one.bottom <= two.y or two.bottom <= one.y
+            apart = (
+                rectangle.right <= two.x
+                or two.right <= rectangle.x
+                or rectangle.bottom <= two.y
+                or two.bottom <= rectangle.y
+            )
             assert apart, f"{name} and {other}"
     for path in place.paths:
         for (x, y), (to_x, to_y) in pairwise(path.points):
@@ -62,7 +67,7 @@ def test_nothing_lies_on_anything_else(source: Path) -> None:
 def test_a_picture_is_well_formed_named_and_in_two_colorings() -> None:
     svg = picture(read_drawing(SMALL))
     root = etree.fromstring(svg.encode())
-    texts = ["".join(map(str, each.itertext())) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = ["".join(map(str, element.itertext())) for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["A & B", "<one>", "two", "C", "then"]
     assert [root.findtext(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc")] == [
         "Two",

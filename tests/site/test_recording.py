@@ -15,7 +15,7 @@ SVG: Final = "{http://www.w3.org/2000/svg}"
 
 
 def _texts(svg: str) -> list[str]:
-    return ["".join(map(str, each.itertext())) for each in etree.fromstring(svg.encode()).iter(f"{SVG}text")]
+    return ["".join(map(str, element.itertext())) for element in etree.fromstring(svg.encode()).iter(f"{SVG}text")]
 
 
 @pytest.mark.slow

@@ -24,16 +24,16 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_command_has_a_section_with_all_options_examples_and_exit_codes() -> None:
     _, *sections = re.split(r"^## ", commands_page(), flags=re.MULTILINE)
-    found = {section.partition("\n")[0]: section for section in sections}
+    by_title = {section.partition("\n")[0]: section for section in sections}
     commands = {name: command for name, command, _ in all_commands()}
-    assert list(found) == list(commands)
-    assert {name.split()[1] for name in found} == set(SUBCOMMANDS)
+    assert list(by_title) == list(commands)
+    assert {name.split()[1] for name in by_title} == set(SUBCOMMANDS)
     for name, command in commands.items():
         for param in command.params:
             if isinstance(param, click.Option) and not param.hidden:
-                assert max(param.opts, key=len) in found[name]
-        assert "\n\nExamples:\n\n```" in found[name], name
-        assert "\n**Exit codes:** " in found[name], name
+                assert max(param.opts, key=len) in by_title[name]
+        assert "\n\nExamples:\n\n```" in by_title[name], name
+        assert "\n**Exit codes:** " in by_title[name], name
 
 
 def test_every_finding_is_a_row_with_its_page() -> None:
@@ -114,8 +114,8 @@ def test_every_definition_and_field_of_the_manifests_is_a_row() -> None:
     assert "| `spec.template.spec.domain.devices.gpus[].claim.request` | string |" in page
     assert page.count("\n| `") == sum(
         len(list(crds.fields(version["schema"]["openAPIV3Schema"])))
-        for _, each in crds.definitions()
-        for version in each["spec"]["versions"]
+        for _, definition in crds.definitions()
+        for version in definition["spec"]["versions"]
     )
 
 
@@ -124,16 +124,16 @@ def test_every_public_name_is_in_the_reference_with_a_sentence(name: str) -> Non
     module = importlib.import_module(name)
     page = library.library_page()
     named = library.public_names(module)
-    listed = getattr(module, "__all__", [each.name for each in named])
-    assert [each.name for each in named] == list(listed)
-    for each in named:
-        assert f"### {name}.{each.name}\n" in page
-        if isinstance(each.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            defined = getattr(module, each.name)
+    listed = getattr(module, "__all__", [member.name for member in named])
+    assert [member.name for member in named] == list(listed)
+    for member in named:
+        assert f"### {name}.{member.name}\n" in page
+        if isinstance(member.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined = getattr(module, member.name)
             assert (
                 inspect.getdoc(defined) is None
-                or not each.text
-                or inspect.cleandoc(each.text) == inspect.getdoc(defined)
+                or not member.text
+                or inspect.cleandoc(member.text) == inspect.getdoc(defined)
             )
 
 

@@ -40,10 +40,10 @@ def stand_in(folder: Path, answers: dict[str, list[object] | str]) -> Path:
     """A program that answers as pip-audit does: the packages of a report, or what a service that can't be reached
     leaves."""
     texts = {
-        name: json.dumps({"dependencies": each, "fixes": []}) if isinstance(each, list) else ""
-        for name, each in answers.items()
+        name: json.dumps({"dependencies": answer, "fixes": []}) if isinstance(answer, list) else ""
+        for name, answer in answers.items()
     }
-    errors = {name: each for name, each in answers.items() if isinstance(each, str)}
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
     program = folder / "pip-audit"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nassert '--require-hashes' in sys.argv and '--disable-pip' in sys.argv\n"
@@ -132,6 +132,6 @@ def test_without_pip_audit_one_line_says_how_to_get_it(
 
 
 def test_the_kept_list_is_well_formed_and_every_lock_file_is_audited() -> None:
-    for each in audit.ignored(audit.IGNORED.read_text(encoding="utf-8")):
-        assert len(each.reason) > 20, f"{each.id}: say why it does no harm here"
+    for entry in audit.ignored(audit.IGNORED.read_text(encoding="utf-8")):
+        assert len(entry.reason) > 20, f"{entry.id}: say why it does no harm here"
     assert set(audit.FILES) == {path.stem for path in audit.IGNORED.parent.glob("*.txt")}

@@ -58,13 +58,13 @@ def archive(path: Path, *layers: bytes, **config: Any) -> ImageArchive:
 
     manifest = {
         "config": stored(json.dumps({"architecture": "amd64", "config": config}).encode()),
-        "layers": [stored(gzip.compress(each)) for each in layers],
+        "layers": [stored(gzip.compress(layer)) for layer in layers],
     }
     index = json.dumps({"manifests": [stored(json.dumps(manifest).encode())]})
     with tarfile.open(path, "w") as made:
         for name, content in {
             "index.json": index.encode(),
-            **{f"blobs/{each.replace(':', '/')}": blobs[each] for each in blobs},
+            **{f"blobs/{blob.replace(':', '/')}": blobs[blob] for blob in blobs},
         }.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -120,13 +120,13 @@ def test_a_bill_of_an_image_has_both_kinds_of_packages(tmp_path: Path) -> None:
         "metadata": {"component": {}},
         "components": [{"name": "yaml-rs", "version": "0.1"}],
     }
-    found = json.loads(image_bill(image, "virt-dra", python))
-    assert found["metadata"]["component"]["type"] == "container"
-    assert found["metadata"]["component"]["hashes"] == [
+    document = json.loads(image_bill(image, "virt-dra", python))
+    assert document["metadata"]["component"]["type"] == "container"
+    assert document["metadata"]["component"]["hashes"] == [
         {"alg": "SHA-256", "content": image.digest.removeprefix("sha256:")}
     ]
-    assert [each["name"] for each in found["components"]] == ["yaml-rs", "base-files", "libc6"]
-    assert found["components"][2] == {
+    assert [component["name"] for component in document["components"]] == ["yaml-rs", "base-files", "libc6"]
+    assert document["components"][2] == {
         "type": "library",
         "name": "libc6",
         "version": "2.41-12+deb13u5",
@@ -193,12 +193,12 @@ def test_an_image_has_nothing_of_the_machine_that_built_it() -> None:
     for name, path in require().items():
         image = ImageArchive(path)
         assert not {
-            each
-            for each in image.names()
-            if each.startswith(("etc/pip", "src/", "run/secrets", "root/.c", "root/.pip"))
+            name
+            for name in image.names()
+            if name.startswith(("etc/pip", "src/", "run/secrets", "root/.c", "root/.pip"))
         }, name
-        apt = image.files(lambda each: each.startswith(("etc/apt/sources.list", "etc/apt/apt.conf.d/9")))
-        assert {each: content.decode().split("\n\n") for each, content in apt.items()} == {
+        apt = image.files(lambda path: path.startswith(("etc/apt/sources.list", "etc/apt/apt.conf.d/9")))
+        assert {path: content.decode().split("\n\n") for path, content in apt.items()} == {
             "etc/apt/sources.list": [*sources("trixie")[:-1], f"{sources('trixie')[-1]}\n"]
         }
     assert archives() == require()

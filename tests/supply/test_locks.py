@@ -29,21 +29,21 @@ def test_everything_that_a_locked_package_needs_is_locked() -> None:
     """As far as this environment can say: of what is installed here in the locked version."""
     entries, _ = locks.read(LOCKS["dev"])
     installed: dict[str, importlib.metadata.Distribution] = {
-        canonicalize_name(each.name): each for each in importlib.metadata.distributions()
+        canonicalize_name(distribution.name): distribution for distribution in importlib.metadata.distributions()
     }
-    same = {each.name: installed[each.name].requires or [] for each in entries if each.name in installed}
+    same = {entry.name: installed[entry.name].requires or [] for entry in entries if entry.name in installed}
     assert len(same) > 50
     assert locks.unmet_of_installed(entries, same) == []
-    lacking = [each for each in entries if each.name != "pydantic-core"]
-    (found,) = locks.unmet_of_installed(lacking, same)
-    assert found.startswith("pydantic needs pydantic-core==")
+    lacking = [entry for entry in entries if entry.name != "pydantic-core"]
+    (unmet,) = locks.unmet_of_installed(lacking, same)
+    assert unmet.startswith("pydantic needs pydantic-core==")
 
 
 def _changed(table: str, old: str, new: str) -> dict[str, Any]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     where = project["project"] if table == "dependencies" else project["project"]["optional-dependencies"]
-    assert any(old in each for each in where[table])
-    where[table] = [new if old in each else each for each in where[table]]
+    assert any(old in requirement for requirement in where[table])
+    where[table] = [new if old in requirement else requirement for requirement in where[table]]
     return project
 
 
@@ -90,9 +90,9 @@ def test_a_line_that_locks_nothing_is_found(name: str, pattern: str, by: str, ex
 
 def test_wheels_with_another_content_are_refused(tmp_path: Path) -> None:
     """What tools/venv.sh and the Containerfile rely on: pip itself, without a network."""
-    click = next(each for each in locks.read(LOCKS["run"])[0] if each.name == "click")
+    click = next(entry for entry in locks.read(LOCKS["run"])[0] if entry.name == "click")
     (tmp_path / f"click-{click.version}-py3-none-any.whl").write_bytes(b"PK\x05\x06" + bytes(18))
-    wanted = f"click=={click.version} " + " ".join(f"--hash={each}" for each in click.hashes)
+    wanted = f"click=={click.version} " + " ".join(f"--hash={digest}" for digest in click.hashes)
     (tmp_path / "one.txt").write_text(wanted, encoding="utf-8")
     words = (
         f"-m pip download --no-index --find-links {tmp_path} --no-deps "

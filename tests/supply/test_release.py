@@ -60,15 +60,15 @@ def test_two_builds_of_a_commit_are_the_same_bytes_whoever_makes_them(tmp_path: 
             tmp_path / f"{name}-out",
         ]
         building.append(subprocess.Popen(words, cwd=ROOT, env=environment, umask=umask, stdout=subprocess.DEVNULL))
-    assert [each.wait(120) for each in building] == [0, 0]
-    one, two = (
+    assert [process.wait(120) for process in building] == [0, 0]
+    first, two = (
         {path.name: path.read_bytes() for path in (tmp_path / f"{name}-out").iterdir()} for name in ("one", "two")
     )
-    assert one.keys() == two.keys()
-    assert {Path(name).suffix for name in one} == {".whl", ".gz"}
-    for name in one:
-        assert hashlib.sha256(one[name]).digest() == hashlib.sha256(two[name]).digest(), name
-    wheel = zipfile.ZipFile(io.BytesIO(next(content for name, content in one.items() if name.endswith(".whl"))))
+    assert first.keys() == two.keys()
+    assert {Path(name).suffix for name in first} == {".whl", ".gz"}
+    for name in first:
+        assert hashlib.sha256(first[name]).digest() == hashlib.sha256(two[name]).digest(), name
+    wheel = zipfile.ZipFile(io.BytesIO(next(content for name, content in first.items() if name.endswith(".whl"))))
     names = wheel.namelist()
     assert "virt_dra/manifests/rbac/kustomization.yaml" in names or any(
         name.startswith("virt_dra/manifests/") for name in names
@@ -91,8 +91,10 @@ def test_an_sdist_keeps_its_files_and_loses_who_and_when() -> None:
         packed.append(same_sdist(raw.getvalue(), 1_700_000_000))
     assert packed[0] == packed[1]
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed[0]))) as files:
-        found = {each.name: (each.mode, each.uid, each.uname, each.mtime, files.extractfile(each)) for each in files}
-    assert {name: (*each[:4],) for name, each in found.items()} == dict.fromkeys("ab", (0o644, 0, "", 1_700_000_000))
+        archived = {file.name: (file.mode, file.uid, file.uname, file.mtime, files.extractfile(file)) for file in files}
+    assert {name: (*facts[:4],) for name, facts in archived.items()} == dict.fromkeys(
+        "ab", (0o644, 0, "", 1_700_000_000)
+    )
 
 
 def test_the_statement_names_what_was_made_of_what() -> None:
@@ -104,7 +106,10 @@ def test_the_statement_names_what_was_made_of_what() -> None:
     )
     assert made["_type"] == "https://in-toto.io/Statement/v1"
     assert made["predicateType"] == "https://slsa.dev/provenance/v1"
-    assert [(each["name"], each["digest"]["sha256"][0]) for each in made["subject"]] == [("a", "1"), ("b", "2")]
+    assert [(artifact["name"], artifact["digest"]["sha256"][0]) for artifact in made["subject"]] == [
+        ("a", "1"),
+        ("b", "2"),
+    ]
     definition = made["predicate"]["buildDefinition"]
     assert definition["resolvedDependencies"] == [{"uri": "git+x", "digest": {"gitCommit": "c" * 40}}]
     assert definition["externalParameters"] == {"commit": "c" * 40}
@@ -112,17 +117,17 @@ def test_the_statement_names_what_was_made_of_what() -> None:
 
 
 def test_materials_are_the_commit_every_lock_file_and_the_base_image() -> None:
-    found = materials(ROOT, "HEAD", "git+x")
+    inputs = materials(ROOT, "HEAD", "git+x")
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert found[0] == {"uri": "git+x", "digest": {"gitCommit": head}}
-    assert {each["name"] for each in found[1:-1]} >= {
+    assert inputs[0] == {"uri": "git+x", "digest": {"gitCommit": head}}
+    assert {input_["name"] for input_ in inputs[1:-1]} >= {
         f"requirements/{name}.txt" for name in (*locks.EXTRAS_OF, "setup", "tools")
     }
-    assert {each["name"] for each in found[1:-1]} >= {"tools/control-plane/kubernetes/go.sum"}
-    assert found[-1]["uri"].startswith("oci://docker.io/library/debian:")
-    assert len(found[-1]["digest"]["sha256"]) == 64
+    assert {input_["name"] for input_ in inputs[1:-1]} >= {"tools/control-plane/kubernetes/go.sum"}
+    assert inputs[-1]["uri"].startswith("oci://docker.io/library/debian:")
+    assert len(inputs[-1]["digest"]["sha256"]) == 64
 
 
 def _repository(folder: Path, **files: str) -> Path:
@@ -177,18 +182,18 @@ def test_a_bill_of_materials_lists_what_the_image_has_with_its_hashes(image: str
     if not CYCLONEDX.exists():
         message = "no cyclonedx-py: tools/venv.sh tools (make audit does it)"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    found: dict[str, Any] = json.loads(bill(ROOT, "HEAD", image, CYCLONEDX))
+    document: dict[str, Any] = json.loads(bill(ROOT, "HEAD", image, CYCLONEDX))
     text = subprocess.run(
         ["git", "show", f"HEAD:requirements/{BILLS[image]}.txt"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     entries, _ = locks.read(text)
-    assert (found["bomFormat"], found["specVersion"], found["metadata"]["component"]["name"]) == (
+    assert (document["bomFormat"], document["specVersion"], document["metadata"]["component"]["name"]) == (
         "CycloneDX",
         "1.6",
         image,
     )
-    assert {(each["name"], each["version"]) for each in found["components"]} == {
-        (each.requirement.name, each.version) for each in entries
+    assert {(component["name"], component["version"]) for component in document["components"]} == {
+        (entry.requirement.name, entry.version) for entry in entries
     }
-    listed = json.dumps(found)
-    assert all(value.removeprefix("sha256:") in listed for each in entries for value in each.hashes)
+    listed = json.dumps(document)
+    assert all(value.removeprefix("sha256:") in listed for entry in entries for value in entry.hashes)

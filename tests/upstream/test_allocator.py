@@ -46,8 +46,8 @@ def test_same_answers_as_the_reference(running: Reference) -> None:
     cases = int(os.environ.get("ALLOCATOR_CASES", "5000"))
     seed = int(os.environ.get("ALLOCATOR_SEED") or random.SystemRandom().randrange(2**32))
     outcome = Outcome()
-    for number, each in enumerate(batches(seed, cases)):
-        outcome.merge(compare(running, batch(*each), eager=number % 2 == 1))
+    for number, case in enumerate(batches(seed, cases)):
+        outcome.merge(compare(running, batch(*case), eager=number % 2 == 1))
         if outcome.unexplained:
             break
     print(f"ALLOCATOR_SEED={seed}: {dict(sorted(outcome.counts.items()))}")  # noqa: T201 - the seed repeats the run

@@ -62,9 +62,9 @@ def test_overloads_are_declared_as_upstream_in_its_order(reference: Reference) -
     """What the checker doesn't know, such as an element of ``[]``, it takes for what the first overload wants."""
     ours: dict[tuple[str, bool], list[str]] = {}
     for overloads in STORED_EXPRESSIONS.functions.functions.values():
-        for one in overloads:
-            text = f"({', '.join(map(str, one.params))}) -> {one.result}"
-            ours.setdefault((one.function, one.member), []).append(text)
+        for overload in overloads:
+            text = f"({', '.join(map(str, overload.params))}) -> {overload.result}"
+            ours.setdefault((overload.function, overload.member), []).append(text)
     assert ours == {key: texts for key, texts in reference.declarations().items() if key[0] not in TRANSLATED}
 
 

@@ -122,16 +122,16 @@ def _difference(environment: Any, text: str) -> str:
     if theirs.type() == cel.Type.ERROR:
         return f"{ours!r}, not the failure {theirs.value()!r}"
     if isinstance(ours, float):
-        found = theirs.value()
-        same = isinstance(found, float) and (found == ours or (math.isnan(found) and math.isnan(ours)))
-        return "" if same else f"{ours!r}, not {found!r}"
+        value = theirs.value()
+        same = isinstance(value, float) and (value == ours or (math.isnan(value) and math.isnan(ours)))
+        return "" if same else f"{ours!r}, not {value!r}"
     if isinstance(ours, (list, dict)):
         equal = environment.compile(f"dyn({text}) == dyn({_literal(ours)})").eval(data={}).value()
         return "" if equal is True else f"{ours!r}, not {theirs.value()!r}"
     if str(theirs.type()) != _TYPES[type_name(ours)]:
         return f"a {type_name(ours)}, not a {theirs.type()}"
-    found = bytes(theirs.value()) if isinstance(ours, bytes) else theirs.value()
-    return "" if found == ours else f"{ours!r}, not {found!r}"
+    value = bytes(theirs.value()) if isinstance(ours, bytes) else theirs.value()
+    return "" if value == ours else f"{ours!r}, not {value!r}"
 
 
 def test_values_are_those_of_cel_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def test_values_are_those_of_cel_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
         kind = source.choice(_KINDS)
         text = GRAMMAR.draw(source, kind, source.randint(1, 3))
         compared[kind] += 1
-        found = _difference(environment, text)
-        if found:
-            differences.append(f"{text}: {found}")
+        difference = _difference(environment, text)
+        if difference:
+            differences.append(f"{text}: {difference}")
     assert not differences, f"CEL_SEED={seed}, {len(differences)} differ:\n" + "\n".join(differences[:10])
     assert min(compared[kind] for kind in _KINDS) > 0

@@ -223,7 +223,9 @@ def test_networks_from_claims_are_dropped_before_1_9_and_then_have_no_type() -> 
 def test_an_unknown_field_is_dropped_refused_or_passed_over(field: Json, said: str) -> None:
     obj = vmi(domain=gpus(GPU, **field))
     path = f"spec.domain.{next(iter(field))}"
-    warned, strict, ignored = (admit(obj, gates("1.9"), field_validation=each) for each in ("Warn", "Strict", "Ignore"))
+    warned, strict, ignored = (
+        admit(obj, gates("1.9"), field_validation=level) for level in ("Warn", "Strict", "Ignore")
+    )
     dropped = f"{said} The API server drops it" if "?" in said else f"{said}, which the API server drops"
     assert warned == Verdict(allowed=True, warnings=(f"{path}: [unknown-field] {dropped}",))
     assert told(strict) == [("api-server", "FieldValueInvalid", path, f"strict decoding error: {said}")]

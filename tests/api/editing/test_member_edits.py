@@ -39,14 +39,14 @@ CASES = list(yaml.safe_load_all((Path(__file__).parent / "cases.yaml").read_text
 
 
 def _changes(case: dict[str, Any]) -> list[ValueChange]:
-    found: list[ValueChange] = []
+    changes: list[ValueChange] = []
     for kind, path, *arguments in case["changes"]:
         if kind in ("append", "set"):
             arguments = [json.dumps(arguments[0])]
         elif kind == "nest":
             arguments = [tuple(arguments[0]), arguments[1]]
-        found.append(KINDS[kind](tuple(path), *arguments))
-    return found
+        changes.append(KINDS[kind](tuple(path), *arguments))
+    return changes
 
 
 def _place(case: dict[str, Any]) -> NodePlace:
@@ -59,8 +59,10 @@ def test_a_change_is_made_where_it_belongs_and_nowhere_else(case: dict[str, Any]
     after = edited(case["before"], WrittenObjects(case["before"], [_place(case)]).edits({_place(case): changes}))
     assert after == case["after"]
     before = read_documents(case["before"].encode(), "before")
-    wanted = [changed(each.raw, changes) if _is_at(each.source, _place(case)) else each.raw for each in before]
-    assert [each.raw for each in read_documents(after.encode(), "after")] == wanted
+    wanted = [
+        changed(document.raw, changes) if _is_at(document.source, _place(case)) else document.raw for document in before
+    ]
+    assert [document.raw for document in read_documents(after.encode(), "after")] == wanted
 
 
 def _is_at(source: Any, place: NodePlace) -> bool:

@@ -38,23 +38,23 @@ def patched(text: str, diff: str) -> str:
     """What ``patch`` makes of a text."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
-    found: list[str] = []
+    kept: list[str] = []
     position = 0
     for line in diff.replace("\n\\ No newline at end of file\n", "\0").split("\n")[2:]:
         head = re.fullmatch(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", line)
         if head:
             until = int(head[1]) - (head[2] != "0")
-            found += lines[position:until]
+            kept += lines[position:until]
             position = until
             continue
-        for part in [f"{each}\0" for each in line.split("\0")[:-1]] + [f"{line.split(chr(0))[-1]}\n"]:
+        for part in [f"{part}\0" for part in line.split("\0")[:-1]] + [f"{line.split(chr(0))[-1]}\n"]:
             content = part[1:].replace("\0", "")
             if part[:1] in (" ", "-"):
                 assert lines[position] == content
                 position += 1
             if part[:1] in (" ", "+"):
-                found.append(content)
-    return "".join([*found, *lines[position:]])
+                kept.append(content)
+    return "".join([*kept, *lines[position:]])
 
 
 @given(st.data())

@@ -48,8 +48,8 @@ def asking(requests: Mapping[str, str], limits: Mapping[str, str] | None = None)
 def test_a_claim_counts_for_its_classes(case: Mapping[str, Any]) -> None:
     """C-15.1, C-15.2, C-15.3"""
     claim = ResourceClaim.from_wire({"spec": {"devices": {"requests": case["requests"]}}})
-    found = texts(claim, CLAIMS, classes=case.get("classes"))
-    assert found == {f"count/{CLAIMS}": "1", **case["wanted"]}
+    messages = texts(claim, CLAIMS, classes=case.get("classes"))
+    assert messages == {f"count/{CLAIMS}": "1", **case["wanted"]}
 
 
 def extended_claim(name: str, created: str = "2026-01-01T00:00:00Z", *, uid: str = "u") -> ResourceClaim:

@@ -26,11 +26,11 @@ def gpu(name: str, uuid: str, **more: object) -> Json:
 def anatomy(value: object) -> object:
     """Everything of an object: types, values in order, what was given, what is unknown."""
     if isinstance(value, BaseModel):
-        fields = [(name, anatomy(each)) for name, each in value.__dict__.items()]
+        fields = [(name, anatomy(value)) for name, value in value.__dict__.items()]
         return type(value), fields, sorted(value.model_fields_set), sorted((value.model_extra or {}).items(), key=str)
     if isinstance(value, dict):
-        return [(key, anatomy(each)) for key, each in value.items()]
-    return [anatomy(each) for each in value] if isinstance(value, tuple | list) else (type(value), value)
+        return [(key, anatomy(value)) for key, value in value.items()]
+    return [anatomy(item) for item in value] if isinstance(value, tuple | list) else (type(value), value)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -108,8 +108,8 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_equal_devices_are_one_object_in_all_slices() -> None:
     slices = [ResourceSlice.from_wire(slice_of(gpu("a", "1"), gpu("b", "1"), gpu("a", "2"))) for _ in range(2)]
-    (first, second), devices = (each.spec.devices for each in slices), slices[0].spec.devices
-    assert all(one is other for one, other in zip(first, second, strict=True))
+    (first, second), devices = (slice_.spec.devices for slice_ in slices), slices[0].spec.devices
+    assert all(device is other for device, other in zip(first, second, strict=True))
     assert len({id(device) for device in devices}) == 3
     assert [(device.name, device.attributes["uuid"].string) for device in devices] == [
         ("a", "1"),

@@ -47,7 +47,7 @@ def texts(scalars: st.SearchStrategy[str], names: str) -> st.SearchStrategy[str]
         scalars,
         lambda inner: (
             st.builds(members, st.lists(st.tuples(st.sampled_from(names), inner), max_size=3), space)
-            | st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]")
+            | st.lists(inner, max_size=3).map(lambda members: f"[{','.join(members)}]")
         ),
         max_leaves=6,
     )
@@ -56,7 +56,7 @@ def texts(scalars: st.SearchStrategy[str], names: str) -> st.SearchStrategy[str]
 def lists(item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Objects with ``items`` at any place, also twice."""
     outside = st.tuples(st.sampled_from(["kind", "apiVersion"]), st.just('"List"') | item)
-    own = st.tuples(st.just("items"), st.lists(item, max_size=4).map(lambda each: f"[{', '.join(each)}]") | item)
+    own = st.tuples(st.just("items"), st.lists(item, max_size=4).map(lambda members: f"[{', '.join(members)}]") | item)
     return st.builds(members, st.lists(outside | own, max_size=4), st.sampled_from(["", " "]))
 
 
@@ -73,9 +73,9 @@ def read(text: bytes, large: int) -> tuple[Document, ...] | str:
 def assert_same(text: str) -> tuple[Document, ...] | str:
     """What both ways of reading a text give, which must be the same."""
     encoded = text.encode(errors="surrogatepass")
-    found = read(encoded, 0)
-    assert found == read(encoded, len(text) + 1)
-    return found
+    document = read(encoded, 0)
+    assert document == read(encoded, len(text) + 1)
+    return document
 
 
 @given(lists(texts(SCALARS, "abc")), st.sampled_from(["", "\n \n", "{}"]), st.sampled_from(["", "\n", "x", "{}", ","]))
@@ -124,8 +124,8 @@ def test_only_plain_lists_are_read_item_by_item(text: str, itemwise: bool, monke
 @pytest.mark.parametrize("levels", [MAX_DEPTH - 3, MAX_DEPTH - 2, MAX_DEPTH - 1, 100_000])
 def test_items_nest_as_deeply_as_other_objects(opening: str, levels: int) -> None:
     closing = "]" if opening == "[" else "}"
-    found = assert_same(f'{{"kind": "List", "items": [{opening * levels}1{closing * levels}]}}')
-    assert isinstance(found, str) == (levels > MAX_DEPTH - 2)
+    document = assert_same(f'{{"kind": "List", "items": [{opening * levels}1{closing * levels}]}}')
+    assert isinstance(document, str) == (levels > MAX_DEPTH - 2)
 
 
 def a_list(*names: str) -> bytes:
@@ -148,10 +148,8 @@ def test_what_is_taken_before_a_fault_is_forgotten() -> None:
     )
     text = json.dumps({"kind": "List", "items": [good, bad] * 3_000})
     loaded = read_objects(text.encode(), "file")
-    assert [str(each.source) for each in loaded.objects] == [
-        f"file:1 (items[{number}])" for number in range(0, 6_000, 2)
-    ]
-    assert [str(each) for each in loaded.problems[:1]] == [
+    assert [str(obj.source) for obj in loaded.objects] == [f"file:1 (items[{number}])" for number in range(0, 6_000, 2)]
+    assert [str(problem) for problem in loaded.problems[:1]] == [
         "file:1 (items[1]): Pod: spec: must be an object, not an integer"
     ]
     assert len(loaded.problems) == 3_000

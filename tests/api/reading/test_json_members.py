@@ -39,9 +39,9 @@ def test_it_is_what_json_reads(value: object, indent: int | None) -> None:
 def test_a_fault_is_described_as_json_does(text: str) -> None:
     with pytest.raises(json.JSONDecodeError) as expected:
         json.loads(text)
-    with pytest.raises(json.JSONDecodeError) as found:
+    with pytest.raises(json.JSONDecodeError) as error:
         decode(text)
-    assert str(found.value) == str(expected.value)
+    assert str(error.value) == str(expected.value)
 
 
 def test_the_last_of_members_with_one_name_counts() -> None:

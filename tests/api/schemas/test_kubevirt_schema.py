@@ -27,7 +27,7 @@ def vmi(*, spec: Json | None = None, **devices: object) -> Json:
 
 def reported(raw: Json, version: str | None) -> list[str]:
     schema = of(raw["kind"], version)
-    return [str(each) for each in unknown_fields(raw, schema)] + [
+    return [str(field) for field in unknown_fields(raw, schema)] + [
         f"{fault.path}: {fault.message}" for fault in faults(raw, schema)
     ]
 
@@ -193,21 +193,21 @@ def test_every_field_that_we_read_is_known(kind: type[VirtualMachine] | type[Vir
 
 
 def _missing(ours: Json, theirs: Json, path: str) -> list[str]:
-    found = []
+    paths = []
     for name, inner in ours.get("properties", {}).items():
         where = f"{path}.{name}".lstrip(".")
         if name in theirs.get("properties", {}):
-            found += _missing(inner, theirs["properties"][name], where)
+            paths += _missing(inner, theirs["properties"][name], where)
         elif not theirs.get("x-kubernetes-preserve-unknown-fields"):
-            found.append(where)
-    return found + (_missing(ours["items"], theirs["items"], f"{path}[]") if "items" in ours else [])
+            paths.append(where)
+    return paths + (_missing(ours["items"], theirs["items"], f"{path}[]") if "items" in ours else [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_api_server_sees_what_is_only_ours(kind: str) -> None:
     todo: list[object] = [structural_schema(kind, KubeVirtVersion.parse("1.5"))]
     while todo:
-        each = todo.pop()
-        if isinstance(each, dict):
-            assert LATER not in each
-            todo += each.values()
+        schema_ = todo.pop()
+        if isinstance(schema_, dict):
+            assert LATER not in schema_
+            todo += schema_.values()

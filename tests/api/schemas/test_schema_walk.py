@@ -134,8 +134,8 @@ def test_what_strict_validation_says_of_a_field() -> None:
     ],
 )
 def test_faults(raw: Json, wrong: list[tuple[str, str, str]]) -> None:
-    found = list(faults(raw, SCHEMA))
-    assert found == [SchemaFault(*each) for each in wrong]  # type: ignore[arg-type]  # the types are those of the table
+    reported = list(faults(raw, SCHEMA))
+    assert reported == [SchemaFault(*fault) for fault in wrong]  # type: ignore[arg-type]  # the types are those of the table
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,6 @@ def test_what_is_stored_is_stored_again_as_it_is(raw: Any) -> None:
 def test_twenty_thousand_unknown_fields_are_found_in_time() -> None:
     raw: Json = {"items": [], **{f"itemz{n}": 1 for n in range(20_000)}}
     began = time.process_time()
-    found = list(unknown_fields(raw, SCHEMA))
+    reported = list(unknown_fields(raw, SCHEMA))
     assert time.process_time() - began < 2, "seconds of the processor"
-    assert (len(found), found[0].nearest, found[-1].nearest) == (20_000, "items", None)
+    assert (len(reported), reported[0].nearest, reported[-1].nearest) == (20_000, "items", None)

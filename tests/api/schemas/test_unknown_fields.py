@@ -120,7 +120,7 @@ REQUEST = "spec.spec.devices.requests[0]"
     ],
 )
 def test_unknown_fields(raw: Any, found: dict[str, str]) -> None:
-    assert {each.path: each.message for each in unknown_fields(raw)} == found
+    assert {field.path: field.message for field in unknown_fields(raw)} == found
 
 
 def test_of_very_many_only_some_are_told() -> None:
@@ -133,4 +133,4 @@ def test_only_fields_of_the_future_are_unknown(rng: Any, kind: Any, version: str
     raw = random_object(kind, rng)
     if kind is not resource_v1.DeviceTaintRule or version != "v1beta1":
         raw = from_v1(raw, f"resource.k8s.io/{version}")
-    assert {each.path.rpartition(".")[2] for each in unknown_fields(raw)} <= {"fieldOfTheFuture", "exactly"}
+    assert {field.path.rpartition(".")[2] for field in unknown_fields(raw)} <= {"fieldOfTheFuture", "exactly"}

@@ -81,12 +81,12 @@ TEXTS = {
 
 
 def all_cases() -> list[Any]:
-    found = []
+    reported = []
     for path in sorted(CASES.glob("*.yaml")):
         content = yaml.safe_load(path.read_text())
         for case in content["cases"]:
-            found.append(pytest.param(content["base"], case, id=f"{path.stem}: {case['name']}"))
-    return found
+            reported.append(pytest.param(content["base"], case, id=f"{path.stem}: {case['name']}"))
+    return reported
 
 
 def changed(base: Json, changes: Json) -> Json:

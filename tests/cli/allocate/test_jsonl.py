@@ -61,7 +61,7 @@ def _problem(**changes: Any) -> Json:
 
 
 def _claim(name: str, *requests: Json) -> Json:
-    entries = [{"name": f"r{i}", "exactly": each} for i, each in enumerate(requests)]
+    entries = [{"name": f"r{i}", "exactly": request} for i, request in enumerate(requests)]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": {"requests": entries}}}
 
 
@@ -211,7 +211,9 @@ def test_the_explanation_is_there_for_those_who_ask() -> None:
     state = {"devices": [{"driver": DRIVER, "pool": "n1", "device": f"nic-{i}"} for i in range(2)]}
     answer = _answer(_problem(allocated_state=state, explain=True))
     assert answer["explanation"]["summary"] == "device in use"
-    assert {each["device"]: each["reason"] for each in answer["explanation"]["requests"][0]["rejections"]} == {
+    assert {
+        rejection["device"]: rejection["reason"] for rejection in answer["explanation"]["requests"][0]["rejections"]
+    } == {
         f"{DRIVER}/n1/nic-0": "DeviceInUse",
         f"{DRIVER}/n1/nic-1": "DeviceInUse",
         f"{DRIVER}/n1/whole": "SelectorMismatch",

@@ -35,7 +35,10 @@ def _claim(name: str, *selectors: str, **more: Any) -> Json:
     asked = [{"name": "easy", "exactly": {**first}}]
     if selectors:
         asked.append(
-            {"name": "slow", "exactly": {**first, "selectors": [{"cel": {"expression": each}} for each in selectors]}}
+            {
+                "name": "slow",
+                "exactly": {**first, "selectors": [{"cel": {"expression": selector}} for selector in selectors]},
+            }
         )
     return {
         "apiVersion": API,
@@ -127,8 +130,8 @@ def test_a_search_that_takes_too_long_says_which_request_it_reached() -> None:
 
     devices = [{"name": f"gpu-{i}"} for i in range(100)]
     claim = _claim("deep")
-    one = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
-    claim["spec"]["devices"] = {"requests": [{"name": f"r{i}", "exactly": one} for i in range(32)]}
+    exact = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    claim["spec"]["devices"] = {"requests": [{"name": f"r{i}", "exactly": exact} for i in range(32)]}
     problem = {
         "node": {"metadata": {"name": "node-a"}},
         "classes": [CLASS],

@@ -66,10 +66,10 @@ def _figures(tmp_path: Path, workload: Json, *arguments: str) -> Json:
 def _digest(*placed: str | None) -> str:
     """Of pods given as ``n0/d0`` (or ``n0/d0,d1``), None for one that fits nowhere."""
     lines = []
-    for each in placed:
-        node, _, devices = (each or "").partition("/")
+    for name in placed:
+        node, _, devices = (name or "").partition("/")
         lines.append(
-            [node, [["r", "d.example.com", node, device] for device in devices.split(",")]] if each else ["", None]
+            [node, [["r", "d.example.com", node, device] for device in devices.split(",")]] if name else ["", None]
         )
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

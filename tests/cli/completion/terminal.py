@@ -46,8 +46,8 @@ class Terminal:
         self._seen = b""
         self.type(f"{line}\t")
         self.type(" END\x01printf '<%s>\\n' \n")  # to the beginning of the line, then run it
-        found = self.until(r"<END>")
-        return " ".join(re.findall(r"^<([^>]*)>$", found, re.MULTILINE)).removesuffix(" END")
+        shown = self.until(r"<END>")
+        return " ".join(re.findall(r"^<([^>]*)>$", shown, re.MULTILINE)).removesuffix(" END")
 
 
 @contextmanager

@@ -31,10 +31,10 @@ SWITCHES = ("virt-dra simulate --policy pack,lea", "virt-dra simulate --policy p
 
 
 def _required(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         pytest.skip(f"needs {program}; on Debian and Ubuntu: apt-get install {program}")
-    return found
+    return path
 
 
 def _script(shell: str) -> str:
@@ -78,12 +78,12 @@ def test_fish_completes(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
     for typed, completed in LINES:
         asked = [shell, "-c", "source $argv[1]; complete -C $argv[2]", str(script), typed]
-        found = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        words = [line.partition("\t")[0] for line in found.stdout.splitlines()]
+        result = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        words = [line.partition("\t")[0] for line in result.stdout.splitlines()]
         assert (typed, words) == (typed, [completed.split()[-1]] if completed != typed else [])
     asked = [shell, "-c", "source $argv[1]; complete -C 'virt-dra expl'", str(script)]
-    found = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert found.stdout == "explain\tExplain why a VM or claim gets no place, and what would help.\n"
+    result = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout == "explain\tExplain why a VM or claim gets no place, and what would help.\n"
 
 
 def test_what_click_prints_is_corrected() -> None:

@@ -22,8 +22,8 @@ def _run(*arguments: str) -> Result:
 
 
 def _file(folder: Path, name: str, *parts: Any) -> str:
-    objects = [each for part in (classes(), *parts) for each in (part if isinstance(part, list) else [part])]
-    (folder / name).write_text("\n".join(json.dumps(each) for each in objects))
+    objects = [obj for part in (classes(), *parts) for obj in (part if isinstance(part, list) else [part])]
+    (folder / name).write_text("\n".join(json.dumps(obj) for obj in objects))
     return str(folder / name)
 
 

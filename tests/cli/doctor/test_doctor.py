@@ -115,12 +115,12 @@ def facts(
         "crds": {"kubevirts.kubevirt.io": definition("kubevirts.kubevirt.io", established)},
         "kubevirts": [kubevirt("kubevirt", "v1.9.0", GATES)]
         if kubevirts is None
-        else [kubevirt(**each) for each in kubevirts],
+        else [kubevirt(**spec) for spec in kubevirts],
         "slices": [
-            resource_slice(**each)
-            for each in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)
+            resource_slice(**slice_)
+            for slice_ in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)
         ],
-        "classes": [device_class(**each) for each in ([{"name": "gpu"}] if classes is None else classes)],
+        "classes": [device_class(**spec) for spec in ([{"name": "gpu"}] if classes is None else classes)],
         "deployments": [
             deployment(
                 name,
@@ -157,10 +157,10 @@ def facts(
 
 
 def test_where_all_is_well_nothing_needs_doing() -> None:
-    found = examine(facts(), VERSION)
-    assert [finding for finding in found if finding.level != "ok"] == []
-    assert exit_code(found) == 0
-    assert [finding.id for finding in found] == [
+    findings = examine(facts(), VERSION)
+    assert [finding for finding in findings if finding.level != "ok"] == []
+    assert exit_code(findings) == 0
+    assert [finding.id for finding in findings] == [
         *("kubernetes", "feature-gates", "kubevirt-version", "drivers", "classes", "installation", "definitions"),
         *("workloads", "workloads", "webhook-answer", "callers", "certificate", "rights", "leader"),
     ]
@@ -201,19 +201,19 @@ def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(ClusterFacts) if "Unknown" in str(field.type)])
 def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
-    found = examine(replace(facts(), **{name: Unknown("no right")}), VERSION)  # type: ignore[arg-type] # one of the fields that may be Unknown
+    findings = examine(replace(facts(), **{name: Unknown("no right")}), VERSION)  # type: ignore[arg-type] # one of the fields that may be Unknown
     if name not in (
         "pods",
         "extender_answers",
     ):  # which only add to what Deployments, and DaemonSets that are there, say
-        assert any("no right" in finding.message for finding in found)
-    assert all(finding.level != "error" for finding in found)
+        assert any("no right" in finding.message for finding in findings)
+    assert all(finding.level != "error" for finding in findings)
 
 
 def test_nothing_can_be_read() -> None:
     names = [field.name for field in fields(ClusterFacts) if "Unknown" in str(field.type)]
-    found = examine(replace(facts(), **dict.fromkeys(names, Unknown("no right"))), VERSION)  # type: ignore[arg-type] # as above
-    assert exit_code(found) == 1
+    findings = examine(replace(facts(), **dict.fromkeys(names, Unknown("no right"))), VERSION)  # type: ignore[arg-type] # as above
+    assert exit_code(findings) == 1
 
 
 def test_the_exit_code_tells_the_worst() -> None:

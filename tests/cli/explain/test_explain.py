@@ -131,7 +131,7 @@ def test_names_that_drivers_and_tenants_chose_cannot_control_the_terminal(tmp_pa
     """An API server would refuse them; a file may have them."""
     late = claim("late-gpu", selectors=['device.attributes["gpu.example.com"].model == "H100"'])
     objects = [*classes(), *node("n1", [gpu("g0", "\x1b]0;owned\x07" + "x" * 500)]), late, pod("late", ["late-gpu"])]
-    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(obj) for obj in objects))
     result = _run("pod", "late", "-n", "team-a", "-f", str(tmp_path / "dump.json"))
     assert result.exit_code == 1
     assert all(line.isprintable() for line in result.stdout.splitlines())
@@ -139,14 +139,12 @@ def test_names_that_drivers_and_tenants_chose_cannot_control_the_terminal(tmp_pa
 
 
 def test_an_answer_about_many_nodes_is_short(tmp_path: Path) -> None:
-    nodes = [
-        each for number in range(300) for each in node(f"n{number}", [gpu(f"g{place}", "T4") for place in range(8)])
-    ]
+    nodes = [obj for number in range(300) for obj in node(f"n{number}", [gpu(f"g{place}", "T4") for place in range(8)])]
     late = [
         claim("late-gpu", selectors=['device.attributes["gpu.example.com"].model == "A100"']),
         pod("late", ["late-gpu"]),
     ]
-    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in (*classes(), *nodes, *late)))
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(obj) for obj in (*classes(), *nodes, *late)))
     result = _run("pod", "late", "-n", "team-a", "-f", str(tmp_path / "dump.json"))
     assert result.stdout.splitlines()[0] == (
         "pod team-a/late waits: none of 300 nodes can take it. Nearest: 300 "

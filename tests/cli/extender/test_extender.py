@@ -20,8 +20,8 @@ from virt_dra.extender.configuration import scheduler_configuration
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    found = CliRunner().invoke(cli, ["extender", *arguments])
-    return found.exit_code, found.stdout, found.stderr
+    result = CliRunner().invoke(cli, ["extender", *arguments])
+    return result.exit_code, result.stdout, result.stderr
 
 
 def test_the_lines_for_kube_scheduler() -> None:

@@ -28,7 +28,7 @@ def test_names_are_what_describe_takes() -> None:
 def test_json_and_yaml_are_the_same_list() -> None:
     documents = json.loads(get("pools", "-f", EXAMPLE, "-o", "json").stdout)
     assert yaml.safe_load(get("pools", "-f", EXAMPLE, "-o", "yaml").stdout) == documents
-    assert [each["problem"] for each in documents] == [None, None, "1 of 2 slices of generation 2", None]
+    assert [document["problem"] for document in documents] == [None, None, "1 of 2 slices of generation 2", None]
     assert get("vms", "-f", EXAMPLE, "-n", "nobody", "-o", "json").stdout == "[]\n"
 
 

@@ -131,8 +131,8 @@ def change(stream: IO[str]) -> dict[str, Any]:
     """The next change."""
     line = stream.readline()
     assert line, "the command has ended"
-    found: dict[str, Any] = json.loads(line)
-    return found
+    document: dict[str, Any] = json.loads(line)
+    return document
 
 
 def test_describe_shows_events_and_what_lint_says(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:

@@ -48,13 +48,13 @@ async def watched(
     steps = life(cluster)
     await steps[0]()
     task = asyncio.create_task(follow_rows(asked, cluster, scope, shown.put_nowait))
-    found = [await asyncio.wait_for(shown.get(), 10)]
+    rows = [await asyncio.wait_for(shown.get(), 10)]
     for step in steps[1:]:
         await step()
-        found.append(await asyncio.wait_for(shown.get(), 10))
+        rows.append(await asyncio.wait_for(shown.get(), 10))
     task.cancel()
     await asyncio.wait({task})
-    return found
+    return rows
 
 
 async def test_rows_are_shown_when_they_come_change_and_go() -> None:
@@ -142,6 +142,9 @@ async def test_documents_of_changes_say_what_happened(capsys: pytest.CaptureFixt
     changes = await _changes()
     change_printer("claims", "json")(changes)
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["type"], each["object"]["name"]) for each in documents] == [("ADDED", "a"), ("DELETED", "a")]
+    assert [(document["type"], document["object"]["name"]) for document in documents] == [
+        ("ADDED", "a"),
+        ("DELETED", "a"),
+    ]
     change_printer("claims", "yaml")(changes[:1])
     assert capsys.readouterr().out.startswith("---\ntype: ADDED\nobject:\n  namespace: default\n")

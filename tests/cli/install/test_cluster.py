@@ -117,17 +117,17 @@ def install_kubevirt(plane: ControlPlane) -> None:
     for definition in KUBEVIRT_CRDS:
         plane.request("POST", CRDS, definition)
     wanted = {definition["spec"]["names"]["plural"] for definition in KUBEVIRT_CRDS}
-    until(lambda: wanted <= {each["name"] for each in resources(plane, "/apis/kubevirt.io/v1")})
+    until(lambda: wanted <= {resource["name"] for resource in resources(plane, "/apis/kubevirt.io/v1")})
 
 
 def resources(plane: ControlPlane, base: str) -> list[Json]:
     try:
-        found: list[Json] = plane.request("GET", base)["resources"]
+        resources: list[Json] = plane.request("GET", base)["resources"]
     except RequestError as error:  # "404 page not found", until the group is served
         if error.status != 404:
             raise
         return []
-    return found
+    return resources
 
 
 def run(plane: ControlPlane, *arguments: str) -> Result:
@@ -152,9 +152,9 @@ def path_of(plane: ControlPlane, obj: Json) -> str:
     version = obj["apiVersion"]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     plural = next(
-        each["name"]
-        for each in plane.request("GET", base)["resources"]
-        if each["kind"] == obj["kind"] and "/" not in each["name"]
+        resource["name"]
+        for resource in plane.request("GET", base)["resources"]
+        if resource["kind"] == obj["kind"] and "/" not in resource["name"]
     )
     namespace = obj["metadata"].get("namespace", "")
     return (
@@ -407,7 +407,7 @@ class TestInstalled:
         for definition in CERT_MANAGER:
             installed.request("POST", CRDS, definition)
         wanted = {definition["spec"]["names"]["plural"] for definition in CERT_MANAGER}
-        until(lambda: wanted <= {each["name"] for each in resources(installed, "/apis/cert-manager.io/v1")})
+        until(lambda: wanted <= {resource["name"] for resource in resources(installed, "/apis/cert-manager.io/v1")})
         install = ("install", "--overlay", "standalone", "--no-wait", "-o", "json")
         over = results(run(installed, *install, "--cert-manager").stdout)
         kinds = (

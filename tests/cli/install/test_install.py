@@ -118,8 +118,8 @@ def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
             for obj in printed
             if obj["metadata"]["name"] == LAUNCHER_POLICY and obj["kind"] == "ValidatingAdmissionPolicy"
         )
-        found = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
-        return {name: found[name] for name in ("image", "command", "sidecars")}
+        expressions = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
+        return {name: expressions[name] for name in ("image", "command", "sidecars")}
 
     command = '["virt-dra-launcher", "--uri=qemu:///session", "--daemon=virtqemud"'
     assert variables() == {"image": '"virt-dra-launcher:0.1.0"', "command": f"{command}]", "sidecars": "false"}
@@ -136,10 +136,10 @@ def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() 
         run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout
     )
     expressions = {
-        obj["metadata"]["name"]: each["expression"]
+        obj["metadata"]["name"]: variable["expression"]
         for obj in printed
-        for each in obj.get("spec", {}).get("variables", ())
-        if each["name"] == "forVirtualMachines"
+        for variable in obj.get("spec", {}).get("variables", ())
+        if variable["name"] == "forVirtualMachines"
     }
     wanted = '"example.com/vms" in namespaceObject.metadata.?labels.orValue({})'
     assert expressions == dict.fromkeys(("virt-dra-operator-instances", "virt-dra-operator-launchers"), wanted)
@@ -325,9 +325,9 @@ def test_objects_of_an_older_version_are_stale_unless_they_hold_data_or_are_fore
 def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) -> None:
     def texts(value: object) -> list[str]:
         if isinstance(value, dict):
-            return [text for each in value.values() for text in texts(each)]
+            return [text for value in value.values() for text in texts(value)]
         if isinstance(value, list):
-            return [text for each in value for text in texts(each)]
+            return [text for item in value for text in texts(item)]
         return [value] if isinstance(value, str) else []
 
     objects = planned(Choices(overlay, "elsewhere", cert_manager=True), packaged())

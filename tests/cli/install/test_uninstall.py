@@ -69,7 +69,7 @@ def test_vms_go_with_their_definition_where_that_is_asked_for() -> None:
 
 
 def test_vmis_of_kubevirt_are_never_touched_but_for_the_annotation() -> None:
-    without_ours = [each for each in THERE if each["metadata"]["name"] != VMIS]
+    without_ours = [obj for obj in THERE if obj["metadata"]["name"] != VMIS]
     plan = removal("virt-dra", without_ours, STORED, delete_vms=True)
     assert plan.annotated == (ObjectKey("VirtualMachineInstance", "tenant", "a"),)
     assert VMIS not in plan.lost

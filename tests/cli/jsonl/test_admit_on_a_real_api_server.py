@@ -57,8 +57,8 @@ Change = Callable[[Json, random.Random], None]
 
 
 def devices(vmi: Json) -> Json:
-    found: Json = vmi["spec"]["domain"]["devices"]
-    return found
+    devices: Json = vmi["spec"]["domain"]["devices"]
+    return devices
 
 
 def any_device(vmi: Json, chance: random.Random) -> Json:

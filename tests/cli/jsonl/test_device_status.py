@@ -165,8 +165,8 @@ def test_options_are_heeded() -> None:
     (told,) = run({"id": 1, "vmi": vmi, "pod": POD, "claims": [claim], "slices": slices, "options": options})
 
     def entry(name: str, device: str, address: str) -> Request:
-        known = {"name": device, "resourceClaimName": "direct", "attributes": {"pciAddress": address}}
-        return {"name": name, "deviceResourceClaimStatus": known}
+        former = {"name": device, "resourceClaimName": "direct", "attributes": {"pciAddress": address}}
+        return {"name": name, "deviceResourceClaimStatus": former}
 
     assert told == {
         "id": 1,

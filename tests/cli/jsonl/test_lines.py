@@ -224,8 +224,8 @@ def test_every_command_names_the_members_that_count_for_nothing(command: str) ->
     requests: list[Json] = [{"id": 1, f"{members[0]}z": 1}, {"id": 2, **dict.fromkeys(members)}, {"id": 3, **strange}]
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     result = CliRunner().invoke(cli, [command, "--jsonl"], input=lines)
-    one, none, many = (json.loads(line).get("warnings", []) for line in result.stdout.splitlines())
-    assert f'{members[0]}z: unknown member of the request; did you mean "{members[0]}"?' in one
+    single, none, many = (json.loads(line).get("warnings", []) for line in result.stdout.splitlines())
+    assert f'{members[0]}z: unknown member of the request; did you mean "{members[0]}"?' in single
     assert not [text for text in none if "unknown member" in text]
     assert (len(many), many[-1]) == (21, "5 more unknown members of the request")
 

@@ -67,25 +67,25 @@ def _node(name: str, **spec: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_lint_and_run_ask_the_allocator(objects: tuple[Any, ...], part: str | None) -> None:
-    code, found = _lint(TWO, CLASS, *objects)
+    code, findings = _lint(TWO, CLASS, *objects)
     ran = json.loads(_run(TWO, CLASS, *objects).stdout)
     assert ran["ready"] == (part is None)
     if part is None:
-        assert (code, found["VirtualMachineInstance vm"]) == (0, [])
+        assert (code, findings["VirtualMachineInstance vm"]) == (0, [])
         return
-    ((id, field, message),) = found["VirtualMachineInstance vm"]
+    ((id, field, message),) = findings["VirtualMachineInstance vm"]
     assert (code, id, field) == (1, "claims-do-not-fit", "spec.resourceClaims")
     assert part in message
-    assert [each["id"] for each in ran["vms"][0]["findings"]] == ["claims-do-not-fit"]
+    assert [finding["id"] for finding in ran["vms"][0]["findings"]] == ["claims-do-not-fit"]
 
 
 def test_shared_counters_are_counted_together() -> None:
     counters = _changed(
         _slice(), ("metadata.name", "counters"), ("spec.devices", None), ("spec.sharedCounters", COUNTERS)
     )
-    slices = [_changed(each, ("spec.pool.resourceSliceCount", 2)) for each in (_slice(*PARTS), counters)]
-    code, found = _lint(TWO, CLASS, _template(), *slices)
-    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"])
+    slices = [_changed(slice_, ("spec.pool.resourceSliceCount", 2)) for slice_ in (_slice(*PARTS), counters)]
+    code, findings = _lint(TWO, CLASS, _template(), *slices)
+    assert (code, [finding[0] for finding in findings["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"])
     more = _changed(slices[1], ("spec.sharedCounters.0.counters.slots.value", "4"))
     assert _lint(TWO, CLASS, _template(), slices[0], more)[0] == 0
 
@@ -95,8 +95,10 @@ def test_it_is_silent_where_another_finding_says_what_is_wrong() -> None:
     never = {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "selectors": selector}}
     template = _template(requests=[REQUESTS[0], never])
     for options in ((), ("--ignore", "no-matching-device")):
-        _, found = _lint(TWO, CLASS, _slice(*TOGETHER), template, options=options)
-        assert [each[0] for each in found["VirtualMachineInstance vm"]] == ["no-matching-device"][: 1 - bool(options)]
+        _, findings = _lint(TWO, CLASS, _slice(*TOGETHER), template, options=options)
+        assert [finding[0] for finding in findings["VirtualMachineInstance vm"]] == ["no-matching-device"][
+            : 1 - bool(options)
+        ]
 
 
 def test_what_others_hold_is_no_fault_of_the_vm() -> None:
@@ -116,8 +118,8 @@ def test_what_others_hold_is_no_fault_of_the_vm() -> None:
             [{"name": "held", "resourceClaimName": "other"}, {"name": "gpu", "resourceClaimTemplateName": "one"}],
         ),
     )
-    code, found = _lint(own, CLASS, _slice(*TOGETHER), _template(), held)
-    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), (
+    code, findings = _lint(own, CLASS, _slice(*TOGETHER), _template(), held)
+    assert (code, [finding[0] for finding in findings["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), (
         "its own claim holds a device"
     )
 
@@ -144,9 +146,9 @@ def test_a_claims_manifest_leaves_the_allocation_of_the_claim_alone_in_lint_and_
     vm = _changed(VMI, ("spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "one"}]))
     for objects in ((live, manifest), (live,)):
         given = (vm, CLASS, _slice(TOGETHER[0], without_address), *objects)
-        code, found = _lint(*given)
-        assert (code, len(found["VirtualMachineInstance vm"])) == (1, 1)
-        ((check, _, message),) = found["VirtualMachineInstance vm"]
+        code, findings = _lint(*given)
+        assert (code, len(findings["VirtualMachineInstance vm"])) == (1, 1)
+        ((check, _, message),) = findings["VirtualMachineInstance vm"]
         assert (check, "every device" in message) == ("no-address", True)
         (outcome,) = json.loads(_run(*given).stdout)["vms"]
         assert (outcome["ready"], outcome["failure"]["reason"]) == (False, "NoAddress")
@@ -171,8 +173,8 @@ def test_without_classes_and_slices_nothing_is_said() -> None:
 )
 def test_a_domain_that_libvirt_can_not_have(change: tuple[str, Any], field: str, part: str) -> None:
     for objects in ((CLASS, _template(), _slice(*TOGETHER)), (_template(),)):
-        code, found = _lint(_changed(TWO, change), *objects)
-        ((id, where, message),) = found["VirtualMachineInstance vm"]
+        code, findings = _lint(_changed(TWO, change), *objects)
+        ((id, where, message),) = findings["VirtualMachineInstance vm"]
         assert (code, id, where) == (1, "invalid-domain", field)
         assert part in message
 
@@ -184,10 +186,10 @@ def test_one_device_for_two_requests_is_one_too_few_for_libvirt() -> None:
     """K-5.13: what may be allocated several times comes to the VM once."""
     shared = _device("gpu-1", "pci0000:00", allowMultipleAllocations=True, capacity={"memory": CAPACITY})
     objects = (TWO, CLASS, _template(), _slice(shared))
-    code, found = _lint(*objects)
+    code, findings = _lint(*objects)
     ran = json.loads(_run(*objects).stdout)
     assert (code, ran["vms"][0]["ready"]) == (1, False)
-    assert [each[0] for each in found["VirtualMachineInstance vm"]] == ["invalid-domain"]
+    assert [finding[0] for finding in findings["VirtualMachineInstance vm"]] == ["invalid-domain"]
     assert ran["vms"][0]["failure"] is not None
 
 
@@ -220,9 +222,9 @@ def test_a_pod_that_the_api_server_refuses(entry: Any, part: str, release: str) 
     """K-2.28: before 1.9 KubeVirt does not look at the sources of claims."""
     options = ("--kubevirt-version", release, "--kubevirt-gates", "GPUsWithDRA=true", "-o", "json")
     result = _run(_changed(VMI, ("spec.resourceClaims", [entry])), command="lint", options=options)
-    (entries,) = [each["findings"] for each in json.loads(result.stdout)["objects"]]
-    denials = [each for each in entries if each["severity"] == "denial"]
-    assert (result.exit_code, [each["id"] for each in denials]) == (1, ["pod-refused"])
+    (entries,) = [obj["findings"] for obj in json.loads(result.stdout)["objects"]]
+    denials = [entry for entry in entries if entry["severity"] == "denial"]
+    assert (result.exit_code, [denial["id"] for denial in denials]) == (1, ["pod-refused"])
     assert f"the API server refuses it: {part}: " in denials[0]["message"]
 
 
@@ -236,8 +238,11 @@ def test_many_vms_alike_cost_little() -> None:
     nodes = [_slice(*APART, node=f"node-{n}") for n in range(100)]
     vms = [_changed(TWO, ("metadata.name", f"vm-{n}")) for n in range(100)]
     began = time.process_time()
-    code, found = _lint(*vms, CLASS, _template(SAME), *nodes)
-    assert (code, {each[0] for vm in vms for each in found[f"VirtualMachineInstance {vm['metadata']['name']}"]}) == (
+    code, findings = _lint(*vms, CLASS, _template(SAME), *nodes)
+    assert (
+        code,
+        {finding[0] for vm in vms for finding in findings[f"VirtualMachineInstance {vm['metadata']['name']}"]},
+    ) == (
         1,
         {"claims-do-not-fit"},
     )
@@ -254,8 +259,8 @@ def test_lint_and_run_agree_on_room() -> None:
         "metadata": {"name": "vm"},
         "spec": {"domain": domain},
     }
-    code, found = _lint(vm, node)
-    ((id, field, message),) = found["VirtualMachineInstance vm"]
+    code, findings = _lint(vm, node)
+    ((id, field, message),) = findings["VirtualMachineInstance vm"]
     assert (code, id, field) == (1, "no-node-fits", "spec.domain")
     assert "node-1: too little cpu" in message
     ran = json.loads(_run(vm, node).stdout)

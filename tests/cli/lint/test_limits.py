@@ -52,8 +52,8 @@ def _slice(devices: int) -> dict[str, Any]:
 def _vms(selector: str, number: int = 1) -> list[dict[str, Any]]:
     objects: list[dict[str, Any]] = []
     for n in range(number):
-        each = f'device.attributes["gpu.example.com"].i >= 0 && ({selector.replace("10", "1" + str(n % 9), 1)})'
-        exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": each}}]}
+        expression = f'device.attributes["gpu.example.com"].i >= 0 && ({selector.replace("10", "1" + str(n % 9), 1)})'
+        exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
         spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
         objects.append(
             {"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": {"name": f"t{n}"}, "spec": spec}
@@ -85,9 +85,9 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_takes_too_long_is_said_to_be_not_checked(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["lint", "-f", _files(tmp_path, HOSTILE["loops in loops"], 60, 1), "-o", "json"])
     vm = json.loads(result.stdout)["objects"][0]
-    found = {each["id"]: each for each in vm["findings"]}
-    assert found["selector-not-checked"]["severity"] == "warning"
-    assert "no-matching-device" not in found
+    by_id = {finding["id"]: finding for finding in vm["findings"]}
+    assert by_id["selector-not-checked"]["severity"] == "warning"
+    assert "no-matching-device" not in by_id
     assert result.exit_code == 0
 
 
@@ -103,7 +103,7 @@ def test_many_hostile_vms_share_what_there_is(tmp_path: Path) -> None:
         took[number] = time.process_time() - began
         vms = json.loads(result.stdout)["objects"]
         assert len(vms) == number
-        assert all(any(each["id"] == "selector-not-checked" for each in vm["findings"]) for vm in vms)
+        assert all(any(finding["id"] == "selector-not-checked" for finding in vm["findings"]) for vm in vms)
     assert took[16] < 3 * took[4]
 
 

@@ -304,11 +304,11 @@ def test_sarif(files: Path) -> None:
         for rule in rules
     )
     assert all(rule["help"]["markdown"].startswith(f"# {rule['id']}\n") and "helpUri" not in rule for rule in rules)
-    (found,) = run["results"]
-    assert rules[found["ruleIndex"]]["id"] == found["ruleId"] == "template-missing"
-    assert found["level"] == "error"
-    assert found["message"] == {"text": f"VirtualMachineInstance default/vm: {FIELD}: {MISSING}"}
-    assert found["locations"] == [
+    (reported,) = run["results"]
+    assert rules[reported["ruleIndex"]]["id"] == reported["ruleId"] == "template-missing"
+    assert reported["level"] == "error"
+    assert reported["message"] == {"text": f"VirtualMachineInstance default/vm: {FIELD}: {MISSING}"}
+    assert reported["locations"] == [
         {
             "physicalLocation": {
                 "artifactLocation": {"uri": "vmi.yaml"},
@@ -324,13 +324,13 @@ def test_sarif(files: Path) -> None:
 @pytest.mark.parametrize(("name", "uri"), [("a b#.yaml", "a%20b%23.yaml"), ("x:y.yaml", "x%3Ay.yaml")])
 def test_sarif_names_files_by_uri(files: Path, name: str, uri: str) -> None:
     (files / name).write_text(yaml.safe_dump(COMMON["vmi"]), encoding="utf-8")
-    (found,) = json.loads(_run("-o", "sarif", "-f", name).stdout)["runs"][0]["results"]
-    assert found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
+    (result,) = json.loads(_run("-o", "sarif", "-f", name).stdout)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
 def test_sarif_of_standard_input(files: Path) -> None:
-    (found,) = json.loads(_run("-o", "sarif", "-f", "-", stdin=json.dumps(COMMON["vmi"])).stdout)["runs"][0]["results"]
-    assert found["locations"][0]["physicalLocation"] == {
+    (result,) = json.loads(_run("-o", "sarif", "-f", "-", stdin=json.dumps(COMMON["vmi"])).stdout)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "stdin"},
         "region": {"startLine": 1, "startColumn": 169, "endColumn": 174},
     }

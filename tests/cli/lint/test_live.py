@@ -40,9 +40,7 @@ class Room:
         """File, name and the ids of the findings of each VM."""
         told = json.loads(self.lint("-o", "json", *options).stdout)
         assert told["notChecked"] == []
-        return [
-            (each["file"], each["name"], [finding["id"] for finding in each["findings"]]) for each in told["objects"]
-        ]
+        return [(obj["file"], obj["name"], [finding["id"] for finding in obj["findings"]]) for obj in told["objects"]]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +140,7 @@ class _Served:
         self.labels[kind.KIND] = labels
         if kind.KIND in self._fault:
             raise self._fault[kind.KIND]
-        return Listed(tuple(each for each in self._objects if (each.kind or each.KIND) == kind.KIND), "1")
+        return Listed(tuple(obj for obj in self._objects if (obj.kind or obj.KIND) == kind.KIND), "1")
 
 
 async def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:

@@ -42,11 +42,13 @@ def _lint(*objects: Any, options: tuple[str, ...] = ()) -> tuple[int, dict[str, 
     report = json.loads(result.stdout)
     assert "error" not in report, report
     assert report["denials"] == sum(
-        each["severity"] == "denial" for entry in report["objects"] for each in entry["findings"]
+        finding["severity"] == "denial" for entry in report["objects"] for finding in entry["findings"]
     )
     return result.exit_code, {
         f"{entry['kind']} {entry['name']}": [
-            (each["id"], each["field"], each["message"]) for each in entry["findings"] if each["severity"] == "denial"
+            (finding["id"], finding["field"], finding["message"])
+            for finding in entry["findings"]
+            if finding["severity"] == "denial"
         ]
         for entry in report["objects"]
     }
@@ -138,7 +140,7 @@ def test_a_template_that_is_refused_is_denied_used_or_not(template: Any, id: str
     assert (unused[0], used[0]) == (1, 1)
     for _, found in (unused, used):
         (faults,) = (faults for name, faults in found.items() if name.startswith("ResourceClaimTemplate"))
-        assert [(each[0], each[1]) for each in faults] == [(id, field)]
+        assert [(fault[0], fault[1]) for fault in faults] == [(id, field)]
         assert part in faults[0][2]
         assert found["VirtualMachineInstance other"] == []
     if template["metadata"].get("name") == "one":
@@ -190,17 +192,17 @@ def test_a_template_that_is_refused_is_denied_used_or_not(template: Any, id: str
     ],
 )
 def test_objects_of_every_kind_are_validated(objects: tuple[Any, ...], field: str) -> None:
-    code, found = _lint(*objects, _changed(VMI, ("metadata.name", "good")), TEMPLATE)
+    code, findings = _lint(*objects, _changed(VMI, ("metadata.name", "good")), TEMPLATE)
     assert code == 1
-    assert ("invalid-object", field) in [each[:2] for faults in found.values() for each in faults]
+    assert ("invalid-object", field) in [fault[:2] for faults in findings.values() for fault in faults]
 
 
 def test_one_object_of_a_wrong_type_does_not_stop_the_run() -> None:
     wrong = _changed(VMI, ("metadata.name", "wrong"), ("spec.domain.devices.gpus.0.name", 3))
     missing = _changed(VMI, ("metadata.name", "missing"), ("spec.resourceClaims.0.resourceClaimTemplateName", "none"))
-    code, found = _lint(wrong, missing, VMI, TEMPLATE, 1, {"kind": "Pod"})
+    code, findings = _lint(wrong, missing, VMI, TEMPLATE, 1, {"kind": "Pod"})
     assert code == 1
-    assert [(name, [each[0] for each in faults]) for name, faults in found.items()] == [
+    assert [(name, [fault[0] for fault in faults]) for name, faults in findings.items()] == [
         ("VirtualMachineInstance wrong", ["unreadable-object"]),
         ("VirtualMachineInstance missing", ["template-missing"]),
         ("VirtualMachineInstance vm", []),
@@ -218,16 +220,16 @@ def test_objects_of_a_cluster_keep_fields_that_are_newer_than_we_are() -> None:
 def test_v1beta1_objects_are_judged_as_such() -> None:
     beta = _changed(V1BETA1_STYLE, ("apiVersion", "resource.k8s.io/v1beta1"))
     assert _lint(VMI, beta) == (0, {"VirtualMachineInstance vm": []})
-    code, found = _lint(VMI, _changed(TEMPLATE, ("apiVersion", "resource.k8s.io/v1beta1")))
+    code, findings = _lint(VMI, _changed(TEMPLATE, ("apiVersion", "resource.k8s.io/v1beta1")))
     assert code == 1
-    assert [each[:2] for each in found["ResourceClaimTemplate one"]] == [("unknown-field", f"{AT}.exactly")]
+    assert [finding[:2] for finding in findings["ResourceClaimTemplate one"]] == [("unknown-field", f"{AT}.exactly")]
 
 
 def test_slices_that_are_refused_do_not_count() -> None:
-    code, found = _lint(VMI, TEMPLATE, CLASS, _changed(SLICE, ("spec.pool.resourceSliceCount", 0)))
+    code, findings = _lint(VMI, TEMPLATE, CLASS, _changed(SLICE, ("spec.pool.resourceSliceCount", 0)))
     assert code == 1
-    assert [each[0] for each in found["VirtualMachineInstance vm"]] == ["no-matching-device"]
-    assert "a ResourceSlice of the input would be refused" in found["VirtualMachineInstance vm"][0][2]
+    assert [finding[0] for finding in findings["VirtualMachineInstance vm"]] == ["no-matching-device"]
+    assert "a ResourceSlice of the input would be refused" in findings["VirtualMachineInstance vm"][0][2]
 
 
 @pytest.mark.parametrize(
@@ -272,10 +274,11 @@ def test_a_file_that_is_no_yaml_until_it_is_rendered(text: str, output: str) -> 
 
 
 def test_sarif_shows_objects_at_their_line() -> None:
-    text = "---\n".join(json.dumps(each) + "\n" for each in (VMI, V1BETA1_STYLE))
+    text = "---\n".join(json.dumps(obj) + "\n" for obj in (VMI, V1BETA1_STYLE))
     (run,) = json.loads(_run("-f", "-", "-o", "sarif", stdin=text).stdout)["runs"]
     told = [
-        (each["ruleId"], each["locations"][0]["physicalLocation"]["region"]["startLine"]) for each in run["results"]
+        (result["ruleId"], result["locations"][0]["physicalLocation"]["region"]["startLine"])
+        for result in run["results"]
     ]
     assert told == [("refused-object", 1), ("unknown-field", 3)]
 
@@ -334,8 +337,8 @@ ENTRIES = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
 )
 @pytest.mark.parametrize("options", [(), ("--kubevirt-version", "1.9")])
 def test_fields_that_a_vm_does_not_have(vm: Any, field: str, message: str, options: tuple[str, ...]) -> None:
-    code, found = _lint(vm, TEMPLATE, options=options)
-    (faults,) = (faults for name, faults in found.items() if name.startswith("VirtualMachine"))
+    code, findings = _lint(vm, TEMPLATE, options=options)
+    (faults,) = (faults for name, faults in findings.items() if name.startswith("VirtualMachine"))
     assert code == 1
     assert [(id, where) for id, where, text in faults if text.startswith(message)] == [("unknown-field", field)]
 
@@ -343,13 +346,13 @@ def test_fields_that_a_vm_does_not_have(vm: Any, field: str, message: str, optio
 @pytest.mark.parametrize("options", [(), ("--kubevirt-version", "1.9")])
 def test_the_designs_form_is_unknown_to_kubevirt(options: tuple[str, ...]) -> None:
     vmi = _changed(VMI, ("spec.domain.devices.gpus", [{"name": "g", "claim": {"name": "gpu", "request": "gpu"}}]))
-    code, found = _lint(vmi, TEMPLATE, options=options)
+    code, findings = _lint(vmi, TEMPLATE, options=options)
     assert code == 1
     assert (
         "unknown-field",
         "spec.domain.devices.gpus[0].claim",
         "unknown field; KubeVirt has claimName and requestName in its place",
-    ) in found["VirtualMachineInstance vm"]
+    ) in findings["VirtualMachineInstance vm"]
 
 
 @pytest.mark.parametrize(
@@ -365,10 +368,12 @@ def test_the_designs_form_is_unknown_to_kubevirt(options: tuple[str, ...]) -> No
 )
 def test_what_the_schema_of_a_kubevirt_refuses(change: tuple[str, Any], field: str) -> None:
     """K-2.2: types of fields that we have no type for, required fields, keys of lists."""
-    code, found = _lint(
+    code, findings = _lint(
         _changed(VMI, change), TEMPLATE, options=("--kubevirt-version", "1.7.4", "--kubevirt-gates", "GPUsWithDRA=true")
     )
     assert code == 1
     assert field in [
-        each[1] for each in found["VirtualMachineInstance vm"] if each[0] in ("invalid-object", "unreadable-object")
+        finding[1]
+        for finding in findings["VirtualMachineInstance vm"]
+        if finding[0] in ("invalid-object", "unreadable-object")
     ]

@@ -20,7 +20,7 @@ from webhooks.lint import LintSettings, lint_documents
 
 pytestmark = pytest.mark.control_plane
 
-KINDS = {each.KIND: each for each in (DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice)}
+KINDS = {kind.KIND: kind for kind in (DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice)}
 SERVED = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
 
 
@@ -39,7 +39,7 @@ def _said(namespace: str, raw: Any) -> list[str]:
     judgement = lint_documents(
         [Document(copy.deepcopy(raw), DocumentSource("object"))], LintSettings(), namespace=namespace
     )
-    return [str(finding) for each in judgement.others for finding in each.findings if finding.severity == "denial"]
+    return [str(finding) for judged in judgement.others for finding in judged.findings if finding.severity == "denial"]
 
 
 def _comparable(raw: Any) -> bool:

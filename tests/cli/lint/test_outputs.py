@@ -47,8 +47,8 @@ def _run(*arguments: str, stdin: str | None = None, color: bool = False) -> Resu
 
 
 def _message(files: Path) -> str:
-    found: str = json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)["objects"][0]["findings"][0]["message"]
-    return found
+    message: str = json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)["objects"][0]["findings"][0]["message"]
+    return message
 
 
 def test_the_field_at_fault_is_shown_in_its_line(files: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_junit_report_has_a_test_per_object(files: Path) -> None:
     root = ElementTree.fromstring(result.stdout)
     assert root.attrib == {"tests": "2", "failures": "1", "errors": "0"}
     cases = root.findall("./testsuite/testcase")
-    assert [(each.get("classname"), each.get("name"), len(each)) for each in cases] == [
+    assert [(case.get("classname"), case.get("name"), len(case)) for case in cases] == [
         ("vm.yaml", "VirtualMachineInstance default/vm", 1),
         ("vm.yaml", "ResourceClaimTemplate default/one-gpu", 0),
     ]
@@ -124,6 +124,6 @@ def test_rules_name_the_served_pages_if_there_are_some(files: Path) -> None:
 
 def test_concatenated_json_has_no_excerpts(files: Path) -> None:
     documents = list(yaml.safe_load_all(TEXT))
-    result = _run("-f", "-", stdin="".join(json.dumps(each, indent=1) for each in documents))
+    result = _run("-f", "-", stdin="".join(json.dumps(document, indent=1) for document in documents))
     assert result.exit_code == 1
     assert "-->" not in result.stdout

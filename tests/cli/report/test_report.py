@@ -49,7 +49,7 @@ def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_
         ("vm-b", "Running"),
         ("vm-late", "Pending"),
     ]
-    assert [each["subject"] for each in document["waiting"]] == ["VMI team-a/vm-late"]
+    assert [row["subject"] for row in document["waiting"]] == ["VMI team-a/vm-late"]
     assert document["waiting"][0]["waysOut"][0]["text"] == "with gpu-1 of VM team-a/vm-b freed it would start on node-1"
     assert document["free"] == [
         {"model": "H100", "free": 1, "total": 4, "largestOnANode": 1, "nodesFor": {"1": 1, "2": 0, "4": 0, "8": 0}},
@@ -90,7 +90,7 @@ def test_what_users_wrote_stays_text(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>\x1b[31m"
     late = [claim("late-gpu", selectors=["false"]), pod("late", ["late-gpu"])]
     objects = [*classes(), *node("n1", [gpu("g0", hostile)]), *late, *user("u", "n1", "g0")]
-    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(obj) for obj in objects))
     page = _written(tmp_path, "-f", str(tmp_path / "dump.json"))
     assert "<script>alert" not in page
     assert "\x1b" not in page
@@ -99,7 +99,7 @@ def test_what_users_wrote_stays_text(tmp_path: Path) -> None:
 def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
     late = [part for number in range(3) for part in (claim(f"c{number}"), pod(f"p{number}", [f"c{number}"]))]
     objects = [*classes(), *node("n1", []), *late]
-    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(obj) for obj in objects))
     page = _written(tmp_path, "-f", str(tmp_path / "dump.json"), "--most", "2")
     assert page.count("<summary>") == 2
     assert "and 1 more, not explained" in page
@@ -156,9 +156,9 @@ def _title(page: Path, *options: str) -> str:
         f"file://{page}",
     )
     ran = subprocess.run([browser, *given], capture_output=True, text=True, check=True, timeout=120)
-    found = re.search(r"<title>(.*?)</title>", ran.stdout)
-    assert found is not None
-    return found[1]
+    match = re.search(r"<title>(.*?)</title>", ran.stdout)
+    assert match is not None
+    return match[1]
 
 
 @pytest.mark.parametrize(

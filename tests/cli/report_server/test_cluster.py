@@ -49,8 +49,8 @@ class Room:
     def child(self) -> int:
         """The process that renders."""
         children = Path(f"/proc/{self.running.process.pid}/task").glob("*/children")
-        found = [int(pid) for path in children for pid in path.read_text().split()]
-        return next(pid for pid in found if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        pids = [int(pid) for path in children for pid in path.read_text().split()]
+        return next(pid for pid in pids if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
 @pytest.mark.control_plane
 def test_the_page_needs_a_token_that_the_api_server_knows(room: Room) -> None:
     garbage = [room.token[:-4] + "AAAA", "garbage", room.token.partition(".")[0]]
-    assert [room.running.ask("/", token=each).status for each in ("", *garbage)] == [401] * 4
+    assert [room.running.ask("/", token=token).status for token in ("", *garbage)] == [401] * 4
     page = room.running.ask("/", token=room.token)
     assert page.status == 200
     assert "<b>1</b>nodes" in page.body
@@ -101,9 +101,9 @@ def test_whoever_may_not_list_all_of_it_sees_nothing_and_learns_what_is_missing(
     bindings = f"{_RBAC}/namespaces/{room.namespace}/rolebindings"
     room.plane.request("POST", bindings, {"metadata": {"name": "poor"}, "roleRef": role, "subjects": [subject]})
     rules = [
-        each
-        for each in room.plane.request("GET", f"{_RBAC}/clusterroles/{VIEWER}")["rules"]
-        if each["apiGroups"] != ["virt-dra.io"]
+        rule
+        for rule in room.plane.request("GET", f"{_RBAC}/clusterroles/{VIEWER}")["rules"]
+        if rule["apiGroups"] != ["virt-dra.io"]
     ]
     room.plane.request("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "nearly"}, "rules": rules})
     bind(room.plane, "nearly", room.namespace, "poor")
@@ -146,10 +146,10 @@ def test_a_nodes_heartbeat_changes_nothing(room: Room) -> None:
 @pytest.mark.control_plane
 def test_guessing_is_limited(room: Room) -> None:
     answers = [room.running.sign_in(f"guess-{number}") for number in range(30)]
-    limited = [each for each in answers if each.status == 429]
-    assert {each.status for each in answers} == {401, 429}
+    limited = [answer for answer in answers if answer.status == 429]
+    assert {answer.status for answer in answers} == {401, 429}
     assert len(limited) >= 15
-    assert all(int(each.headers["Retry-After"]) >= 1 for each in limited)
+    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in limited)
     assert room.running.ask("/", token=room.token).status == 200  # who is known is not limited
     time.sleep(7)  # one attempt is free again
     assert room.running.sign_in(token_of(room.plane, room.namespace, "viewer")).status == 303
@@ -231,7 +231,7 @@ def test_its_rights_are_those_that_it_needs(room: Room) -> None:
     }
     reading = [rule for rule in roles["virt-dra-report"] if rule["verbs"] == ["list", "watch"]]
     read = {(group, name) for rule in reading for group in rule["apiGroups"] for name in rule["resources"]}
-    assert read == {(each.group, each.plural) for each in resources_of(READ["report-server"].all)}
+    assert read == {(resource.group, resource.plural) for resource in resources_of(READ["report-server"].all)}
     assert read == {
         (group, name) for rule in roles[VIEWER] for group in rule["apiGroups"] for name in rule["resources"]
     }

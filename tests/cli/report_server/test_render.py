@@ -18,13 +18,13 @@ AT = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
 def _objects(*late: str) -> list[TypedObject]:
     waiting = [part for name in late for part in (claim(f"{name}-gpu"), pod(name, [f"{name}-gpu"]))]
-    return [read_object(each) for each in [*classes(), *node("n1", [gpu("g0")]), *user("u", "n1", "g0"), *waiting]]
+    return [read_object(obj) for obj in [*classes(), *node("n1", [gpu("g0")]), *user("u", "n1", "g0"), *waiting]]
 
 
 def _said(report: LiveReport, *late: str, explain: bool) -> tuple[list[str], list[str]]:
     """What is explained, and the notes."""
     document: dict[str, Any] = json.loads(report(_objects(*late), AT, explain=explain).document)
-    return [each["subject"] for each in document["waiting"]], document["notes"]
+    return [row["subject"] for row in document["waiting"]], document["notes"]
 
 
 def test_what_waits_is_shown_as_it_was_explained_last() -> None:

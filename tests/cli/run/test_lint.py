@@ -66,7 +66,7 @@ def test_run_shows_what_lint_finds_and_ends_alike(objects: tuple[Any, ...]) -> N
     assert linted.exit_code == ran.exit_code
     found = {
         entry["name"]: [
-            {key: value for key, value in each.items() if key not in _OF_FILES} for each in entry["findings"]
+            {key: value for key, value in finding.items() if key not in _OF_FILES} for finding in entry["findings"]
         ]
         for entry in json.loads(linted.stdout)["objects"]
         if entry["kind"].startswith("VirtualMachine")
@@ -75,12 +75,12 @@ def test_run_shows_what_lint_finds_and_ends_alike(objects: tuple[Any, ...]) -> N
     assert {vm["name"]: vm["findings"] for vm in report["vms"]} == found
     assert report["ready"] == (ran.exit_code == 0)
     for vm in report["vms"]:
-        assert vm["ready"] == all(each["severity"] != "denial" for each in vm["findings"])
+        assert vm["ready"] == all(finding["severity"] != "denial" for finding in vm["findings"])
 
 
 def test_nvidias_devices_without_their_vfio_configuration_are_not_ready() -> None:
     (vm,) = json.loads(_run(*_without_configuration(_example("driver-nvidia"))).stdout)["vms"]
-    assert ([each["id"] for each in vm["findings"]], vm["ready"], vm["failure"]) == (
+    assert ([finding["id"] for finding in vm["findings"]], vm["ready"], vm["failure"]) == (
         ["vfio-config-missing"],
         False,
         None,
@@ -95,7 +95,7 @@ def test_intels_devices_of_the_class_for_containers_are_not_ready() -> None:
         elif raw["kind"] == "ResourceClaimTemplate":
             template = _changed(raw, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.intel.com"))
     (vm,) = json.loads(_run(*objects, template).stdout)["vms"]
-    assert ([each["id"] for each in vm["findings"]], vm["ready"]) == (["not-a-vfio-device"], False)
+    assert ([finding["id"] for finding in vm["findings"]], vm["ready"]) == (["not-a-vfio-device"], False)
     assert (
         'is bound to "i915" and stays bound to the host\'s driver for class gpu.intel.com'
         in vm["findings"][0]["message"]
@@ -148,7 +148,7 @@ def test_a_fault_of_one_template_is_told_only_to_vms_that_use_it() -> None:
     ]
     report = json.loads(_run(*vms, *READY, far, broken, misspelt).stdout)
     told = {
-        vm["name"]: ([each["id"] for each in vm["findings"]], vm["failure"] and vm["failure"]["advice"])
+        vm["name"]: ([finding["id"] for finding in vm["findings"]], vm["failure"] and vm["failure"]["advice"])
         for vm in report["vms"]
     }
     assert told["uses-one"] == ([], None)
@@ -161,7 +161,7 @@ def test_a_fault_of_one_template_is_told_only_to_vms_that_use_it() -> None:
     assert told["uses-misspelt"][1].startswith(
         "first correct the objects that the API server refused (standard input:1 (items[9]))"
     )
-    assert [each["source"] for each in report["refused"]] == [
+    assert [refusal["source"] for refusal in report["refused"]] == [
         "standard input:1 (items[9])",
         "standard input:1 (items[8])",
     ]
@@ -202,7 +202,7 @@ def test_one_object_of_a_wrong_type_does_not_stop_the_run() -> None:
     assert (
         failure["message"] == "the API server can't read the object: spec.resourceClaims: must be a list, not a string"
     )
-    assert [each["message"] for each in report["refused"]] == [
+    assert [refusal["message"] for refusal in report["refused"]] == [
         "ResourceClaimTemplate default/other: spec.spec.devices: must be an object, not a list"
     ]
 
@@ -216,4 +216,4 @@ def test_the_designs_spelling_runs_without_kubevirt_and_is_denied_for_the_newest
 
 def test_yaml_has_the_findings_too() -> None:
     result = _run(_changed(VMI, ("spec.domain.devices.gpus.0.requestName", "gup")), *READY, options=("-o", "yaml"))
-    assert [each["id"] for each in yaml.safe_load(result.stdout)["vms"][0]["findings"]] == ["request-missing"]
+    assert [finding["id"] for finding in yaml.safe_load(result.stdout)["vms"][0]["findings"]] == ["request-missing"]

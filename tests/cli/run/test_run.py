@@ -272,7 +272,7 @@ def test_a_kubevirt_that_is_named_does_not_know_the_designs_form(tmp_path: Path)
     file.write_text(design, encoding="utf-8")
     result = _run(str(file), "--kubevirt-version", "1.9", "-o", "json")
     (vm,) = json.loads(result.stdout)["vms"]
-    told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]
+    told = [(finding["id"], finding["field"]) for finding in vm["findings"] if finding["severity"] == "denial"]
     assert (result.exit_code, told) == (1, [
         ("kubevirt-refuses", "spec.domain.devices.gpus"), ("unknown-field", "spec.domain.devices.gpus[0].claim"),
     ])  # fmt: skip

@@ -45,8 +45,8 @@ def _run(*arguments: str) -> Result:
 def _document(*arguments: str) -> Json:
     result = _run(*arguments, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
-    found: Json = json.loads(result.stdout)
-    return found
+    document: Json = json.loads(result.stdout)
+    return document
 
 
 def test_a_row_for_each_policy() -> None:
@@ -87,10 +87,17 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 
 def test_the_policies_of_the_description_and_its_events() -> None:
-    found = _document(FLEET)
-    assert [each["policy"] for each in found["policies"]] == ["first-fit", "pack", "spread", "least-fragmentation"]
-    assert all(each["evictions"] > 0 and each["gangs"] == 6 and each["complete"] for each in found["policies"])
-    assert found["policies"][1]["fragmentation"]["end"] < found["policies"][2]["fragmentation"]["end"]
+    document = _document(FLEET)
+    assert [policy["policy"] for policy in document["policies"]] == [
+        "first-fit",
+        "pack",
+        "spread",
+        "least-fragmentation",
+    ]
+    assert all(
+        policy["evictions"] > 0 and policy["gangs"] == 6 and policy["complete"] for policy in document["policies"]
+    )
+    assert document["policies"][1]["fragmentation"]["end"] < document["policies"][2]["fragmentation"]["end"]
 
 
 def test_csv_has_a_row_for_each_moment() -> None:
@@ -144,9 +151,9 @@ def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "By load: unused GPUs / fragmented part of all GPUs" in result.stdout
     assert [line.split()[0] for line in result.stdout.splitlines()[-7:-2]] == ["10%", "20%", "30%", "40%", "50%"]
-    found = _document(*trace, "--inflate", "until-full", "--policy", "pack")
-    assert found["unit"] == "GPUs"
-    assert found["policies"][0]["samples"][-1]["asked"] == pytest.approx(1.3, abs=0.05)
+    document = _document(*trace, "--inflate", "until-full", "--policy", "pack")
+    assert document["unit"] == "GPUs"
+    assert document["policies"][0]["samples"][-1]["asked"] == pytest.approx(1.3, abs=0.05)
     as_it_was = _document(*trace, "--policy", "pack")
     assert as_it_was["policies"][0]["vms"] == 200
 
@@ -161,9 +168,9 @@ def test_nothing_is_said_in_seconds_where_there_are_no_times(inputs: str, tmp_pa
         *("POLICY", "STARTED", "WAITING", "USED", "mean", "end", "UNUSED", unit, "FRAGMENTED", "LARGEST", "VM"),
         "EVICTED",
     ]
-    (found,) = _document(*arguments)["policies"]
-    assert found.keys().isdisjoint(("pendingSeconds", "ended"))
-    assert all("at" not in sample for sample in found["samples"])
+    (policy,) = _document(*arguments)["policies"]
+    assert policy.keys().isdisjoint(("pendingSeconds", "ended"))
+    assert all("at" not in sample for sample in policy["samples"])
     assert {row["at"] for row in csv.DictReader(io.StringIO(_run(*arguments, "-o", "csv").stdout))} == {""}
     assert "wait p50" not in _run(*arguments, "-o", "html").stdout
     refused = _run(*arguments, "--until", "3h")
@@ -219,9 +226,10 @@ def test_the_best_of_the_complete_results_is_marked_where_they_differ() -> None:
 
 
 def test_the_pods_of_a_dump_are_placed_anew() -> None:
-    found = _document(CLUSTER, "--policy", "spread,pack")
+    document = _document(CLUSTER, "--policy", "spread,pack")
     assert [
-        (each["vms"], each["started"], each["waiting"], each["largestVM"]["end"]) for each in found["policies"]
+        (policy["vms"], policy["started"], policy["waiting"], policy["largestVM"]["end"])
+        for policy in document["policies"]
     ] == [
         (5, 4, 1, 1),
         (5, 4, 1, 2),
@@ -262,10 +270,10 @@ def test_what_changes_do_one_after_the_other() -> None:
 
 
 def test_added_vms_fill_what_is_free() -> None:
-    found = _document(
+    document = _document(
         CLUSTER, "--policy", "pack", "--what-if", f"add {VM} x3", "--what-if", "driver gpu.example.com gone"
     )
-    added, gone = found["changes"]
+    added, gone = document["changes"]
     assert added["started"] == [{"pod": "cad/desktop-1", "node": "node-1"}, {"pod": "cad/desktop-2", "node": "node-2"}]
     assert (added["refused"], added["used"]) == (["cad/desktop-3"], 1.0)
     assert (len(gone["evicted"]), gone["moved"], gone["waiting"], gone["used"]) == (6, [], 8, 0.0)
@@ -327,8 +335,8 @@ def test_an_arrivals_file_and_a_cluster_beside_the_description(tmp_path: Path) -
         "vms: [{name: one, devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}]\n",
         encoding="utf-8",
     )
-    found = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit")
-    assert (found["policies"][0]["started"], found["policies"][0]["used"]["end"]) == (2, 1.0)
+    document = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit")
+    assert (document["policies"][0]["started"], document["policies"][0]["used"]["end"]) == (2, 1.0)
 
 
 def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
@@ -342,7 +350,9 @@ def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
     mocker.patch("virt_dra.cli.simulate.command.progress", interrupted)
     result = _run(FLEET, "--policy", "pack,spread,random", "-o", "json")
     assert (result.exit_code, result.stderr) == (130, "interrupted\n")
-    assert [(each["policy"], each["complete"], each["vms"]) for each in json.loads(result.stdout)["policies"]] == [
+    assert [
+        (policy["policy"], policy["complete"], policy["vms"]) for policy in json.loads(result.stdout)["policies"]
+    ] == [
         ("pack", True, 472),
         ("spread", False, 200),
     ]
@@ -356,32 +366,35 @@ def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path:
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "40 nodes, 320 devices, 472 arrivals, seeds 1 to 3"
-    found = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2,3", "--until", "12h")
-    assert (found["input"], found["seeds"], found["nodes"]) == ("fleet.yaml", [1, 2, 3], 40)
-    assert [(each["policy"], each["seed"]) for each in found["policies"]] == [
+    document = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2,3", "--until", "12h")
+    assert (document["input"], document["seeds"], document["nodes"]) == ("fleet.yaml", [1, 2, 3], 40)
+    assert [(policy["policy"], policy["seed"]) for policy in document["policies"]] == [
         (policy, seed) for policy in ("pack", "spread") for seed in (1, 2, 3)
     ]
-    waiting = [[each["waiting"] for each in found["policies"] if each["policy"] == name] for name in ("pack", "spread")]
+    waiting = [
+        [policy["waiting"] for policy in document["policies"] if policy["policy"] == name]
+        for name in ("pack", "spread")
+    ]
     ranges = [str(min(of)) if min(of) == max(of) else f"{min(of)}–{max(of)}" for of in waiting]
     assert [line.split()[2] for line in lines[2:4]] == ranges
     better = sum(a < b for a, b in zip(*waiting, strict=True))
-    assert found["conclusion"].endswith(f"of 472 VMs wait at the end than with spread, in {better} of 3 seeds.")
-    assert lines[-1] == found["conclusion"]
+    assert document["conclusion"].endswith(f"of 472 VMs wait at the end than with spread, in {better} of 3 seeds.")
+    assert lines[-1] == document["conclusion"]
     for seed in (1, 2, 3):
         alone = _document(FLEET, "--policy", "pack", "--seed", str(seed), "--until", "12h")["policies"][0]
-        assert {**alone, "seed": seed, "size": None} in found["policies"]
+        assert {**alone, "seed": seed, "size": None} in document["policies"]
 
 
 def test_a_full_cluster_is_summed_up_in_what_is_placed(tmp_path: Path) -> None:
     nodes, tasks = write_trace(tmp_path, 1, count=400, scale=0.03)
     trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks), "--inflate", "1.2")
-    found = _document(*trace, "--policy", "least-fragmentation,random", "--seeds", "1,2")
-    by_policy = [[of["unallocated"] for of in found["policies"] if of["policy"] == name]
+    document = _document(*trace, "--policy", "least-fragmentation,random", "--seeds", "1,2")
+    by_policy = [[of["unallocated"] for of in document["policies"] if of["policy"] == name]
                  for name in ("least-fragmentation", "random")]  # fmt: skip
     more = (sum(by_policy[1]) - sum(by_policy[0])) / 2
     assert more >= 10
-    cards = found["policies"][0]["cards"]
-    assert found["conclusion"] == (
+    cards = document["policies"][0]["cards"]
+    assert document["conclusion"] == (
         f"Least-fragmentation places {more:.0f} more of {cards} GPUs than random, in 2 of 2 seeds."
     )
 
@@ -390,15 +403,15 @@ def test_the_fewest_nodes_that_reach_a_target() -> None:
     arguments = (FLEET, "--policy", "pack,spread", "--until", "12h", "--seeds", "1,2", "--size", "gpu=36..42")
     result = _run(*arguments, "--target", "waiting < 1")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = _document(*arguments, "--target", "waiting < 1")
-    assert (found["part"], found["target"]) == ("gpu", "waiting < 1")
-    for line, answer in zip(result.stdout.splitlines(), found["answers"], strict=True):
+    document = _document(*arguments, "--target", "waiting < 1")
+    assert (document["part"], document["target"]) == ("gpu", "waiting < 1")
+    for line, answer in zip(result.stdout.splitlines(), document["answers"], strict=True):
         fewest = answer["fewest"]
         shown = f"{fewest} gpu are the fewest" if fewest else "waiting < 1 isn't reached with 42 gpu"
         assert line.startswith(f"{answer['policy']}: {shown}")
         sizes = _document(*arguments[:-2], "--policy", answer["policy"], "--size", f"gpu={fewest or 42}")
-        of_policy = [each for each in sizes["policies"] if each["policy"] == answer["policy"]]
-        assert all(each["waiting"] < 1 for each in of_policy) is bool(fewest)
+        of_policy = [policy for policy in sizes["policies"] if policy["policy"] == answer["policy"]]
+        assert all(row["waiting"] < 1 for row in of_policy) is bool(fewest)
 
 
 def _node_file(folder: Path) -> Path:
@@ -417,10 +430,10 @@ def _node_file(folder: Path) -> Path:
 
 def test_added_nodes_take_what_waits(tmp_path: Path) -> None:
     node = _node_file(tmp_path)
-    found = _document(
+    document = _document(
         CLUSTER, "--what-if", "drain node-3", "--what-if", f"add {VM} x 2", "--what-if", f"add {node} x 3"
     )
-    drained, added, grown = found["changes"]
+    drained, added, grown = document["changes"]
     assert (len(drained["evicted"]), added["refused"], added["waiting"]) == (2, ["cad/desktop-1", "cad/desktop-2"], 3)
     assert (grown["started"], grown["waiting"]) == (
         [{"pod": "cad/desktop-1", "node": "new-1"}, {"pod": "cad/desktop-2", "node": "new-2"}],
@@ -437,8 +450,8 @@ def test_every_size_has_a_row(tmp_path: Path) -> None:
         ["42", "pack"],
     ]
     node = _node_file(tmp_path)
-    found = _document(CLUSTER, "--policy", "pack", "--size", f"{node}=0..2")
-    assert [(of["size"], of["cards"]) for of in found["policies"]] == [(0, 6), (1, 7), (2, 8)]
+    document = _document(CLUSTER, "--policy", "pack", "--size", f"{node}=0..2")
+    assert [(of["size"], of["cards"]) for of in document["policies"]] == [(0, 6), (1, 7), (2, 8)]
 
 
 def test_placements_are_written(tmp_path: Path) -> None:
@@ -529,7 +542,7 @@ def test_the_pods_of_a_dump_are_the_beginning_of_a_workload(tmp_path: Path) -> N
         encoding="utf-8",
     )
     file = tmp_path / "stays.jsonl"
-    found = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit", "--placements", str(file))["policies"][0]
+    policy = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit", "--placements", str(file))["policies"][0]
     stays = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     before = [(stay["vm"], stay["node"]) for stay in stays if stay["vm"].startswith("cad/") and stay["started"] == 0]
     assert sorted(before) == [
@@ -541,4 +554,4 @@ def test_the_pods_of_a_dump_are_the_beginning_of_a_workload(tmp_path: Path) -> N
     assert [stay["started"] for stay in stays if stay["kind"] == "one"][:2] == [0.0, 0.0]
     assert {stay["ended"] for stay in stays if stay["node"] == "node-3"} == {1800.0}
     assert [stay["ended"] for stay in stays if stay["vm"] == "cad/virt-launcher-anna"] == [3600.0]
-    assert found["evictions"] == 2
+    assert policy["evictions"] == 2

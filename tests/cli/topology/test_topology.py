@@ -26,9 +26,9 @@ def _run(*arguments: str) -> Result:
 
 
 def _dump(folder: Path, *parts: object) -> str:
-    objects = [each for part in (classes(), *parts) for each in (part if isinstance(part, list) else [part])]
+    objects = [obj for part in (classes(), *parts) for obj in (part if isinstance(part, list) else [part])]
     path = folder / "dump.json"
-    path.write_text("\n".join(json.dumps(each) for each in objects))
+    path.write_text("\n".join(json.dumps(obj) for obj in objects))
     return str(path)
 
 
@@ -89,8 +89,8 @@ def test_nodes_by_themselves(tmp_path: Path) -> None:
     dump = _fleet(tmp_path, 12)
     document = json.loads(_run("-f", dump, "--no-fold", "-o", "json").stdout)
     assert [fold["nodes"] for fold in document["folds"]] == [[f"node-{number}"] for number in range(12)]
-    one = json.loads(_run("-f", dump, "--node", "node-1", "-o", "json").stdout)["folds"]
-    assert [(fold["nodes"], fold["free"], [group["pcieRoot"] for group in fold["groups"]]) for fold in one] == [
+    folds = json.loads(_run("-f", dump, "--node", "node-1", "-o", "json").stdout)["folds"]
+    assert [(fold["nodes"], fold["free"], [group["pcieRoot"] for group in fold["groups"]]) for fold in folds] == [
         (["node-1"], 7, ["r0-1", "r1-1"])
     ]
     missing = _run("-f", dump, "--node", "nod-1")
@@ -106,7 +106,7 @@ def test_devices_that_no_single_node_has_come_last() -> None:
 def test_the_picture_is_an_svg_whose_boxes_do_not_overlap(tmp_path: Path, nodes: int) -> None:
     svg = ElementTree.fromstring(_run("-f", _fleet(tmp_path, nodes), "-o", "svg").stdout)
     name = "{http://www.w3.org/2000/svg}"
-    cards = [each for each in svg.findall(f"{name}g") if each.find(f"{name}rect[@rx='8']") is not None]
+    cards = [element for element in svg.findall(f"{name}g") if element.find(f"{name}rect[@rx='8']") is not None]
     places = []
     for card in cards:
         x, y = map(int, re.findall(r"\d+", card.attrib["transform"]))

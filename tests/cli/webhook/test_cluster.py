@@ -180,12 +180,12 @@ def test_what_it_names_is_known_as_soon_as_it_is_there(room: Room) -> None:
 @pytest.mark.control_plane
 def test_its_metrics_say_what_it_knows(room: Room) -> None:
     metrics = room.running.metrics()
-    known = {
+    kinds = {
         name.partition('"')[2].partition('"')[0]
         for name in metrics
         if name.startswith("virt_dra_webhook_cached_objects{")
     }
-    assert known == {
+    assert kinds == {
         *(
             "DeviceClass",
             "DeviceTaintRule",
@@ -222,8 +222,10 @@ def test_an_update_of_the_claims_is_refused_and_one_of_labels_is_not(room: Room)
 
 
 def _compute(pod: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in pod["spec"]["containers"] if each["name"] == "compute")
-    return found
+    compute: dict[str, Any] = next(
+        container for container in pod["spec"]["containers"] if container["name"] == "compute"
+    )
+    return compute
 
 
 @pytest.mark.control_plane
@@ -257,12 +259,14 @@ def test_metadata_shim(room: Room, version: str, source: dict[str, str], directo
         "path": "virt-dra.io-metadata.json",
         "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.annotations['metadata.virt-dra.io/c.r']"},
     }
-    (volume,) = (each for each in stored["spec"]["volumes"] if "downwardAPI" in each)
+    (volume,) = (volume for volume in stored["spec"]["volumes"] if "downwardAPI" in volume)
     assert volume["downwardAPI"] == {"items": [item], "defaultMode": 420}
     mount = {"name": volume["name"], "mountPath": directory, "readOnly": True}
     assert _compute(stored)["volumeMounts"] == [{"name": "private", "mountPath": "/var/run/kubevirt-private"}, mount]
     assert '"path":"metadata-shim"' in stored["metadata"]["annotations"]["virt-dra.io/integration"]
-    assert all("volumeMounts" not in each for each in stored["spec"]["containers"] if each["name"] != "compute")
+    assert all(
+        "volumeMounts" not in container for container in stored["spec"]["containers"] if container["name"] != "compute"
+    )
 
 
 @pytest.mark.control_plane
@@ -272,11 +276,11 @@ def test_names_as_long_as_they_may_be(room: Room) -> None:
     pod = launcher_pod(((claim, request), (claim, "r")))
     pod["spec"]["resourceClaims"] = [{"name": claim, "resourceClaimName": name}]
     stored = room.pod(pod)
-    volumes = [each for each in stored["spec"]["volumes"] if "downwardAPI" in each]
-    keys = [each["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] for each in volumes]
-    assert keys == [f"metadata.annotations['{metadata_annotation(claim, each)}']" for each in (request, "r")]
-    assert [each["mountPath"] for each in _compute(stored)["volumeMounts"][1:]] == [
-        f"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/{name}/{each}" for each in (request, "r")
+    volumes = [volume for volume in stored["spec"]["volumes"] if "downwardAPI" in volume]
+    keys = [volume["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] for volume in volumes]
+    assert keys == [f"metadata.annotations['{metadata_annotation(claim, request)}']" for request in (request, "r")]
+    assert [mount["mountPath"] for mount in _compute(stored)["volumeMounts"][1:]] == [
+        f"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/{name}/{request}" for request in (request, "r")
     ]
 
 
@@ -320,7 +324,7 @@ def test_device_plugin(room: Room) -> None:
         "requests": {"cpu": "1"},
     }
     assert stored["spec"]["resourceClaims"] == [{"name": "virt-dra-0", "resourceClaimTemplateName": "t"}]
-    keys = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in compute["env"]}
+    keys = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in compute["env"]}
     assert keys == {
         "POD_NAME": "metadata.name",
         "PCI_RESOURCE_VENDOR_COM_A-1": "metadata.annotations['addresses.virt-dra.io/PCI_RESOURCE_VENDOR_COM_A-1']",
@@ -378,7 +382,7 @@ def test_a_pod_waits_for_its_template(room: Room) -> None:
     assert answer.body["message"].startswith(
         f'admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}; create it'
     )
-    assert [(each["reason"], each["field"]) for each in answer.body["details"]["causes"]] == [
+    assert [(cause["reason"], cause["field"]) for cause in answer.body["details"]["causes"]] == [
         ("FieldValueNotFound", "spec.containers[0].resources.claims[0]")
     ]
     asked = [{"name": "r", "exactly": {"deviceClassName": "gpu.intel.com"}}]
@@ -431,11 +435,11 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
         with (
             balanced(*ports) as port,
             configured(control_plane, *configurations(name, namespace, port)),
-            webhook(control_plane, namespace, *options, configuration=name, port=ports[0]) as one,
+            webhook(control_plane, namespace, *options, configuration=name, port=ports[0]) as first,
             webhook(control_plane, namespace, *options, configuration=name, port=ports[1]) as other,
         ):
-            for each in (one, other):
-                each.wait_until_ready()
+            for process in (first, other):
+                process.wait_until_ready()
             room = Room(control_plane, namespace, other)
             room.create_what_pods_name()
             asked = f"{room.path('pods')}?dryRun=All"
@@ -448,7 +452,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
                     with taking:
                         pod = next(names, None)
                         if pod == "pod-50":
-                            one.process.send_signal(end)
+                            first.process.send_signal(end)
                     if pod is None:
                         return
                     answer = post(control_plane, room.path("pods"), launcher_pod(name=pod))
@@ -462,7 +466,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
             with ThreadPoolExecutor(4) as threads:
                 for task in [threads.submit(create) for _ in range(4)]:
                     task.result()
-            assert one.process.wait(30) == (0 if end == signal.SIGTERM else -signal.SIGKILL)
+            assert first.process.wait(30) == (0 if end == signal.SIGTERM else -signal.SIGKILL)
             pods = control_plane.request("GET", room.path("pods"))["items"]
             assert {pod["metadata"]["name"] for pod in pods} == {f"pod-{number}" for number in range(150)}
             assert all("virt-dra.io/integration" in pod["metadata"]["annotations"] for pod in pods)

@@ -119,7 +119,7 @@ async def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: 
         await keeper(0).reconcile()
         seen = {await mounted()}
         tls = [ReloadingTls(CertificateFolder(folder)) for folder in folders]
-        servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
+        servers = [WebhookServer(lambda: KNOWLEDGE, files, Metrics()) for files in tls]
         ports = [(await server.start("127.0.0.1", 0))[0] for server in servers]
         trust = ssl.create_default_context(cadata=(await files())["ca.crt"].decode())
         stop = asyncio.Event()
@@ -132,7 +132,7 @@ async def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: 
             served = await mounted()
             seen.add(served)
             expires = x509.load_pem_x509_certificate(served).not_valid_after_utc
-            while any(each.expires != expires for each in tls):
+            while any(files.expires != expires for files in tls):
                 await asyncio.sleep(0.01)
         stop.set()
         assert min(await asyncio.gather(*clients)) > 0

@@ -86,7 +86,7 @@ async def _change(cluster: MemoryCluster, dice: random.Random) -> None:
 
 
 async def _objects(cluster: MemoryCluster) -> list[TypedObject]:
-    return [each for kind in KINDS for each in (await cluster.list(kind)).items]
+    return [obj for kind in KINDS for obj in (await cluster.list(kind)).items]
 
 
 def _seen(world: LintInputs) -> Any:
@@ -97,7 +97,7 @@ def _seen(world: LintInputs) -> Any:
             for kind in (ResourceClaimTemplate, ResourceClaim, DeviceClass)
         ],
         "rules": [(rule.name, rule.spec.to_wire()) for rule in world.model.of(DeviceTaintRule)],
-        "devices": [(each.name, each.device.to_wire()) for each in world.inventory.devices],
+        "devices": [(device.name, device.device.to_wire()) for device in world.inventory.devices],
         "labels": [(node.name, node.metadata.labels) for node in world.model.of(Node)],
         "users": [world.users(namespace, claim) for namespace in "xy" for claim in "mn"],
         "vmis": [
@@ -141,8 +141,8 @@ async def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
                 await _change(cluster, dice)
             await _settled(live, want)
             assert _seen(before) == seen, "who looks at a state sees no other"
-        known = live.knowledge()
-        assert known is live.knowledge(), "nothing is made anew while nothing changes"
+        preflight = live.knowledge()
+        assert preflight is live.knowledge(), "nothing is made anew while nothing changes"
 
 
 async def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
@@ -153,10 +153,10 @@ async def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
     kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k", "namespace": "k"}}
     await cluster.create(read_object({**kubevirt, "status": {"observedKubeVirtVersion": "v1.9.0"}}))
     async with live.following():
-        while (known := live.knowledge()) is None:
+        while (preflight := live.knowledge()) is None:
             await asyncio.sleep(0)
-        assert known.gates.version == version
-        assert "HostDevices" in known.gates
+        assert preflight.gates.version == version
+        assert "HostDevices" in preflight.gates
 
 
 async def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(
@@ -197,7 +197,7 @@ async def test_configured_keys_of_addresses_count() -> None:
     async with live.following():
         while live.knowledge() is None:
             await asyncio.sleep(0)
-    assert [each.addresses for each in live.world.inventory.devices] == [Addresses(pci="0000:01:00.0")]
+    assert [device.addresses for device in live.world.inventory.devices] == [Addresses(pci="0000:01:00.0")]
 
 
 def _large(number: int, generation: int = 1) -> ResourceSlice:

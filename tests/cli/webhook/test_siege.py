@@ -83,7 +83,7 @@ def test_other_tenants_are_served_while_one_attacks(control_plane: ControlPlane)
         both = {
             "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": [tenant, attacker]}]
         }
-        for hook in (hook for each in configuration for hook in each["webhooks"]):
+        for hook in (hook for configured in configuration for hook in configured["webhooks"]):
             hook["namespaceSelector"] = both
         try:
             with (

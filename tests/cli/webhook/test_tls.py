@@ -62,11 +62,11 @@ class Room:
 
     async def trusted(self) -> list[bytes]:
         """The caBundle of every webhook of both configurations."""
-        found: list[bytes] = []
+        bundles: list[bytes] = []
         for kind in CONFIGURATIONS:
             raw = (await self.cluster.get(kind, "virt-dra")).to_wire()
-            found += [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in raw["webhooks"]]
-        return found
+            bundles += [base64.b64decode(webhook["clientConfig"].get("caBundle", "")) for webhook in raw["webhooks"]]
+        return bundles
 
     async def served(self) -> x509.Certificate:
         """What a webhook serves by that mounts the Secret."""
@@ -87,11 +87,11 @@ HOOK: Json = {"name": "a.virt-dra.io", "clientConfig": {"url": "https://localhos
 async def test_the_first_makes_it_and_the_others_use_it() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK, {**HOOK, "name": "b.virt-dra.io"})
-        one, other = room.keeper(), room.keeper()
-        await one.reconcile()
+        first, other = room.keeper(), room.keeper()
+        await first.reconcile()
         made = [await room.secret(name) for name in ("authority", "tls")]
-        assert [each["type"] for each in made] == ["Opaque", "kubernetes.io/tls"]
-        assert all(each["metadata"]["labels"] == {"app.kubernetes.io/part-of": "virt-dra"} for each in made)
+        assert [obj["type"] for obj in made] == ["Opaque", "kubernetes.io/tls"]
+        assert all(obj["metadata"]["labels"] == {"app.kubernetes.io/part-of": "virt-dra"} for obj in made)
         await other.reconcile()
         assert [await room.secret(name) for name in ("authority", "tls")] == made
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 4

@@ -220,15 +220,15 @@ async def eventually(check: Callable[[], Awaitable[None]]) -> None:
 
 async def events(stream: AsyncIterator[WatchEvent[ObjectT]], number: int) -> list[WatchEvent[ObjectT]]:
     """The next events of a watch, bookmarks left out."""
-    found: list[WatchEvent[ObjectT]] = []
+    events: list[WatchEvent[ObjectT]] = []
     async with asyncio.timeout(PATIENCE):
-        while len(found) < number:
+        while len(events) < number:
             event = await anext(stream)
             if event.type != "BOOKMARK":
-                found.append(event)
-    return found
+                events.append(event)
+    return events
 
 
-def told(found: list[WatchEvent[ObjectT]], prefix: str = "") -> list[tuple[str, str]]:
+def told(events: list[WatchEvent[ObjectT]], prefix: str = "") -> list[tuple[str, str]]:
     """Events in short: type and name, without the part of the name that tells runs apart."""
-    return [(event.type, event.object.name.removeprefix(prefix)) for event in found]
+    return [(event.type, event.object.name.removeprefix(prefix)) for event in events]

@@ -95,7 +95,7 @@ async def slices(cluster: Cluster) -> None:
     own = kubelet(cluster, "n1")
     await own.create(slice_of("own", "n1"))
     await soon(lambda: own.patch(ResourceSlice, "own", merge={"metadata": {"labels": {"a": "b"}}}))
-    assert [each.name for each in (await own.list(ResourceSlice, fields="spec.nodeName=n1")).items] == ["own"]
+    assert [slice_.name for slice_ in (await own.list(ResourceSlice, fields="spec.nodeName=n1")).items] == ["own"]
     selected = "node: can only list/watch/deletecollection resourceslices with nodeName field selector"
     assert await refused(own.list(ResourceSlice)) == selected
     assert await refused(own.list(ResourceSlice, fields="spec.nodeName=n2")) == selected
@@ -117,7 +117,7 @@ async def pods(cluster: Cluster) -> None:
     await soon(lambda: own.get(Pod, "p1", "default"))
     await own.patch(Pod, "p1", "default", merge={"status": {"phase": "Running"}}, subresource="status")
     assert await refused(own.list(Pod, "default")) == "node: can only list/watch pods with spec.nodeName field selector"
-    assert [each.name for each in (await own.list(Pod, "default", fields="spec.nodeName=n1")).items] == ["p1"]
+    assert [pod.name for pod in (await own.list(Pod, "default", fields="spec.nodeName=n1")).items] == ["p1"]
 
     async def status(name: str, **status: object) -> str:
         return await refused(own.patch(Pod, name, "default", merge={"status": status}, subresource="status"))

@@ -600,8 +600,8 @@ async def test_deletion_under_preconditions(cluster: Cluster, namespace: str) ->
 
 @contract
 async def test_garbage_goes_when_all_its_owners_are_gone(cluster: Cluster, namespace: str) -> None:
-    one, two = [await cluster.create(pod(namespace, name)) for name in ("one", "two")]
-    child = await cluster.create(claim(namespace, "child", meta=owned_by(one, two)))
+    first, two = [await cluster.create(pod(namespace, name)) for name in ("one", "two")]
+    child = await cluster.create(claim(namespace, "child", meta=owned_by(first, two)))
     await cluster.create(claim(namespace, "grandchild", meta=owned_by(child)))
 
     await cluster.delete(Pod, "one", namespace)

@@ -37,7 +37,7 @@ async def test_binding_sets_node_and_condition(cluster: Cluster, namespace: str)
     await cluster.bind(created, "n1")
     stored = await cluster.get(Pod, "p", namespace)
     assert stored.spec.node_name == "n1"
-    condition = next(each for each in stored.status.conditions if each.type == "PodScheduled")
+    condition = next(condition for condition in stored.status.conditions if condition.type == "PodScheduled")
     assert (condition.status, condition.reason, condition.message) == ("True", None, None)
     assert condition.last_transition_time is not None
     assert stored.metadata.generation == created.metadata.generation

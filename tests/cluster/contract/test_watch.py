@@ -166,10 +166,10 @@ async def test_watch_tells_every_change_in_order(cluster: Cluster, namespace: st
     changed = await cluster.patch(ResourceClaim, "a", namespace, merge={"metadata": {"labels": {"a": "b"}}})
     await cluster.delete(ResourceClaim, "a", namespace)
     again = await cluster.create(claim(namespace, "a"))
-    found = await events(cluster.watch(ResourceClaim, namespace, resource_version=start), 4)
-    assert [event.type for event in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
-    assert [found[i].object for i in (0, 1, 3)] == [created, changed, again]
-    versions = [int(event.object.metadata.resource_version) for event in found]
+    seen = await events(cluster.watch(ResourceClaim, namespace, resource_version=start), 4)
+    assert [event.type for event in seen] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    assert [seen[i].object for i in (0, 1, 3)] == [created, changed, again]
+    versions = [int(event.object.metadata.resource_version) for event in seen]
     assert versions == sorted(set(versions))
 
 
@@ -211,9 +211,9 @@ async def test_watch_shows_selected_objects_coming_and_going(cluster: Cluster, n
     for labels in ({"tier": "gold"}, {"tier": "gold", "x": "y"}, {"tier": "tin"}, {"tier": "gold"}):
         await cluster.patch(ResourceClaim, "a", namespace, merge={"metadata": {"labels": {"x": None, **labels}}})
     await cluster.delete(ResourceClaim, "a", namespace)
-    found = await events(cluster.watch(ResourceClaim, namespace, resource_version=start, labels="tier=gold"), 5)
-    assert [event.type for event in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
-    assert found[2].object.metadata.labels == {"tier": "gold", "x": "y"}
+    seen = await events(cluster.watch(ResourceClaim, namespace, resource_version=start, labels="tier=gold"), 5)
+    assert [event.type for event in seen] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert seen[2].object.metadata.labels == {"tier": "gold", "x": "y"}
 
 
 @contract

@@ -74,16 +74,16 @@ def page(*items: dict[str, Any], version: int = 10, token: str = "") -> dict[str
 
 async def taken(cluster: KubeCluster, number: int, version: str = "10") -> list[tuple[str, str, str]]:
     """The next events of a watch of pods: type, name, version."""
-    found: list[tuple[str, str, str]] = []
+    requests: list[tuple[str, str, str]] = []
     events = cluster.watch(Pod, "n", resource_version=version)
     try:
         async for event in events:
-            found.append((event.type, event.object.name, event.object.metadata.resource_version))
-            if len(found) == number:
+            requests.append((event.type, event.object.name, event.object.metadata.resource_version))
+            if len(requests) == number:
                 break
     finally:
         await events.aclose()  # type: ignore[attr-defined]  # it is a generator
-    return found
+    return requests
 
 
 # --- repeating --------------------------------------------------------------------------------------------------------
@@ -441,12 +441,12 @@ async def test_events_of_any_length_in_pieces_of_any_length(tmp_path: Path) -> N
         data = b"".join(event_line("ADDED", obj) for obj in slices) + b"\n" + event_line("DELETED", slices[0])
         pieces = [data[at : at + 700_001] for at in range(0, len(data), 700_001)]
         server.answers("GET", SLICES, stream_answer(*pieces, then="silence"))
-        found = []
+        names = []
         async for event in cluster.watch(ResourceSlice, resource_version="10"):
-            found.append((event.type, event.object.name, len(event.object.spec.to_wire()["pad"])))
-            if len(found) == 3:
+            names.append((event.type, event.object.name, len(event.object.spec.to_wire()["pad"])))
+            if len(names) == 3:
                 break
-        assert found == [("ADDED", "s11", 1_500_000), ("ADDED", "s12", 1_500_000), ("DELETED", "s11", 1_500_000)]
+        assert names == [("ADDED", "s11", 1_500_000), ("ADDED", "s12", 1_500_000), ("DELETED", "s11", 1_500_000)]
 
     await asked(test, tmp_path)
 

@@ -132,9 +132,9 @@ async def test_nobody_answers(tmp_path: Path) -> None:
 async def test_a_server_that_refuses_us(tmp_path: Path, answer: Any, reason: str, beginning: str) -> None:
     async with scripted_server() as server:
         server.answers("GET", "/version", answer)
-        found = await problem(write_kubeconfig(tmp_path, server.url, {"token": "t"}))
-        assert found[0] == reason
-        assert found[1].startswith(beginning)
+        message = await problem(write_kubeconfig(tmp_path, server.url, {"token": "t"}))
+        assert message[0] == reason
+        assert message[1].startswith(beginning)
 
 
 @pytest.mark.control_plane

@@ -258,6 +258,6 @@ def _asked(kubeconfig: Path, environment: dict[str, str]) -> tuple[int, str, int
         timeout=150,
         check=False,
     )
-    found = re.search(r"peak KiB (\d+)\n", ended.stderr)
-    assert found is not None, ended.stderr
-    return ended.returncode, ended.stderr.replace(found[0], ""), int(found[1]) * 1024
+    match = re.search(r"peak KiB (\d+)\n", ended.stderr)
+    assert match is not None, ended.stderr
+    return ended.returncode, ended.stderr.replace(match[0], ""), int(match[1]) * 1024

@@ -478,7 +478,7 @@ async def test_owners_outside_of_a_loaded_extract_are_alive() -> None:
 
 
 def owned_by(kind: str, uid: str) -> ObjectMeta:
-    version = next((known.API_VERSION for known in all_kinds() if kind == known.KIND), "v1")
+    version = next((served.API_VERSION for served in all_kinds() if kind == served.KIND), "v1")
     return ObjectMeta(owner_references=(OwnerReference(api_version=version, kind=kind, name="o", uid=uid),))
 
 

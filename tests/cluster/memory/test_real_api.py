@@ -81,9 +81,9 @@ async def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], reque
     for name in chosen(request.config.getoption("--all-scenarios")):
         steps = SCENARIOS[name]
         answers = live(server, steps)
-        found = await replay(steps, gates)
+        replayed = await replay(steps, gates)
         faults += [
-            f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, answers, found)) if fault
+            f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, answers, replayed)) if fault
         ]
         judged.update(
             (kind_of(step, answers), answer["code"] < 400)

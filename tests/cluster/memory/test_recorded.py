@@ -43,10 +43,10 @@ async def test_memory_answers_as_the_api_server(group: str, server: str) -> None
             and name not in DIFFERENT
             and (server == "answers" or not _changes_server(steps))
         ):
-            found = await replay(steps, server)
+            answers = await replay(steps, server)
             faults += [
                 f"{name}[{index}]: {fault}"
-                for index, fault in enumerate(differences(steps, recorded(name, server), found))
+                for index, fault in enumerate(differences(steps, recorded(name, server), answers))
                 if fault
             ]
     assert not faults, f"{len(faults)} answers differ:\n" + "\n".join(faults)

@@ -97,11 +97,11 @@ async def test_the_same_said_again_within_the_window_is_counted() -> None:
         events.record(ABOUT, "Warning", "NoDevice", "another text")
         events.record(ABOUT.with_(uid="u-2"), "Warning", "NoDevice", "no device fits")
         await events.flush()
-        found = [
+        recorded = [
             (event["metadata"]["name"], event["count"], event["firstTimestamp"][11:16], event["lastTimestamp"][11:16])
             for event in await written(cluster)
         ]
-        assert found == [
+        assert recorded == [
             ("c.1", 3, "00:00", "00:18"),
             ("c.2", 1, "00:29", "00:29"),
             ("c.3", 1, "00:29", "00:29"),

@@ -35,16 +35,16 @@ def quick(cluster: ListerWatcher, kind: type[ObjectT], namespace: str = "", **mo
 
 def noted(informer: Informer[ObjectT]) -> Told:
     """What is told, in short: ``+`` new, ``~`` changed, ``-`` gone, and the name with the version known afterwards."""
-    found: Told = []
+    changes: Told = []
 
     def tell(old: ObjectT | None, new: ObjectT | None) -> None:
         shown = new or old
         assert shown is not None
         assert informer.store.get(shown.name, shown.namespace) == new
-        found.append(("+" if old is None else "-" if new is None else "~", shown.name))
+        changes.append(("+" if old is None else "-" if new is None else "~", shown.name))
 
     informer.on_change(tell)
-    return found
+    return changes
 
 
 async def settled() -> None:
@@ -109,10 +109,10 @@ async def test_only_what_is_selected_is_followed() -> None:
 
 async def test_indexes_follow_the_objects() -> None:
     async def test(cluster: MemoryCluster) -> None:
-        def nodes(found: Pod) -> list[str]:
-            return [found.spec.node_name] if found.spec.node_name else []
+        def nodes(pod: Pod) -> list[str]:
+            return [pod.spec.node_name] if pod.spec.node_name else []
 
-        informer = quick(cluster, Pod, indexes={"node": nodes, "label": lambda found: found.metadata.labels.items()})
+        informer = quick(cluster, Pod, indexes={"node": nodes, "label": lambda pod: pod.metadata.labels.items()})
         async with running(informer):
             for name in "ba":
                 bound = pod("n", name, labels={"x": "1", "y": "2"})
@@ -120,12 +120,12 @@ async def test_indexes_follow_the_objects() -> None:
             await cluster.create(pod("n", "c"))
             await settled()
             store = informer.store
-            assert [found.name for found in store.by_index("node", "n1")] == ["a", "b"]
+            assert [pod.name for pod in store.by_index("node", "n1")] == ["a", "b"]
             assert (store.by_index("node", "n2"), store.index_values("node")) == ((), ("n1",))
             await cluster.patch(Pod, "a", "n", merge={"spec": {"nodeName": "n2"}, "metadata": {"labels": {"x": None}}})
             await cluster.delete(Pod, "b", "n")
             await settled()
-            assert [found.name for found in store.by_index("node", "n2")] == ["a"]
+            assert [pod.name for pod in store.by_index("node", "n2")] == ["a"]
             assert (store.by_index("node", "n1"), store.index_values("node"), store.index_values("label")) == (
                 (),
                 ("n2",),
@@ -139,8 +139,8 @@ async def test_indexes_follow_the_objects() -> None:
 
 async def test_what_is_stored_may_be_less_than_what_is_read() -> None:
     async def test(cluster: MemoryCluster) -> None:
-        def slim(found: ResourceClaim) -> ResourceClaim:
-            return found.with_(metadata=found.metadata.without("annotations"))
+        def slim(claim: ResourceClaim) -> ResourceClaim:
+            return claim.with_(metadata=claim.metadata.without("annotations"))
 
         informer = quick(cluster, ResourceClaim, transform=slim)
         told = noted(informer)
@@ -342,7 +342,7 @@ async def test_several_kinds_run_together() -> None:
         await cluster.create(device_class("x", "b"))
         claims, classes = quick(cluster, ResourceClaim), quick(cluster, DeviceClass)
         async with running(claims, classes):
-            assert (len(claims.store), [found.name for found in classes.store.values()]) == (1, ["x-b"])
+            assert (len(claims.store), [class_.name for class_ in classes.store.values()]) == (1, ["x-b"])
 
     await run(test)
 
@@ -418,7 +418,7 @@ async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_expl
         informer.on_change(tell)
         async with running(informer):
             for number, (step, name) in enumerate(steps):
-                there = {found.name for found in (await cluster.list(ResourceClaim)).items}
+                there = {claim.name for claim in (await cluster.list(ResourceClaim)).items}
                 match step:
                     case "create" if name not in there:
                         await cluster.create(claim("n", name))
@@ -441,10 +441,10 @@ async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_expl
                         await asyncio.sleep(0)
                     case "rest":
                         await asyncio.sleep(0.003)
-            listed = {found.name: found for found in (await cluster.list(ResourceClaim)).items}
-            await until(lambda: {found.name: found for found in informer.store.values()} == listed)
+            listed = {claim.name: claim for claim in (await cluster.list(ResourceClaim)).items}
+            await until(lambda: {claim.name: claim for claim in informer.store.values()} == listed)
             await settled()
-            assert {found.name: found for found in informer.store.values()} == listed
+            assert {claim.name: claim for claim in informer.store.values()} == listed
             assert mirror == listed
 
     await run(test)
@@ -453,7 +453,7 @@ async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_expl
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.integers(0, 3)), st.booleans()), max_size=25))
 def test_indexes_are_what_the_objects_say(changes: list[tuple[str, set[int], bool]]) -> None:
     store: InformerStore[Pod] = InformerStore(
-        {"ports": lambda found: [label for label in found.metadata.labels for _ in range(2)]}
+        {"ports": lambda pod: [label for label in pod.metadata.labels for _ in range(2)]}
     )
     there: dict[str, set[int]] = {}
     for name, ports, remove in changes:
@@ -465,6 +465,6 @@ def test_indexes_are_what_the_objects_say(changes: list[tuple[str, set[int], boo
             there[name] = ports
     for port in range(4):
         wanted = sorted(name for name, ports in there.items() if port in ports)
-        assert [found.name for found in store.by_index("ports", str(port))] == wanted
+        assert [pod.name for pod in store.by_index("ports", str(port))] == wanted
     assert set(store.index_values("ports")) == {str(port) for ports in there.values() for port in ports}
     assert len(store) == len(there)

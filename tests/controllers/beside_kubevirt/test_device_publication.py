@@ -628,8 +628,8 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
     raw = changed(BASE, case.get("set", {}))
     vmi = VirtualMachineInstance.from_wire(raw["vmi"])
     pods = [Pod.from_wire(raw["pod"])] if "pod" in raw else []
-    claims = [ResourceClaim.from_wire(each) for each in raw.get("claims", [])]
-    slices = [ResourceSlice.from_wire(each) for each in raw.get("slices", [])]
+    claims = [ResourceClaim.from_wire(claim) for claim in raw.get("claims", [])]
+    slices = [ResourceSlice.from_wire(slice_) for slice_ in raw.get("slices", [])]
     inputs = device_inputs.gather(ListedSources([vmi], pods, claims, slices), vmi.key, NOW)
     if inputs is None:
         assert vmi.finished or not vmi.metadata.uid or vmi.metadata.deletion_timestamp

@@ -45,9 +45,9 @@ def inputs_of(changes: Mapping[str, object], *, annotation: Json | None = None, 
     sources = ListedSources(
         [VirtualMachineInstance.from_wire(raw["vmi"])],
         [Pod.from_wire(raw["pod"])],
-        [ResourceClaim.from_wire(each) for each in raw.get("claims", [])],
-        [ResourceSlice.from_wire(each) for each in raw.get("slices", [])],
-        [DeviceTaintRule.from_wire(each) for each in raw.get("rules", [])],
+        [ResourceClaim.from_wire(claim) for claim in raw.get("claims", [])],
+        [ResourceSlice.from_wire(slice_) for slice_ in raw.get("slices", [])],
+        [DeviceTaintRule.from_wire(rule) for rule in raw.get("rules", [])],
         **lists,
     )
     inputs = gather(sources, "lab/fedora", NOW)
@@ -455,7 +455,7 @@ async def test_a_claim_in_place_of_a_plugin_device_reaches_the_domain_of_every_k
     _, env = kubelet(await world.pod())
     (device,) = hostdevs(vmi, env, kubevirt=version)
     assert (device.device, str(device.address), device.source) == ("gpus/a", "0000:01:00.0", "environment")
-    assert [each["integrationPath"] for each in (await world.status())["devices"]] == ["device-plugin"]
+    assert [device["integrationPath"] for device in (await world.status())["devices"]] == ["device-plugin"]
 
 
 def test_a_migration_target_is_filled_in_before_it_is_the_current_pod() -> None:

@@ -135,7 +135,7 @@ async def test_what_the_target_lacks_is_its_own_matter(
 ) -> None:
     async def life(world: World) -> None:
         events = await world.told()
-        assert [(each, message) for _, each, message in events if each != "DevicesResolved"] == told
+        assert [(reason, message) for _, reason, message in events if reason != "DevicesResolved"] == told
         status = await world.status()
         (device,) = status["migrationTarget"]["devices"]
         assert (status["ready"], status["migrationTarget"]["ready"]) == ("1/1", ready)

@@ -61,8 +61,8 @@ async def _lived(life: Callable[[World], Awaitable[None]], world: World) -> None
 
 async def test_a_network_is_reported_after_the_devices_and_not_in_device_status() -> None:
     async def life(world: World) -> None:
-        found = "on node node-a: gpus/g0 0000:01:00.0, networks/fast 0000:3b:02.1"
-        assert await world.told() == [("Normal", "DevicesResolved", found)]
+        resolved = "on node node-a: gpus/g0 0000:01:00.0, networks/fast 0000:3b:02.1"
+        assert await world.told() == [("Normal", "DevicesResolved", resolved)]
         status = await world.status()
         assert (status["ready"], [device["kind"] for device in status["devices"]]) == ("2/2", ["gpus", "networks"])
         assert status["devices"][1] == {
@@ -98,7 +98,9 @@ async def test_a_network_counts_in_conditions_and_ready() -> None:
             "this lasts, the pod's condition PodScheduled says why"
         )
         assert status["ready"] == "1/2"
-        assert [(each["type"], each["reason"], each["message"]) for each in status["conditions"]] == [
+        assert [
+            (condition["type"], condition["reason"], condition["message"]) for condition in status["conditions"]
+        ] == [
             ("DevicesResolved", "NotAllocated", message),
             ("DevicesHealthy", "DevicesNotResolved", ""),
         ]
@@ -253,11 +255,11 @@ async def test_the_shims_file_gives_the_domain_its_function() -> None:
         vmi = await world.vmi()
         status = vmi.status.with_(device_status=(await world.devices()).status.device_status)
         devices = hostdevs(vmi.with_(status=status), files=files)
-        assert [(each.device, each.source, str(each.address)) for each in devices] == [
+        assert [(device.device, device.source, str(device.address)) for device in devices] == [
             ("gpus/g0", "status", "0000:01:00.0"),
             ("interfaces/fast", "metadata", "0000:3b:02.1"),
         ]
-        assert [each["integrationPath"] for each in (await world.status())["devices"]] == ["none", "metadata-shim"]
+        assert [device["integrationPath"] for device in (await world.status())["devices"]] == ["none", "metadata-shim"]
 
     await run(life, changes)
 

@@ -106,7 +106,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, list[str], list[str | None]]] =
 @pytest.mark.parametrize("name", CASES)
 async def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None:
     changes, ready, paths, states, reasons = CASES[name]
-    reason = next(each for each in reasons if each)
+    reason = next(reason for reason in reasons if reason)
 
     async def life(world: World) -> None:
         ((kind, told, message),) = await world.told()

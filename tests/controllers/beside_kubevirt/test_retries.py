@@ -81,17 +81,17 @@ def test_a_vmi_that_goes_is_left_alone() -> None:
 
 def attempts(until: timedelta, waiting: int = 1) -> list[float]:
     """Seconds after the failure at which one VMI is written, by a loop that comes when it is told to."""
-    now, end, written, found = BEGAN, BEGAN + until, None, list[float]()
+    now, end, written, retries = BEGAN, BEGAN + until, None, list[float]()
     while now < end:
         retry = plan(vmi(written=written), waiting, now)
         if retry.action is not None:
             written = retry.action.annotations[KEY]
             assert retry.action.resource_version == ""
-            found.append((now - BEGAN).total_seconds())
+            retries.append((now - BEGAN).total_seconds())
         assert retry.requeue_at is not None
         assert retry.requeue_at > now
         now = retry.requeue_at
-    return found
+    return retries
 
 
 def test_a_vmi_waits_a_tenth_longer_than_it_has_to_and_at_most_a_minute() -> None:

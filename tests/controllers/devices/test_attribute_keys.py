@@ -32,13 +32,13 @@ DRIVER = "gpu.example.com"
 
 def run(case: Json) -> Json:
     attributes = {key: DeviceAttribute.from_wire(value) for key, value in case["attributes"].items()}
-    found = addresses(case.get("driver", DRIVER), attributes, read_keys(case.get("keys", []), "keys"))
-    assert found == addresses(
+    resolved = addresses(case.get("driver", DRIVER), attributes, read_keys(case.get("keys", []), "keys"))
+    assert resolved == addresses(
         case.get("driver", DRIVER), dict(reversed(attributes.items())), read_keys(case.get("keys", []), "keys")
     ), "the order of attributes must not matter"
-    if isinstance(found, Unusable):
-        return {"reason": found.reason, "message": found.message}
-    return {name: value for name in ("pci", "mdev", "ignored") if (value := getattr(found, name))}
+    if isinstance(resolved, Unusable):
+        return {"reason": resolved.reason, "message": resolved.message}
+    return {name: value for name in ("pci", "mdev", "ignored") if (value := getattr(resolved, name))}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
@@ -123,13 +123,13 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_published_what_is_handed_out_is_an_address(raw: dict[str, Json]) -> None:
     attributes = {key: DeviceAttribute.from_wire(value) for key, value in raw.items()}
-    found = addresses(DRIVER, attributes)
-    assert found == addresses(DRIVER, dict(sorted(attributes.items())))
-    if isinstance(found, Addresses):
-        assert found.pci is not None or found.mdev is not None
-        assert found.pci is None or PCI_ADDRESS.fullmatch(found.pci)
-        assert found.mdev is None or MDEV_UUID.fullmatch(found.mdev)
+    resolved = addresses(DRIVER, attributes)
+    assert resolved == addresses(DRIVER, dict(sorted(attributes.items())))
+    if isinstance(resolved, Addresses):
+        assert resolved.pci is not None or resolved.mdev is not None
+        assert resolved.pci is None or PCI_ADDRESS.fullmatch(resolved.pci)
+        assert resolved.mdev is None or MDEV_UUID.fullmatch(resolved.mdev)
         never = {"x/", "pcieRoot", "uuid", "pfPciAddress"}
         usable = {value.string for key, value in attributes.items() if not any(word in key for word in never)}
         usable |= {text for value in attributes.values() for text in value.strings or ()}
-        assert {found.pci, found.mdev} - {None} <= usable
+        assert {resolved.pci, resolved.mdev} - {None} <= usable

@@ -76,17 +76,17 @@ def record(
     path: str = "metadata-shim", reason: str = "", layout: str | None = "KEP-5304", request: str = "r"
 ) -> Integration:
     pair = {"claim": "c", "request": request, "path": path, "reason": reason} | ({"layout": layout} if layout else {})
-    found = Integration.from_annotations(
+    integration = Integration.from_annotations(
         {"virt-dra.io/integration": json.dumps({"format": 1, "pairs": [pair], "devices": []})}
     )
-    assert found is not None
-    return found
+    assert integration is not None
+    return integration
 
 
 def obstacle(driver: str, made: Pod, known: Integration | None, **status: Any) -> UnresolvedDevice:
-    (found,) = with_obstacles(resolution(driver), vmi(**status), made, known, ALWAYS_WRITE, running=False).obstacles
-    assert (found.subject.name, found.state, found.device, found.claim) == ("g", "error", "d", "mine")
-    return found
+    (obstacle,) = with_obstacles(resolution(driver), vmi(**status), made, known, ALWAYS_WRITE, running=False).obstacles
+    assert (obstacle.subject.name, obstacle.state, obstacle.device, obstacle.claim) == ("g", "error", "d", "mine")
+    return obstacle
 
 
 @pytest.mark.parametrize(
@@ -102,29 +102,29 @@ def obstacle(driver: str, made: Pod, known: Integration | None, **status: Any) -
     ],
 )
 def test_a_driver_that_writes_metadata_clashes_with_our_volume(reason: str, why: str) -> None:
-    found = obstacle("gpu.intel.com", pod(), record(reason=reason))
+    unresolved = obstacle("gpu.intel.com", pod(), record(reason=reason))
     wanted = CLASH.format(why).removesuffix(" Restart the VM" if reason == "AskedFor" else "")
-    assert (found.reason, found.message) == (METADATA_CLASH, wanted)
+    assert (unresolved.reason, unresolved.message) == (METADATA_CLASH, wanted)
 
 
 def test_so_does_one_that_was_told_to_write_them() -> None:
     writers = ALWAYS_WRITE | {"gpu.example.com"}
-    (found,) = with_obstacles(resolution(), vmi(), pod(), record(), writers, running=False).obstacles
-    assert found.reason == METADATA_CLASH
+    (obstacle,) = with_obstacles(resolution(), vmi(), pod(), record(), writers, running=False).obstacles
+    assert obstacle.reason == METADATA_CLASH
 
 
 def test_a_request_that_the_container_does_not_use_gives_it_no_device() -> None:
-    found = obstacle("gpu.example.com", pod([{"name": "c", "request": "other"}]), record(request="other"))
-    assert found.reason == REQUEST_NOT_USED
-    assert found.message.startswith(
+    unresolved = obstacle("gpu.example.com", pod([{"name": "c", "request": "other"}]), record(request="other"))
+    assert unresolved.reason == REQUEST_NOT_USED
+    assert unresolved.message.startswith(
         "container compute of pod p doesn't use request r of claim c, so it gets no device of it: KubeVirt before"
     )
 
 
 def test_a_kubevirt_that_reads_no_files_has_no_path() -> None:
-    known = record("none", "NoMetadataRead", layout=None)
-    found = obstacle("gpu.example.com", pod(), known)
-    assert (found.reason, found.message) == (
+    recorded = record("none", "NoMetadataRead", layout=None)
+    unresolved = obstacle("gpu.example.com", pod(), recorded)
+    assert (unresolved.reason, unresolved.message) == (
         NO_INTEGRATION_PATH,
         "this KubeVirt reads no metadata files, so the device's address does not "
         "reach it: use KubeVirt 1.8.0 or newer, or give the device "
@@ -133,7 +133,7 @@ def test_a_kubevirt_that_reads_no_files_has_no_path() -> None:
     entry = {"name": "g", "deviceResourceClaimStatus": {"name": "d", "attributes": {"pciAddress": "0000:01:00.0"}}}
     before = resolution()
     known_to_kubevirt = vmi(deviceStatus={"gpuStatuses": [entry]})
-    assert with_obstacles(before, known_to_kubevirt, pod(), known, ALWAYS_WRITE, running=False) is before
+    assert with_obstacles(before, known_to_kubevirt, pod(), recorded, ALWAYS_WRITE, running=False) is before
 
 
 def test_a_request_that_the_record_lacks_is_not_filled_in() -> None:

@@ -81,12 +81,12 @@ class LoopWorld:
 
     async def events(self) -> list[tuple[str, str, str, str]]:
         """``(Kind/name, type, reason, message)`` of each, in the order of their names."""
-        found = []
+        events = []
         for event in (await self.cluster.list(EVENT)).items:
             wire = event.to_wire()
             about = wire["involvedObject"]
-            found.append((f"{about['kind']}/{about['name']}", wire["type"], wire["reason"], wire["message"]))
-        return found
+            events.append((f"{about['kind']}/{about['name']}", wire["type"], wire["reason"], wire["message"]))
+        return events
 
     async def calm(self, seconds: float = 1.5) -> None:
         """Let cluster time pass."""

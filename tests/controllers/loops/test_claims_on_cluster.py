@@ -284,10 +284,10 @@ class Interrupted(MemoryCluster):
         return await super().update_status(obj)
 
     async def list(self, kind: Any, namespace: str = "", **how: Any) -> Any:
-        found = await super().list(kind, namespace, **how)
+        listed = await super().list(kind, namespace, **how)
         if self.after_list is not None:
             await self.after_list(kind)
-        return found
+        return listed
 
 
 async def test_a_claim_that_gets_a_new_consumer_while_it_is_released_is_not_deleted() -> None:
@@ -338,7 +338,7 @@ async def test_the_consumers_of_a_claim_younger_than_the_list_of_pods_are_not_dr
     cluster.after_list = meanwhile
     seen = await gather(cluster)
     assert [claim.name for claim in seen.claims] == ["late"]
-    assert not [each for each in plan(seen).actions if isinstance(each, ChangeReservations)]
+    assert not [action for action in plan(seen).actions if isinstance(action, ChangeReservations)]
 
 
 async def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it() -> None:

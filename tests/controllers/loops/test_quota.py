@@ -92,12 +92,12 @@ def test_a_charge_between_count_and_write_is_counted() -> None:
             return getattr(self._cluster, name)
 
         async def list(self, kind: type[Any], namespace: str = "", **selectors: str) -> Any:
-            found = await self._cluster.list(kind, namespace, **selectors)
+            listed = await self._cluster.list(kind, namespace, **selectors)
             if kind is ResourceClaim and namespace:
                 self.lists += 1
                 if self.lists == 2:
                     await self._cluster.create(claim("meanwhile"))
-            return found
+            return listed
 
     async def story(cluster: MemoryCluster) -> None:
         await cluster.create(quota())
@@ -105,7 +105,7 @@ def test_a_charge_between_count_and_write_is_counted() -> None:
         await asyncio.sleep(1)
         await cluster.delete(ResourceClaim, "one", "n")
         await asyncio.sleep(1)
-        assert [each.name for each in (await cluster.list(ResourceClaim, "n")).items] == ["meanwhile"]
+        assert [claim.name for claim in (await cluster.list(ResourceClaim, "n")).items] == ["meanwhile"]
         assert await used(cluster) == "1"
 
     play(story, Busy)

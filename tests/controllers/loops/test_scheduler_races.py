@@ -140,7 +140,7 @@ async def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_cond
         cluster.before |= {"bind Pod p": label, "status ResourceClaim c": report}
         (decision,) = await schedule(cluster, NOW)
         assert isinstance(decision.outcome, Placement)
-        assert [each["type"] for each in await conditions(cluster, "p")] == ["Ready", "PodScheduled"]
+        assert [condition["type"] for condition in await conditions(cluster, "p")] == ["Ready", "PodScheduled"]
 
     await run(scenario)
 
@@ -246,7 +246,7 @@ async def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> 
             {"resource": "pods", "name": n, "uid": (await cluster.get(Pod, n, "lab")).metadata.uid} for n in ("p", "q")
         ]
         await set_status(cluster, "c", {"allocation": allocation("n1"), "reservedFor": [mine]})
-        decisions = [each for each in plan(await gather(cluster)) if each.pod.name == "p"]
+        decisions = [decision for decision in plan(await gather(cluster)) if decision.pod.name == "p"]
         cluster.before["bind Pod p"] = refusing
         join = {"allocation": allocation("n1"), "reservedFor": [mine, theirs]}
         cluster.before["status ResourceClaim c"] = lambda: set_status(cluster, "c", join)
@@ -333,11 +333,14 @@ async def finish(cluster: MemoryCluster) -> None:
 async def look(cluster: MemoryCluster) -> Json:
     pods, claims = (await cluster.list(Pod)).items, (await cluster.list(ResourceClaim)).items
     return {
-        "pods": {each.name: each.spec.node_name for each in pods},
+        "pods": {pod.name: pod.spec.node_name for pod in pods},
         # A finalizer without an allocation is harmless (C-22.3) and the only trace that a crash may leave.
         "claims": {
-            each.name: (each.status.to_wire(), each.status.allocation is None or FINALIZER in each.metadata.finalizers)
-            for each in claims
+            claim.name: (
+                claim.status.to_wire(),
+                claim.status.allocation is None or FINALIZER in claim.metadata.finalizers,
+            )
+            for claim in claims
         },
     }
 
@@ -389,7 +392,7 @@ async def test_two_schedulers_with_the_same_view_converge_without_sharing_a_devi
         await apply(cluster, plan(view), NOW)
         state = await look(cluster)
         repeated = await apply(cluster, plan(view), LATER)
-        assert [type(each.outcome) for each in repeated] == [Unplaced] * 3
+        assert [type(decision.outcome) for decision in repeated] == [Unplaced] * 3
         assert await look(cluster) == state  # the second takes back nothing of the first's
         assert {(await conditions(cluster, name))[0]["status"] for name in ("p1", "p2", "p3")} == {"True"}
 

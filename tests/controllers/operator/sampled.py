@@ -14,5 +14,5 @@ def sample_of(*arguments: Any, **options: Any) -> Sample:
         try:
             next(steps)
         except StopIteration as end:
-            found: Sample = end.value
-            return found
+            sample: Sample = end.value
+            return sample

@@ -105,15 +105,15 @@ class Lagging:
         self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[ObjectT]]:
         watched = self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
-        loop, known = asyncio.get_running_loop(), asyncio.Queue[tuple[float, WatchEvent[ObjectT]]]()
+        loop, events = asyncio.get_running_loop(), asyncio.Queue[tuple[float, WatchEvent[ObjectT]]]()
 
         async def read() -> None:
             async for event in watched:
-                known.put_nowait((loop.time() + self._seconds, event))
+                events.put_nowait((loop.time() + self._seconds, event))
 
         async with background(read()):
             while True:
-                at, event = await known.get()
+                at, event = await events.get()
                 await asyncio.sleep(at - loop.time())
                 yield event
 
@@ -201,9 +201,14 @@ class Site:
             for pod in (await self.memory.list(Pod, "test")).items
             if pod.metadata.owner_references[0].name == plan.name
         ]
-        found = (await self.memory.list(VirtualMachineInstanceDevices, "test")).items
-        status = next((each.status for each in found if each.name == plan.name), VirtualMachineInstanceDevicesStatus())
-        condition = next((each for each in status.conditions if each.type == "DevicesResolved"), Condition())
+        published = (await self.memory.list(VirtualMachineInstanceDevices, "test")).items
+        status = next(
+            (devices.status for devices in published if devices.name == plan.name),
+            VirtualMachineInstanceDevicesStatus(),
+        )
+        condition = next(
+            (condition for condition in status.conditions if condition.type == "DevicesResolved"), Condition()
+        )
         tries = self.kubevirt.creations.get(("test", plan.name), 0)
         return Outcome(plan, ready_at, running_at, len(pods), status.integration_paths, status.ready, condition, tries)
 

@@ -128,8 +128,8 @@ def devices_of(stores: Stores, key: str) -> VirtualMachineInstanceDevices | None
     """What would be published of a VMI now."""
     inputs = device_inputs.gather(stores.sources, key, NOW)
     made = device_publication.plan(inputs).actions if inputs is not None else ()
-    found = next((action.obj for action in made if isinstance(action, Create | Update)), None)
-    return found if isinstance(found, VirtualMachineInstanceDevices) else None
+    written = next((action.obj for action in made if isinstance(action, Create | Update)), None)
+    return written if isinstance(written, VirtualMachineInstanceDevices) else None
 
 
 # --- everything, at random ---
@@ -183,7 +183,7 @@ def test_every_vmi_whose_plan_may_change_is_among_the_affected(seed: int) -> Non
 
     def planned(sources: Sources) -> dict[str, beside_kubevirt.BesideKubevirtPlan | None]:
         inputs = {key: device_inputs.gather(sources, key, NOW) for key in keys}
-        return {key: None if found is None else beside_kubevirt.plan(found) for key, found in inputs.items()}
+        return {key: None if input_ is None else beside_kubevirt.plan(input_) for key, input_ in inputs.items()}
 
     before = planned(stores.sources)
     for _ in range(100):
@@ -241,10 +241,10 @@ def test_a_driver_that_writes_metadata_concerns_those_that_have_its_devices() ->
 
 def test_a_claim_concerns_its_pods_vmi_unless_nothing_that_is_read_changed() -> None:
     stores = two_vms()
-    known = stores.by_kind[ResourceClaim].get("claim0", "lab")
-    assert known is not None
+    stored = stores.by_kind[ResourceClaim].get("claim0", "lab")
+    assert stored is not None
     assert (
-        stores.change(ResourceClaim, "claim0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",))))
+        stores.change(ResourceClaim, "claim0", "lab", stored.with_(metadata=stored.metadata.with_(finalizers=("x",))))
         == set()
     )
     assert stores.change(ResourceClaim, "claim0", "lab", claim(0)) == {"lab/vm0"}
@@ -271,11 +271,11 @@ def test_a_vmi_that_begins_to_end_concerns_who_shares_its_addresses() -> None:
     stores.put(pod(1, "a"), claim(1, (DRIVERS[0], "a", "d0")))
     for number in (0, 1):
         stores.change(VirtualMachineInstanceDevices, f"vm{number}", "lab", devices_of(stores, f"lab/vm{number}"))
-    known = stores.by_kind[VirtualMachineInstance].get("vm0", "lab")
-    assert known is not None
-    ending = known.with_(metadata=known.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z"))
+    vm = stores.by_kind[VirtualMachineInstance].get("vm0", "lab")
+    assert vm is not None
+    ending = vm.with_(metadata=vm.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z"))
     assert stores.change(
-        VirtualMachineInstance, "vm0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",)))
+        VirtualMachineInstance, "vm0", "lab", vm.with_(metadata=vm.metadata.with_(finalizers=("x",)))
     ) == {"lab/vm0"}
     assert stores.change(VirtualMachineInstance, "vm0", "lab", ending) == {"lab/vm0", "lab/vm1"}
     assert stores.change(VirtualMachineInstance, "vm0", "lab", None) == {"lab/vm0"}
@@ -310,7 +310,7 @@ def test_a_vmi_whose_own_status_tells_an_address_concerns_who_has_it_too() -> No
     assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1)) == {"lab/vm0", "lab/vm1"}
     assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, phase="Running")) == {"lab/vm1"}
     for sources in (stores.sources, stores.listed()):
-        assert [each.name for each in sources.instances_at("a: PCI 0000:0a:00.0")] == ["vm0", "vm1"]
+        assert [vmi.name for vmi in sources.instances_at("a: PCI 0000:0a:00.0")] == ["vm0", "vm1"]
         assert sources.instances_at("b: PCI 0000:0a:00.0") == ()
     assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, phase="Succeeded")) == {"lab/vm0", "lab/vm1"}
     assert stores.change(
@@ -330,10 +330,10 @@ def test_a_change_in_a_pool_of_thousands_of_slices_costs_what_its_slice_holds() 
         began = time.process_time()
         for n in range(100):
             stores.change(ResourceSlice, f"part-{n}", "", _part(n, number, str(n % 8)))
-            found = stores.sources.pool(DRIVERS[0], "all")
-            assert found is not None
-            assert found.complete
-            (device,) = found.devices(f"d-{n}")
+            published = stores.sources.pool(DRIVERS[0], "all")
+            assert published is not None
+            assert published.complete
+            (device,) = published.devices(f"d-{n}")
             assert device.device.attributes[ADDRESS].string == f"0000:01:00.{n % 8}"
         took[number] = time.process_time() - began
     assert took[4_000] < 4 * took[250] + 0.05

@@ -39,10 +39,10 @@ START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
 
 def _served(turns: ExplainQueue, now: float = 0.0) -> list[str]:
-    found: list[str] = []
+    reasons: list[str] = []
     while isinstance(key := turns.take(now), str):
-        found.append(key)
-    return found
+        reasons.append(key)
+    return reasons
 
 
 def test_namespaces_take_turns_and_keys_of_one_wait_in_line() -> None:
@@ -186,9 +186,11 @@ class Tenants:
         for key in [key for key, at in self.due.items() if at <= self.clock.seconds]:
             del self.due[key]
             namespace, _, name = key.partition("/")
-            found = self.explainer.condition_for(_inputs(namespace, name, self.clock.now()), self.conditions.get(key))
-            if found is not None:
-                self.conditions[key] = found
+            condition = self.explainer.condition_for(
+                _inputs(namespace, name, self.clock.now()), self.conditions.get(key)
+            )
+            if condition is not None:
+                self.conditions[key] = condition
                 self.answered.setdefault(key, self.clock.seconds)
                 self.due[key] = self.clock.seconds
 
@@ -358,9 +360,9 @@ def test_a_sample_has_only_what_its_nodes_can_use() -> None:
     sample = _sample(
         800, [slice_of(f"n{n:05}", 2) for n in range(800)] + [_shared("fabric", 3)], replace(LIMITS, nodes=10), taken
     )
-    assert [each.name for each in sample.nodes] == [f"n{n:05}" for n in range(10)]
+    assert [node.name for node in sample.nodes] == [f"n{n:05}" for n in range(10)]
     assert sample.total == 800
-    assert {each.spec.pool.name for each in sample.slices} == {"fabric", *(f"n{n:05}" for n in range(10))}
+    assert {slice_.spec.pool.name for slice_ in sample.slices} == {"fabric", *(f"n{n:05}" for n in range(10))}
     allocations = [claim.status.allocation for claim in sample.claims]
     assert [held.devices.results[0].pool for held in allocations if held is not None] == ["n00001"]
     assert sample.left_out == 0
@@ -369,17 +371,17 @@ def test_a_sample_has_only_what_its_nodes_can_use() -> None:
 def test_pools_that_are_too_large_are_left_out_and_said_to_be() -> None:
     limits = replace(LIMITS, devices=20, nodes=3)
     sample = _sample(5, [_shared("small", 5), _shared("huge", 120), slice_of("n00000", 2)], limits)
-    assert {each.spec.pool.name for each in sample.slices} == {"small", "n00000"}
+    assert {slice_.spec.pool.name for slice_ in sample.slices} == {"small", "n00000"}
     assert sample.left_out == 120
     claim = ResourceClaim.from_wire(
         {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _exactly(30)}]}}}
     )
     view = pending.view_of(sample)
-    found = explained_within(
+    explanation = explained_within(
         ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False
     )
-    assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
-    assert found.condition.message.startswith(
+    assert (explanation.condition.status, explanation.condition.reason) == ("Unknown", "NotDecided")
+    assert explanation.condition.message.startswith(
         "120 devices in pools that are too large were not considered; of the others: 0 of "
     )
 
@@ -410,10 +412,10 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
 
     view = pending.view_of(_sample(1, [slice_of("n00000", 2)]))
     question = ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)
-    found = explained_within(question, view, LIMITS, interrupt)
-    assert found.too_slow
-    assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
-    assert found.condition.message == (
+    explanation = explained_within(question, view, LIMITS, interrupt)
+    assert explanation.too_slow
+    assert (explanation.condition.status, explanation.condition.reason) == ("Unknown", "NotDecided")
+    assert explanation.condition.message == (
         "claim lab/fedora-gpus-abcde, request gpu, selector #1: evaluating it "
         "took too long (limit: 1 s), so it is not known "
         "why the pod waits. Make the expression cheaper: nested loops, and patterns "
@@ -421,5 +423,5 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
         "Attempts are repeated less and less often"
     )
     asked[0] = 0
-    again = explained_within(replace(question, previous=found.condition), view, LIMITS, interrupt)
-    assert again.condition is found.condition
+    again = explained_within(replace(question, previous=explanation.condition), view, LIMITS, interrupt)
+    assert again.condition is explanation.condition

@@ -110,7 +110,7 @@ def test_what_is_planned_is_the_same_from_trimmed_objects() -> None:
     plans = []
     for given in (noted, tuple(map(trimmed, noted))):
         of = {
-            kind: [each for each in given if isinstance(each, kind)]
+            kind: [obj for obj in given if isinstance(obj, kind)]
             for kind in (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)
         }
         sources = ListedSources(of[VirtualMachineInstance], of[Pod], of[ResourceClaim], of[ResourceSlice])  # type: ignore[arg-type]  # by kind

@@ -73,7 +73,7 @@ def explained(
         limits=limits,
     )
     view = pending.view_of(sample)
-    return pending.explain(Pod.from_wire(pod), {each.key: each for each in mine}, view, told, NOW, limits=limits)
+    return pending.explain(Pod.from_wire(pod), {claim.key: claim for claim in mine}, view, told, NOW, limits=limits)
 
 
 def test_what_the_pods_own_claim_has_counts_once() -> None:

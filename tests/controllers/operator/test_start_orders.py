@@ -33,7 +33,7 @@ def outcomes(
 ) -> list[Outcome]:
     async def lived() -> list[Outcome]:
         async with site(folder, plans, version=version, operator=operator) as here:
-            return list(await asyncio.gather(*(here.outcome(each, patience) for each in plans)))
+            return list(await asyncio.gather(*(here.outcome(plan, patience) for plan in plans)))
 
     return run_virtually(lived())
 
@@ -64,8 +64,8 @@ def test_every_order_ends_with_a_running_vm(tmp_path: Path, selector: str, write
 
 def late(name: str, *, writes: bool, selector: str = NAMED, strategy: str | None = None, **moments: float) -> Plan:
     """Everything at once, but for what comes at other moments."""
-    known: dict[Step, float] = {step: moments.get(step.replace("class", "class_"), 0.0) for step in STEPS}
-    return Plan(name, writes, "template", selector, known, strategy)
+    delays: dict[Step, float] = {step: moments.get(step.replace("class", "class_"), 0.0) for step in STEPS}
+    return Plan(name, writes, "template", selector, delays, strategy)
 
 
 @pytest.mark.parametrize("writes", [True, False], ids=["writer", "silent"])
@@ -85,10 +85,10 @@ def test_kubevirt_alone_would_take_minutes(tmp_path: Path) -> None:
 
 def test_many_waiting_vms_of_a_namespace_cost_five_tries_a_second_at_most(tmp_path: Path) -> None:
     plans = [late(f"vm{number}", writes=bool(number % 2), source=120.0) for number in range(60)]
-    found = outcomes(tmp_path, plans, 120.0)
-    assert all(outcome.running_at is not None and outcome.pods == 1 for outcome in found)
+    ends = outcomes(tmp_path, plans, 120.0)
+    assert all(outcome.running_at is not None and outcome.pods == 1 for outcome in ends)
     # 15 tries each are KubeVirt's own in that time.
-    assert sum(outcome.tries for outcome in found) < 60 * 16 + 5 * 125
+    assert sum(outcome.tries for outcome in ends) < 60 * 16 + 5 * 125
 
 
 @pytest.mark.parametrize("version", ["1.8.4", "1.9.0"])
@@ -140,9 +140,9 @@ def test_a_webhook_that_was_away_for_15_minutes_is_asked_again_within_a_minute(t
             here.own.answers = False
             waiting = asyncio.create_task(here.outcome(plans[0], 1200.0))
             await asyncio.sleep(900)
-            found = (await here.memory.get(VirtualMachineInstanceDevices, "vm", "test")).status
+            status = (await here.memory.get(VirtualMachineInstanceDevices, "vm", "test")).status
             here.own.answers = True
-            return await waiting, found.devices[0].message or ""
+            return await waiting, status.devices[0].message or ""
 
     outcome, told = run_virtually(lived())
     assert (

@@ -62,19 +62,19 @@ def _texts(counts: Json) -> Json:
 def test_fragment(case: Json) -> None:
     assert case.keys() <= KNOWN_KEYS
     permitted = PermittedHostDevices.from_wire(case["permitted"]) if "permitted" in case else None
-    found = fragment(_vmi(case["spec"]), _gates(case), permitted)
+    patch = fragment(_vmi(case["spec"]), _gates(case), permitted)
     if "error" in case:
-        assert found == RenderError(*case["error"])
+        assert patch == RenderError(*case["error"])
         return
-    assert isinstance(found, Fragment)
+    assert isinstance(patch, Fragment)
     counts: Json = case.get("counts", {})
     limits: Json = case.get("limits", counts)
     requests: Json = case.get("requests", counts)
     assert {
-        "resourceClaims": [claim.to_wire() for claim in found.resource_claims],
-        "claims": [claim.to_wire() for claim in found.claims],
-        "limits": {name: str(quantity) for name, quantity in found.limits.items()},
-        "requests": {name: str(quantity) for name, quantity in found.requests.items()},
+        "resourceClaims": [claim.to_wire() for claim in patch.resource_claims],
+        "claims": [claim.to_wire() for claim in patch.claims],
+        "limits": {name: str(quantity) for name, quantity in patch.limits.items()},
+        "requests": {name: str(quantity) for name, quantity in patch.requests.items()},
     } == {
         "resourceClaims": case.get("resourceClaims", []),
         "claims": [_claim(text) for text in case.get("claims", [])],
@@ -333,13 +333,13 @@ def test_hook_sidecars_are_containers_without_devices() -> None:
     ],
 )
 def test_bad_lists_of_hook_sidecars_are_a_rendering_error(text: str, message: str) -> None:
-    found = render(_vmi(annotations={SIDECARS: text}), Gates.for_version(NEWEST, {"Sidecar": True}))
-    assert found == RenderError("BadHookSidecars", message, f"metadata.annotations[{SIDECARS}]")
+    rendered = render(_vmi(annotations={SIDECARS: text}), Gates.for_version(NEWEST, {"Sidecar": True}))
+    assert rendered == RenderError("BadHookSidecars", message, f"metadata.annotations[{SIDECARS}]")
 
 
 def test_a_malformed_affinity_is_a_rendering_error() -> None:
-    found = render(_vmi({"affinity": {"nodeAffinity": []}}), GATES)
-    assert found == RenderError("BadAffinity", "nodeAffinity: must be an object, not a list", "spec.affinity")
+    rendered = render(_vmi({"affinity": {"nodeAffinity": []}}), GATES)
+    assert rendered == RenderError("BadAffinity", "nodeAffinity: must be an object, not a list", "spec.affinity")
 
 
 # --- patching ---
@@ -363,9 +363,9 @@ def _pod(*containers: Json, **spec: object) -> Pod:
 
 
 def _operations(pod: Pod, spec: Json) -> list[Json]:
-    found = patch_into(pod, _vmi(spec), GATES)
-    assert not isinstance(found, RenderError)
-    return list(found)
+    patched = patch_into(pod, _vmi(spec), GATES)
+    assert not isinstance(patched, RenderError)
+    return list(patched)
 
 
 async def _apply(pod: Pod, operations: Sequence[Json]) -> Pod:
@@ -422,8 +422,8 @@ def test_a_whole_claim_covers_its_requests_and_replaces_them() -> None:
         "resources": {"claims": [{"name": "c"}], "limits": {"x/y": "1"}, "requests": {"x/y": "1"}},
     }
     assert _operations(_pod(whole, resourceClaims=GPUS["resourceClaims"]), GPUS) == []
-    one = {"name": "compute", "resources": {"claims": [{"name": "c", "request": "r"}]}}
-    assert _operations(_pod(one), {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}) == [
+    compute = {"name": "compute", "resources": {"claims": [{"name": "c", "request": "r"}]}}
+    assert _operations(_pod(compute), {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}) == [
         {"op": "add", "path": "/spec/containers/0/resources/claims", "value": [{"name": "c"}]}
     ]
 
@@ -443,9 +443,9 @@ def test_ten_thousand_claims_are_patched_in_time() -> None:
 
 def test_patching_is_refused_with_the_rendering_error_or_without_compute() -> None:
     vmi = _vmi({"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "x/y"}]}}})
-    found = patch_into(_pod({"name": "compute"}), vmi, GATES, PermittedHostDevices())
-    assert isinstance(found, RenderError)
-    assert found.reason == "NotPermitted"
+    patched = patch_into(_pod({"name": "compute"}), vmi, GATES, PermittedHostDevices())
+    assert isinstance(patched, RenderError)
+    assert patched.reason == "NotPermitted"
     text = "the pod has no container named compute, so it is no launcher pod"
     assert patch_into(_pod({"name": "c"}), vmi, GATES) == RenderError("NoComputeContainer", text, "spec.containers")
 

@@ -78,9 +78,9 @@ async def settle(world: World) -> None:
     """As the world does, with the gate on."""
     for _ in range(20):
         version = world.memory.resource_version
-        for each in (await world.memory.list(VirtualMachineInstance)).items:
+        for vmi in (await world.memory.list(VirtualMachineInstance)).items:
             done = await standalone.reconcile(
-                await ListedSources.read(world.memory), world.memory, each.key, world.now, WITH_NETWORKS
+                await ListedSources.read(world.memory), world.memory, vmi.key, world.now, WITH_NETWORKS
             )
             world.events += done.events
         await world.others()
@@ -126,15 +126,15 @@ async def test_from_the_claim_to_the_domain(gpus: int, tmp_path: Path) -> None:
     await settle(world)
     conversion = launched(await world.pod("fedora"), tmp_path / "after")
     assert isinstance(conversion, Conversion)
-    found = [(each.device, each.source, str(each.address)) for each in conversion.hostdevs]
-    assert found[gpus:] == [("interfaces/fast", "metadata", "0000:3b:02.1")]
+    hostdevs = [(hostdev.device, hostdev.source, str(hostdev.address)) for hostdev in conversion.hostdevs]
+    assert hostdevs[gpus:] == [("interfaces/fast", "metadata", "0000:3b:02.1")]
     assert '<alias name="ua-sriov-fast"/>' in conversion.domain_xml
     assert '<address domain="0x0000" bus="0x3b" slot="0x02" function="0x1"/>' in conversion.domain_xml
     made = await world.vmi("fedora")
     assert made is not None
-    assert [(each["type"], each["status"]) for each in made.status.conditions if each["type"] != "Ready"] == [
-        ("DevicesResolved", "True")
-    ]
+    assert [
+        (condition["type"], condition["status"]) for condition in made.status.conditions if condition["type"] != "Ready"
+    ] == [("DevicesResolved", "True")]
     assert (made.status.device_status is None) == (gpus == 0)
     assert "deviceStatus" in made.to_wire()["status"] or gpus == 0
 
@@ -159,7 +159,7 @@ async def test_a_running_vmi_keeps_its_network_and_tells_what_befalls_it(tmp_pat
     await settle(world)
     made = await world.vmi("fedora")
     assert made is not None
-    conditions = {each["type"]: (each["status"], each["reason"]) for each in made.status.conditions}
+    conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in made.status.conditions}
     assert (conditions["DevicesResolved"], conditions["DevicesHealthy"][0]) == (("True", "AllDevicesResolved"), "False")
     assert (await world.pod("fedora")).metadata.annotations == before
 
@@ -173,7 +173,9 @@ async def test_with_the_gate_off_nothing_is_said_of_networks() -> None:
     assert len((pod.spec.volumes[0].downward_api or {})["items"]) == 2
     made = await world.vmi("fedora")
     assert made is not None
-    assert [each["status"] for each in made.status.conditions if each["type"] == "DevicesResolved"] == ["True"]
+    assert [condition["status"] for condition in made.status.conditions if condition["type"] == "DevicesResolved"] == [
+        "True"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +217,9 @@ async def test_what_the_operator_supplies_takes_the_place_of_a_drivers_own_file(
     await settle(world)
     by_driver = launched(await world.pod("fedora"), tmp_path / "before", drivers)
     assert isinstance(by_driver, Conversion)
-    assert [str(each.address) for each in by_driver.hostdevs] == ["0000:99:00.0"]
+    assert [str(hostdev.address) for hostdev in by_driver.hostdevs] == ["0000:99:00.0"]
     await publish(world, vf())
     await settle(world)
     by_us = launched(await world.pod("fedora"), tmp_path / "after", drivers)
     assert isinstance(by_us, Conversion)
-    assert [str(each.address) for each in by_us.hostdevs] == ["0000:3b:02.1"]
+    assert [str(hostdev.address) for hostdev in by_us.hostdevs] == ["0000:3b:02.1"]

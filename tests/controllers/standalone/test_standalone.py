@@ -64,17 +64,19 @@ def pod_of(raw: dict[str, Any]) -> Pod:
 def test_phase(case: dict[str, Any]) -> None:
     before = VirtualMachineInstance.from_wire({"status": {"phase": case["before"]} if "before" in case else {}})
     pod = pod_of(case["pod"]) if "pod" in case else None
-    found = verdict(before, pod)
-    assert [found.phase, found.reason, found.message] == case["want"]
-    updated = with_phase(before, pod, found, START)
+    judgement = verdict(before, pod)
+    assert [judgement.phase, judgement.reason, judgement.message] == case["want"]
+    updated = with_phase(before, pod, judgement, START)
     ready = next(condition for condition in updated.status.conditions if condition["type"] == "Ready")
-    assert (ready["status"] == "True") == (found.phase == "Running" and not found.reason)
+    assert (ready["status"] == "True") == (judgement.phase == "Running" and not judgement.reason)
     scheduled = [condition for condition in updated.status.conditions if condition["type"] == "PodScheduled"]
     assert bool(scheduled) == case.get("scheduled", False)
-    assert updated.status.phase == found.phase
-    assert (updated.status.reason == found.reason) == (found.phase == "Failed") or found.reason == ""
+    assert updated.status.phase == judgement.phase
+    assert (updated.status.reason == judgement.reason) == (judgement.phase == "Failed") or judgement.reason == ""
     assert (
-        with_phase(updated, pod, verdict(updated, pod) if found.phase not in ("Failed", "Succeeded") else found, START)
+        with_phase(
+            updated, pod, verdict(updated, pod) if judgement.phase not in ("Failed", "Succeeded") else judgement, START
+        )
         is updated
     )
 
@@ -333,6 +335,6 @@ async def test_an_address_that_two_vmis_have_is_told_of_the_later_one_until_the_
 
 
 async def known(world: World, name: str) -> VirtualMachineInstance:
-    found = await world.vmi(name)
-    assert found is not None
-    return found
+    vmi = await world.vmi(name)
+    assert vmi is not None
+    return vmi

@@ -133,8 +133,8 @@ async def test_devices_that_are_resolved_at_the_first_look_are_told_too() -> Non
     vmi = await world.vmi("fedora")
     assert vmi is not None
     # The operator was away meanwhile, and knows nothing of what it had said of the devices.
-    known = tuple(each for each in vmi.status.conditions if each["type"] != "DevicesResolved")
-    await world.memory.update(vmi.with_(status=vmi.status.with_(conditions=known)))
+    others = tuple(condition for condition in vmi.status.conditions if condition["type"] != "DevicesResolved")
+    await world.memory.update(vmi.with_(status=vmi.status.with_(conditions=others)))
     world.told()
     await world.operator()
     assert ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address") in world.told()

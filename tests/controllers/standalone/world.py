@@ -96,8 +96,8 @@ class World:
     async def operator(self, cluster: Cluster | None = None) -> int:
         """One look at every VM and VMI, written to ``cluster`` if given. How many writes that took."""
         written, cluster = 0, cluster or self.memory
-        for each in (await self.memory.list(VirtualMachine)).items:
-            done = await vm_lifecycle.reconcile(each, await ListedSources.read(self.memory), cluster, self.now)
+        for vm in (await self.memory.list(VirtualMachine)).items:
+            done = await vm_lifecycle.reconcile(vm, await ListedSources.read(self.memory), cluster, self.now)
             self.events += done.events
             written += done.written
         for vmi in (await self.memory.list(VirtualMachineInstance)).items:

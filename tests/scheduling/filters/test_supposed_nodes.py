@@ -21,8 +21,8 @@ HOST = "kubernetes.io/hostname"
 
 
 def _pod(name: str, labels: Json | None = None, **spec: Any) -> Pod:
-    found = pod(name, spec={"containers": [{"name": "c"}], **spec})
-    return found.with_(metadata=found.metadata.with_(labels=labels or {}))
+    made = pod(name, spec={"containers": [{"name": "c"}], **spec})
+    return made.with_(metadata=made.metadata.with_(labels=labels or {}))
 
 
 def _table(*names: str) -> NodeTable:
@@ -38,12 +38,12 @@ def _refusals(
     """By node, the text of its refusal. ``without``: a pod that is supposed to be gone."""
     attempt = plugin.attempt(asking)
     assert attempt is not None
-    found: dict[str, str | None] = {}
+    answers: dict[str, str | None] = {}
     for state in table.states:
-        there = {uid: each for uid, each in state.pods.items() if each is not without}
+        there = {uid: pod for uid, pod in state.pods.items() if pod is not without}
         refusal = attempt.filter(state if without is None else state.supposing(there))  # type: ignore[union-attr]
-        found[state.name] = None if refusal is None else refusal.reasons[0]
-    return found
+        answers[state.name] = None if refusal is None else refusal.reasons[0]
+    return answers
 
 
 def _anti(labels: Json) -> Json:

@@ -34,20 +34,20 @@ def shape(given: Json, name: str = "vm") -> VmShape:
 
 def placer(case: Json, policy: str) -> PolicyPlacer:
     nodes = []
-    for each in case["nodes"]:
-        amounts = {"cpu": str(each.get("cpu", 64)), "memory": str(each.get("memory", "64Gi")), "pods": "110"}
-        nodes.append(build.node({"name": each["name"], "status": {"allocatable": amounts}}))
+    for node in case["nodes"]:
+        amounts = {"cpu": str(node.get("cpu", 64)), "memory": str(node.get("memory", "64Gi")), "pods": "110"}
+        nodes.append(build.node({"name": node["name"], "status": {"allocatable": amounts}}))
     slices = []
-    for each in case["nodes"]:
-        common = {"pool": each["name"], "node": each["name"]}
-        if "counters" in each:
+    for node in case["nodes"]:
+        common = {"pool": node["name"], "node": node["name"]}
+        if "counters" in node:
             slices.append(
-                build.slice_({**common, "name": f"{each['name']}-counters", "counters": each["counters"], "count": 2})
+                build.slice_({**common, "name": f"{node['name']}-counters", "counters": node["counters"], "count": 2})
             )
-        if each["devices"]:
-            count = 2 if "counters" in each else 1
+        if node["devices"]:
+            count = 2 if "counters" in node else 1
             slices.append(
-                build.slice_({**common, "name": f"{each['name']}-devices", "devices": each["devices"], "count": count})
+                build.slice_({**common, "name": f"{node['name']}-devices", "devices": node["devices"], "count": count})
             )
     uses = []
     for number, used in enumerate(case.get("in_use", [])):
@@ -59,7 +59,7 @@ def placer(case: Json, policy: str) -> PolicyPlacer:
             uses.append(DeviceUse(build.DRIVER, pool, device, f"share-{number}", {"share": Quantity(share)}))
     snapshot = Snapshot.build(slices, [build.device_class("gpu")]).with_uses(uses)
     catalog = card_catalog(snapshot)
-    weights = {shape(each): each["weight"] for each in case.get("typical", [{**case["vm"], "weight": 1}])}
+    weights = {shape(entry): entry["weight"] for entry in case.get("typical", [{**case["vm"], "weight": 1}])}
     typical = TypicalVms(weights, nodes, snapshot, catalog, DEFAULT)
     return PolicyPlacer(snapshot, nodes, policy_named(policy, lambda: typical.workload, Random(0).random), catalog)
 
@@ -67,13 +67,13 @@ def placer(case: Json, policy: str) -> PolicyPlacer:
 @pytest.mark.parametrize(("case", "policy"), ALL, ids=[f"{case['name']}: {policy}" for case, policy in ALL])
 def test_a_policy_chooses_node_and_devices(case: Json, policy: str) -> None:
     used = placer(case, policy)
-    found = used.place(shape(case["vm"]), "vm")
+    placed = used.place(shape(case["vm"]), "vm")
     assert (
         []
-        if found is None
+        if placed is None
         else [
-            used.nodes[found.node].name,
-            *[each.device for result in found.results for each in result.devices.results],
+            used.nodes[placed.node].name,
+            *[device.device for result in placed.results for device in result.devices.results],
         ]
     ) == case["want"][policy]
 

@@ -20,8 +20,8 @@ def _formula(free: list[int], cpu_left: int, vms: list[tuple[int, int, int, int]
     total = sum(weight for *_, weight in vms)
     lost = 0.0
     for cards, share, cpus, weight in vms:
-        enough = [each for each in free if each >= share]
-        runs = cards > 0 and cpus <= cpu_left and sum(each // share for each in enough) >= cards
+        enough = [amount for amount in free if amount >= share]
+        runs = cards > 0 and cpus <= cpu_left and sum(amount // share for amount in enough) >= cards
         lost += weight / total * (sum(free) - (sum(enough) if runs else 0))
     return lost
 
@@ -46,7 +46,7 @@ def test_as_the_paper_defines_it(seed: int) -> None:
     ]
     case: Json = {
         "nodes": [{"name": "a", "cpu": cpu, "devices": [{**CARD, "name": f"d{i}"} for i in range(len(free))]}],
-        "in_use": [{f"a/d{i}": str(1000 - each)} for i, each in enumerate(free) if each < 1000],
+        "in_use": [{f"a/d{i}": str(1000 - amount)} for i, amount in enumerate(free) if amount < 1000],
         "typical": typical,
         "vm": {},
     }

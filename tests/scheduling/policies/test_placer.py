@@ -46,7 +46,8 @@ def _shapes(random: Random) -> list[VmShape]:
         [{"first": [{"count": 3}, {"count": 1}]}],
     ]
     return [
-        shape({"requests": each, "cpu": random.choice((0, 1, 4))}, f"shape-{i}") for i, each in enumerate(requests)
+        shape({"requests": request, "cpu": random.choice((0, 1, 4))}, f"shape-{i}")
+        for i, request in enumerate(requests)
     ] + [shape({"cpu": 2})]
 
 
@@ -63,11 +64,11 @@ def _held(running: list[PlacedVm]) -> tuple[Counter[tuple[str, str]], Counter[tu
     """Of every device, how often it is held alone, and how much of its share is."""
     alone: Counter[tuple[str, str]] = Counter()
     shares: Counter[tuple[str, str]] = Counter()
-    for each in (device for placed in running for result in placed.results for device in result.devices.results):
-        if each.consumed_capacity:
-            shares[each.pool, each.device] += each.consumed_capacity["share"].value()
+    for allocated in (device for placed in running for result in placed.results for device in result.devices.results):
+        if allocated.consumed_capacity:
+            shares[allocated.pool, allocated.device] += allocated.consumed_capacity["share"].value()
         else:
-            alone[each.pool, each.device] += 1
+            alone[allocated.pool, allocated.device] += 1
     return alone, shares
 
 
@@ -86,18 +87,18 @@ def test_any_sequence_of_starts_and_ends(policy: str, seed: int) -> None:
         possible = [number for number in range(len(used.nodes)) if _fits(used, wanted, number)]
         fresh = _again(case, policy, used)
         expected = fresh.best(wanted)
-        found = used.place(wanted, f"vm-{step}")
-        assert (found is None) == (not possible)
-        if found is not None:
+        placement = used.place(wanted, f"vm-{step}")
+        assert (placement is None) == (not possible)
+        if placement is not None:
             assert expected is not None
-            assert found.node == expected[0]
-            assert found.node in possible
-            running.append(found)
+            assert placement.node == expected[0]
+            assert placement.node in possible
+            running.append(placement)
         alone, shares = _held(running)
         assert max(alone.values(), default=0) <= 1
         assert max(shares.values(), default=0) <= 1000
-    for each in running:
-        used.release(each)
+    for placed in running:
+        used.release(placed)
     assert used.snapshot.used == {}
     assert all((room.cpu_left, room.pods_left) == (room.cpu, room.pods) for room in used.rooms)
 
@@ -169,6 +170,6 @@ def test_quantities_of_shares_add_up_exactly() -> None:
     used = placer({"nodes": [{"name": "a", "devices": [card]}], "vm": {"requests": [{}]}}, "pack")
     wanted = shape({"requests": [{"capacity": {"requests": {"share": "250"}}}]})
     placed = [used.place(wanted, f"vm-{number}") for number in range(5)]
-    assert [each is not None for each in placed] == [True, True, True, True, False]
+    assert [result is not None for result in placed] == [True, True, True, True, False]
     use = next(iter(used.snapshot.used.values()))
     assert use.consumed["d0"]["share"] == Quantity("1000")

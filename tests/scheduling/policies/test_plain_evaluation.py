@@ -133,11 +133,11 @@ class _World:
         asked = [claim.with_(metadata=claim.metadata.with_(name="asked", uid="asked")) for claim in shape.claims]
         wire = {**shape.pod.to_wire(), "metadata": {"name": "asking", "namespace": "ns", "uid": "asking"}}
         wanted = fit(Pod.from_wire({**wire, "spec": {**wire["spec"], "resourceClaims": entries}}), model.changed(asked))
-        found: list[tuple[Score, tuple[str, ...]] | None] = []
+        offers: list[tuple[Score, tuple[str, ...]] | None] = []
         for number, node in enumerate(self.nodes):
             refused = number in self.closed or wanted.refusal(wanted.state(node.name)) is not None
-            found.append(None if refused else self._best_offer(shape, number, policy, model))
-        return found
+            offers.append(None if refused else self._best_offer(shape, number, policy, model))
+        return offers
 
     def _best_offer(
         self, shape: VmShape, number: int, name: str, model: ClusterModel

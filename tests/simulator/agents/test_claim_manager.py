@@ -36,12 +36,12 @@ class Plugin:
 
     async def prepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
         self._call("prepare", claims)
-        found: dict[str, Prepared | str] = {}
+        answers: dict[str, Prepared | str] = {}
         for claim in claims:
             if claim.name not in self.left_out:
                 device = PreparedDevice(self.name, node, "d0", "gpu/small", {}, (f"{self.name}/gpu={claim.name}",))
-                found[claim.uid] = self.answers.get(claim.name) or Prepared((device,))
-        return found | ({"?": Prepared()} if self.stranger else {})
+                answers[claim.uid] = self.answers.get(claim.name) or Prepared((device,))
+        return answers | ({"?": Prepared()} if self.stranger else {})
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
         self._call("unprepare", claims)
@@ -118,7 +118,7 @@ async def test_all_claims_of_a_pod_are_one_call_to_each_driver_and_prepared_once
     world.claim("c1", drivers=("a.example.com", "b.example.com"))
     world.claim("c2")
     prepared = await world.manager.prepare(pod("c1", "c2"))
-    assert [(entry, [device.driver for device in found.devices]) for entry, found in prepared.items()] == [
+    assert [(entry, [device.driver for device in claim.devices]) for entry, claim in prepared.items()] == [
         ("e-c1", ["a.example.com", "b.example.com"]),
         ("e-c2", ["a.example.com"]),
     ]

@@ -102,7 +102,7 @@ def test_a_container_has_an_entry_for_each_claim_or_request() -> None:
         BEGINNING,
     )
     hot = {"resourceID": "gpu.example.com/n1/d0", "health": "Unhealthy", "message": "too hot"}
-    assert [each.to_wire() for each in status] == [
+    assert [resource.to_wire() for resource in status] == [
         {"name": "claim:gpus", "resources": [hot, {"resourceID": "example.com/gpu=1", "health": "Healthy"}]},
         {"name": "claim:gpus/big", "resources": [hot]},
     ]
@@ -115,7 +115,7 @@ def test_messages_have_a_gate_of_their_own() -> None:
     (status,) = allocated_resources_status(
         container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, health, BEGINNING, messages=False
     )
-    assert [each.to_wire() for each in status.resources] == [
+    assert [resource.to_wire() for resource in status.resources] == [
         {"resourceID": "gpu.example.com/n1/d0", "health": "Unhealthy"}
     ]
 
@@ -125,6 +125,6 @@ def test_a_device_whose_driver_reports_nothing_is_unknown() -> None:
     (status,) = allocated_resources_status(
         container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, HealthReports(), BEGINNING
     )
-    assert [each.to_wire() for each in status.resources] == [
+    assert [resource.to_wire() for resource in status.resources] == [
         {"resourceID": "gpu.example.com/n1/d0", "health": "Unknown"}
     ]

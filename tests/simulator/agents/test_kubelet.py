@@ -39,8 +39,8 @@ class Node:
         self.cluster.load([bound_pod(name), allocated_claim(name, device)])
 
     async def events(self) -> list[tuple[str, int]]:
-        found = (await self.cluster.list(unknown_kind("v1", "Event"))).items
-        return [(each.to_wire()["message"], each.to_wire()["count"]) for each in found]
+        events = (await self.cluster.list(unknown_kind("v1", "Event"))).items
+        return [(event.to_wire()["message"], event.to_wire()["count"]) for event in events]
 
 
 def bound_pod(name: str) -> Pod:

@@ -55,50 +55,50 @@ def test_nodes_have_their_devices_in_slices_of_128() -> None:
             "capacity": {"memory": "8Gi"},
         }
     ]
-    found = built({"cluster": {"nodes": [{"name": "n", "devices": devices}]}})
+    experiment = built({"cluster": {"nodes": [{"name": "n", "devices": devices}]}})
     assert [
-        (each.name, each.spec.pool.resource_slice_count, len(each.spec.devices))
-        for each in found.cluster.of(ResourceSlice)
+        (slice_.name, slice_.spec.pool.resource_slice_count, len(slice_.spec.devices))
+        for slice_ in experiment.cluster.of(ResourceSlice)
     ] == [
         ("n-0-gpu.example.com-0", 2, 128),
         ("n-0-gpu.example.com-1", 2, 2),
     ]
-    last = found.cluster.of(ResourceSlice)[1].spec.devices[1]
+    last = experiment.cluster.of(ResourceSlice)[1].spec.devices[1]
     assert last.name == "gpu-129"
     assert {name: value.to_wire() for name, value in last.attributes.items()} == {
         "numaNode": {"int": 1},
         "resource.kubernetes.io/pcieRoot": {"string": "pci0000:20"},
     }
-    assert [(each.name, each.spec.selectors[0].to_wire()) for each in found.cluster.of(DeviceClass)] == [
+    assert [(class_.name, class_.spec.selectors[0].to_wire()) for class_ in experiment.cluster.of(DeviceClass)] == [
         ("gpu.example.com", {"cel": {"expression": "device.driver == 'gpu.example.com'"}})
     ]
 
 
 def test_arrivals_at_given_times_and_in_steps() -> None:
-    assert [each.at for each in built({"vms": [{"name": "one", "arrivals": {"at": ["2m", 30]}}]}).arrivals] == [
+    assert [arrival.at for arrival in built({"vms": [{"name": "one", "arrivals": {"at": ["2m", 30]}}]}).arrivals] == [
         30.0,
         120.0,
     ]
     stepped = built({"vms": [{"name": "one", "arrivals": {"every": "10s", "begin": "5s", "end": "30s"}}]}).arrivals
-    assert [(each.name, each.at) for each in stepped] == [("one-0", 5.0), ("one-1", 15.0), ("one-2", 25.0)]
+    assert [(arrival.name, arrival.at) for arrival in stepped] == [("one-0", 5.0), ("one-1", 15.0), ("one-2", 25.0)]
 
 
 def test_drawn_arrivals_are_those_of_the_seed() -> None:
     wanted: Json = {"vms": [{"name": "one", "lifetime": {"mean": "1h"}, "arrivals": {"rate": "60/h", "count": 2000}}]}
     first, same, other = built(wanted, seed=1), built(wanted, seed=1), built(wanted, seed=2)
-    facts = [[(each.at, each.lifetime) for each in found.arrivals] for found in (first, same, other)]
+    facts = [[(arrival.at, arrival.lifetime) for arrival in experiment.arrivals] for experiment in (first, same, other)]
     assert facts[0] == facts[1] != facts[2]
     gaps = [b.at - a.at for a, b in zip(first.arrivals, first.arrivals[1:], strict=False)]
     assert sum(gaps) / len(gaps) == pytest.approx(60, rel=0.1)
-    assert sum(each.lifetime or 0 for each in first.arrivals) / 2000 == pytest.approx(3600, rel=0.1)
+    assert sum(arrival.lifetime or 0 for arrival in first.arrivals) / 2000 == pytest.approx(3600, rel=0.1)
 
 
 def test_arrivals_of_a_file() -> None:
     vms: Json = {"vms": [{"name": "one", "priority": 3, "lifetime": "1h"}, {"name": "two"}]}
     lines = ["at,vm,name,lifetime,priority,gang\n", "5m,one,,,,\n", "10,two,mine,2h,7,4\n"]
     assert [
-        (each.at, each.shape.name, each.name, each.lifetime, each.priority, each.members)
-        for each in built(vms, ("a.csv", lines)).arrivals
+        (arrival.at, arrival.shape.name, arrival.name, arrival.lifetime, arrival.priority, arrival.members)
+        for arrival in built(vms, ("a.csv", lines)).arrivals
     ] == [(10.0, "two", "mine", 7200.0, 7, 4), (300.0, "one", "one-line-2", 3600.0, 3, 1)]
 
 

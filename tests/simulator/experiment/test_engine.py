@@ -22,21 +22,27 @@ def simulated(patch: Json, policy: str = "first-fit", seed: int = 0) -> Measures
     return simulation.measures()
 
 
-def timeline(found: Measures) -> list[tuple[float, int, int]]:
+def timeline(measures: Measures) -> list[tuple[float, int, int]]:
     """(seconds, devices in use, VMs that wait)."""
-    return [(each.at, round(each.used * found.cards), each.waiting) for each in found.samples]
+    return [(sample.at, round(sample.used * measures.cards), sample.waiting) for sample in measures.samples]
 
 
 def test_vms_wait_until_others_end() -> None:
     """Two nodes with two devices each; six VMs arrive, one a minute, and live for ten."""
-    found = simulated(
+    measures = simulated(
         {
             "until": "20m",
             "vms": [{"name": "one", "devices": ONE, "lifetime": "10m", "arrivals": {"count": 6, "every": "1m"}}],
         }
     )
-    assert (found.vms, found.started, found.waiting, found.ended, found.complete) == (6, 6, 0, 1200.0, True)
-    assert timeline(found)[:7] == [
+    assert (measures.vms, measures.started, measures.waiting, measures.ended, measures.complete) == (
+        6,
+        6,
+        0,
+        1200.0,
+        True,
+    )
+    assert timeline(measures)[:7] == [
         (0.0, 1, 0),
         (60.0, 2, 0),
         (120.0, 3, 0),
@@ -45,9 +51,9 @@ def test_vms_wait_until_others_end() -> None:
         (300.0, 4, 2),
         (1200.0, 1, 0),
     ]
-    assert (found.pending_p50, found.pending_p95, found.pending_p99) == (0.0, 360.0, 360.0)
+    assert (measures.pending_p50, measures.pending_p95, measures.pending_p99) == (0.0, 360.0, 360.0)
     # 4 devices for 20 minutes; 6 VMs of which the last two end after the end, at 10 + 10 and 11 + 10 minutes
-    assert found.used_mean == pytest.approx((4 * 10 + 10 + 9) / 80)
+    assert measures.used_mean == pytest.approx((4 * 10 + 10 + 9) / 80)
 
 
 def test_a_vm_of_higher_priority_goes_first() -> None:
@@ -56,10 +62,12 @@ def test_a_vm_of_higher_priority_goes_first() -> None:
         {"name": "low", "devices": TWO, "arrivals": {"at": ["1m", "1m", "1m"]}},
         {"name": "high", "devices": TWO, "priority": 5, "arrivals": {"at": ["2m", "2m"]}},
     ]
-    found = simulated({"until": "1h", "vms": vms})
-    assert (found.started, found.waiting) == (4, 3)
-    assert found.pending_p50 == 480.0  # the two of high priority; those of low priority wait for the rest of the hour
-    assert found.pending_p99 == 3540.0
+    measures = simulated({"until": "1h", "vms": vms})
+    assert (measures.started, measures.waiting) == (4, 3)
+    assert (
+        measures.pending_p50 == 480.0
+    )  # the two of high priority; those of low priority wait for the rest of the hour
+    assert measures.pending_p99 == 3540.0
 
 
 def test_of_vms_that_arrive_at_one_time_the_one_of_highest_priority_goes_first() -> None:
@@ -75,12 +83,12 @@ def test_of_vms_that_arrive_at_one_time_the_one_of_highest_priority_goes_first()
 def test_the_largest_vm_has_processors_and_memory_too() -> None:
     """Nodes of 8 devices with 16 CPUs and 64Gi, of which VMs of a device or two take 4 CPUs and 8Gi for each."""
     gpus = {"driver": "gpu.example.com", "count": 8}
-    one: Json = {"name": "one", "devices": ONE, "cpu": 4, "memory": "8Gi", "arrivals": {"at": ["1m", "2m"]}}
+    vm: Json = {"name": "one", "devices": ONE, "cpu": 4, "memory": "8Gi", "arrivals": {"at": ["1m", "2m"]}}
 
     def largest(node: Json, *others: Json) -> list[tuple[float, int, float]]:
         nodes = [{"name": "gpu", "cpu": 16, "memory": "64Gi", "devices": [gpus], **node}]
-        found = simulated({"cluster": {"nodes": nodes}, "until": "1h", "vms": [one, *others]}, "pack")
-        return [(sample.at / 60, sample.largest_vm, sample.largest_share) for sample in found.samples]
+        measures = simulated({"cluster": {"nodes": nodes}, "until": "1h", "vms": [vm, *others]}, "pack")
+        return [(sample.at / 60, sample.largest_vm, sample.largest_share) for sample in measures.samples]
 
     assert largest({}) == [(0, 4, 1.0), (1, 3, 1.0), (2, 2, 1.0), (60, 2, 1.0)]
     assert largest({"memory": "20Gi"}) == [(0, 2, 1.0), (1, 1, 1.0), (2, 0, 0.5), (60, 0, 0.5)]
@@ -94,9 +102,9 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
         {"name": "one", "devices": ONE, "lifetime": "10m", "arrivals": {"at": ["0s"]}},
         {"name": "gang", "devices": TWO, "gang": 2, "lifetime": "5m", "arrivals": {"at": ["1m"]}},
     ]
-    found = simulated({"until": "20m", "vms": vms})
-    assert (found.gangs, found.gangs_waiting, found.started) == (1, 0, 3)
-    assert timeline(found) == [(0.0, 1, 0), (60.0, 1, 2), (1200.0, 0, 0)]
+    measures = simulated({"until": "20m", "vms": vms})
+    assert (measures.gangs, measures.gangs_waiting, measures.started) == (1, 0, 3)
+    assert timeline(measures) == [(0.0, 1, 0), (60.0, 1, 2), (1200.0, 0, 0)]
     never = simulated(
         {"until": "20m", "vms": [{"name": "gang", "devices": TWO, "gang": 3, "arrivals": {"at": ["1m"]}}]}
     )
@@ -105,38 +113,38 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
 
 def test_vms_of_a_failed_node_run_elsewhere_for_the_rest_of_their_lives() -> None:
     vms: list[Json] = [{"name": "one", "devices": ONE, "lifetime": "10m", "arrivals": {"at": ["0s"]}}]
-    found = simulated({"until": "20m", "vms": vms, "events": [{"at": "4m", "fail": ["gpu-0"], "for": "1h"}]})
-    assert (found.evictions, found.started, found.waiting) == (1, 1, 0)
-    assert found.used_mean * found.cards * 20 == pytest.approx(10)
+    measures = simulated({"until": "20m", "vms": vms, "events": [{"at": "4m", "fail": ["gpu-0"], "for": "1h"}]})
+    assert (measures.evictions, measures.started, measures.waiting) == (1, 1, 0)
+    assert measures.used_mean * measures.cards * 20 == pytest.approx(10)
 
 
 def test_a_node_comes_back() -> None:
     vms: list[Json] = [{"name": "two", "devices": TWO, "arrivals": {"at": ["0s", "0s"]}}]
-    found = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "drain": ["gpu-1"], "for": "3m"}]})
-    assert (found.evictions, found.started, found.waiting) == (1, 2, 0)
-    assert timeline(found) == [(0.0, 4, 0), (300.0, 2, 1), (480.0, 4, 0), (1200.0, 4, 0)]
+    measures = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "drain": ["gpu-1"], "for": "3m"}]})
+    assert (measures.evictions, measures.started, measures.waiting) == (1, 2, 0)
+    assert timeline(measures) == [(0.0, 4, 0), (300.0, 2, 1), (480.0, 4, 0), (1200.0, 4, 0)]
 
 
 def test_a_cordoned_node_keeps_its_vms() -> None:
     vms: list[Json] = [{"name": "two", "devices": TWO, "arrivals": {"at": ["0s", "0s", "10m"]}}]
-    found = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "cordon": ["gpu-0", "gpu-1"]}]})
-    assert (found.evictions, found.started, found.waiting) == (0, 2, 1)
-    assert found.last.largest_vm == 0
+    measures = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "cordon": ["gpu-0", "gpu-1"]}]})
+    assert (measures.evictions, measures.started, measures.waiting) == (0, 2, 1)
+    assert measures.last.largest_vm == 0
 
 
 @pytest.mark.parametrize(("effect", "evictions", "used"), [("NoExecute", 1, 3), ("NoSchedule", 0, 4)])
 def test_tainted_devices(effect: str, evictions: int, used: int) -> None:
     vms: list[Json] = [{"name": "one", "devices": ONE, "arrivals": {"at": ["0s", "0s", "0s", "0s"]}}]
     taint = {"driver": "gpu.example.com", "pool": "gpu-0", "device": "device-0", "effect": effect}
-    found = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "taint": taint}]})
-    assert (found.evictions, round(found.last.used * found.cards)) == (evictions, used)
+    measures = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "taint": taint}]})
+    assert (measures.evictions, round(measures.last.used * measures.cards)) == (evictions, used)
 
 
 def test_a_taint_that_ends_and_one_that_is_tolerated() -> None:
     vms: list[Json] = [{"name": "one", "devices": ONE, "arrivals": {"at": ["0s", "0s", "0s", "0s"]}}]
     taint = {"driver": "gpu.example.com", "pool": "gpu-0", "device": "device-0", "key": "k"}
-    found = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "taint": taint, "for": "5m"}]})
-    assert timeline(found) == [(0.0, 4, 0), (300.0, 3, 1), (600.0, 4, 0), (1200.0, 4, 0)]
+    measures = simulated({"until": "20m", "vms": vms, "events": [{"at": "5m", "taint": taint, "for": "5m"}]})
+    assert timeline(measures) == [(0.0, 4, 0), (300.0, 3, 1), (600.0, 4, 0), (1200.0, 4, 0)]
     tolerant: Json = {
         "requests": [
             {
@@ -153,10 +161,10 @@ def test_a_taint_that_ends_and_one_that_is_tolerated() -> None:
 
 def test_claims_that_break_a_rule_are_counted_and_named() -> None:
     broken: Json = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "nothing"}}]}
-    found = simulated({"vms": [{"name": "one", "devices": broken, "arrivals": {"count": 2, "every": "1m"}}]})
-    assert (found.errors, found.started, found.waiting) == (2, 0, 0)
-    assert found.first_error is not None
-    assert found.first_error.endswith(
+    measures = simulated({"vms": [{"name": "one", "devices": broken, "arrivals": {"count": 2, "every": "1m"}}]})
+    assert (measures.errors, measures.started, measures.waiting) == (2, 0, 0)
+    assert measures.first_error is not None
+    assert measures.first_error.endswith(
         'could not retrieve device class nothing: deviceclass.resource.k8s.io "nothing" not found'
     )
 
@@ -164,8 +172,8 @@ def test_claims_that_break_a_rule_are_counted_and_named() -> None:
 def test_claims_that_break_a_rule_are_said_where_no_node_has_room() -> None:
     broken: Json = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "nothing"}}]}
     vm = {"name": "one", "cpu": 1000, "devices": broken, "arrivals": {"count": 2, "every": "1m"}}
-    found = simulated({"vms": [vm]})
-    assert (found.errors, found.started, found.waiting) == (2, 0, 0)
+    measures = simulated({"vms": [vm]})
+    assert (measures.errors, measures.started, measures.waiting) == (2, 0, 0)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -194,7 +202,9 @@ def test_the_same_seed_gives_the_same_result(policy: str) -> None:
     assert first.to_json() == simulated(patch, policy, seed=5).to_json()
     assert first.started > 150
     assert first.vms == 198
-    assert all(0 <= each.used <= 1 and 0 <= each.fragmentation <= 1 - each.used + 1e-9 for each in first.samples)
+    assert all(
+        0 <= sample.used <= 1 and 0 <= sample.fragmentation <= 1 - sample.used + 1e-9 for sample in first.samples
+    )
 
 
 def test_what_is_known_after_an_interrupt() -> None:
@@ -205,8 +215,8 @@ def test_what_is_known_after_an_interrupt() -> None:
     simulation = Simulation(built({"vms": vms}), "pack", progress=interrupt)
     with pytest.raises(KeyboardInterrupt):
         simulation.run()
-    found = simulation.measures()
-    assert (found.complete, found.vms, found.started) == (False, 200, 200)
+    measures = simulation.measures()
+    assert (measures.complete, measures.vms, measures.started) == (False, 200, 200)
 
 
 @pytest.mark.parametrize(

@@ -30,33 +30,34 @@ def read(nodes: list[str], tasks: list[str], inflate: float | None = None, seed:
 
 
 def test_a_gpu_is_a_device_with_a_thousand_parts() -> None:
-    found = read(
+    trace = read(
         NODES,
         [HEAD, TASK, "t1,8000,1024,2,1000,T4|V100M16,BE,Running,50,,50\n", "t2,1000,1024,0,0,,BE,Failed,60,70,60\n"],
     )
-    assert [node.name for node in found.nodes] == ["n0", "n1", "n2"]
+    assert [node.name for node in trace.nodes] == ["n0", "n1", "n2"]
     assert [
-        (each.spec.node_name, [device.name for device in each.spec.devices]) for each in found.cluster.of(ResourceSlice)
+        (slice_.spec.node_name, [device.name for device in slice_.spec.devices])
+        for slice_ in trace.cluster.of(ResourceSlice)
     ] == [
         ("n0", ["gpu-0", "gpu-1"]),
         ("n1", ["gpu-0"]),
     ]
-    assert [(each.at, each.name, each.lifetime, each.shape.name) for each in found.arrivals] == [
+    assert [(arrival.at, arrival.name, arrival.lifetime, arrival.shape.name) for arrival in trace.arrivals] == [
         (0.0, "t1-1", None, "2 GPU of T4 or V100M16, 8000m cpu, 1024Mi"),
         (10.0, "t2-2", 10.0, "0 GPU, 1000m cpu, 1024Mi"),
         (50.0, "t0-0", 300.0, "460/1000 GPU, 4000m cpu, 8192Mi"),
     ]
-    several = found.arrivals[0].shape.claims[0].spec.devices.requests[0].exactly
+    several = trace.arrivals[0].shape.claims[0].spec.devices.requests[0].exactly
     assert several is not None
     assert (several.count, several.selectors[0].to_wire()) == (
         2,
         {"cel": {"expression": "device.attributes['gpu.trace.example'].model in ['T4', 'V100M16']"}},
     )
-    assert found.arrivals[1].shape.claims == ()
+    assert trace.arrivals[1].shape.claims == ()
 
 
 def test_tasks_take_what_they_ask_for() -> None:
-    found = read(
+    trace = read(
         NODES,
         [
             HEAD,
@@ -65,9 +66,11 @@ def test_tasks_take_what_they_ask_for() -> None:
             "t2,1000,1024,1,1000,A100,BE,Running,510,520,1\n",
         ],
     )
-    simulation = Simulation(found, "first-fit")
+    simulation = Simulation(trace, "first-fit")
     simulation.run()
-    assert [(round(each.at), round(each.used * 3, 2), each.waiting) for each in simulation.measures().samples] == [
+    assert [
+        (round(sample.at), round(sample.used * 3, 2), sample.waiting) for sample in simulation.measures().samples
+    ] == [
         (0, 0.46, 0),
         (400, 2.0, 0),
         (410, 2.0, 1),
@@ -125,8 +128,8 @@ def test_a_list_without_models_of_gpus_asks_for_any() -> None:
 
 
 def test_a_gpu_without_a_model_is_none_of_those_that_are_asked_for() -> None:
-    found = read([NODES[0], "n0,32000,65536,2,\n"], [HEAD, TASK.replace("460,,", "460,T4,"), TASK])
-    simulation = Simulation(found, "first-fit")
+    trace = read([NODES[0], "n0,32000,65536,2,\n"], [HEAD, TASK.replace("460,,", "460,T4,"), TASK])
+    simulation = Simulation(trace, "first-fit")
     simulation.run()
     measures = simulation.measures()
     assert (measures.started, measures.waiting, measures.errors) == (1, 1, 0)
@@ -141,8 +144,10 @@ def test_a_trace_without_gpus_cannot_be_inflated() -> None:
 
 
 def test_times_are_not_needed_to_inflate() -> None:
-    found = read(NODES, ["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n", "a,1,1,1,500,\n"], inflate=1.0)
-    assert [(each.at, each.lifetime) for each in found.arrivals] == [(float(number), None) for number in range(6)]
+    trace = read(NODES, ["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n", "a,1,1,1,500,\n"], inflate=1.0)
+    assert [(arrival.at, arrival.lifetime) for arrival in trace.arrivals] == [
+        (float(number), None) for number in range(6)
+    ]
 
 
 def _measured(folder: Path, seed: int, policy: str) -> Measures:

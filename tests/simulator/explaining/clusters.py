@@ -49,7 +49,7 @@ def claim(
     name: str, *, constraints: Any = (), devices: Sequence[tuple[str, str]] = (), user: str = "", **exactly: Any
 ) -> dict[str, Any]:
     """``devices``: node and device that it holds; ``user``: the pod that uses it."""
-    selectors = [{"cel": {"expression": each}} for each in exactly.pop("selectors", ())]
+    selectors = [{"cel": {"expression": expression}} for expression in exactly.pop("selectors", ())]
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "selectors": selectors, **exactly}}
     results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": device} for pool, device in devices]
     reserved = [{"resource": "pods", "name": user, "uid": f"uid-{user}"}] if user else []
@@ -70,7 +70,7 @@ def claim(
 def pod(
     name: str, claims: Sequence[str], *, on: str = "", memory: str = "4Gi", priority: int = 0, **spec: Any
 ) -> dict[str, Any]:
-    entries = [{"name": f"claim-{number}", "resourceClaimName": each} for number, each in enumerate(claims)]
+    entries = [{"name": f"claim-{number}", "resourceClaimName": claim} for number, claim in enumerate(claims)]
     containers = [{"name": "compute", "resources": {"requests": {"cpu": "1", "memory": memory}}}]
     return {
         "apiVersion": "v1",
@@ -94,5 +94,5 @@ def user(name: str, on: str, *devices: str, memory: str = "4Gi", priority: int =
 
 
 def objects(*parts: list[dict[str, Any]] | dict[str, Any]) -> list[TypedObject]:
-    raw = [each for part in (classes(), *parts) for each in (part if isinstance(part, list) else [part])]
-    return [read_object(each) for each in raw]
+    raw = [obj for part in (classes(), *parts) for obj in (part if isinstance(part, list) else [part])]
+    return [read_object(obj) for obj in raw]

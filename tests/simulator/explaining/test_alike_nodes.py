@@ -37,12 +37,12 @@ def _cluster(chance: random.Random) -> list[Any]:
     parts: list[Any] = []
     for number in range(12):
         devices = [
-            {**each, "attributes": {**each["attributes"], "uuid": {"string": f"u{number}"}}}
-            for each in chance.choice(kinds)
+            {**kind, "attributes": {**kind["attributes"], "uuid": {"string": f"u{number}"}}}
+            for kind in chance.choice(kinds)
         ]
         name = f"node-{number}"
         parts.append(node(name, devices, memory=chance.choice(("64Gi", "2Gi"))))
-        held = [each["name"] for each in devices if chance.random() < 0.4]
+        held = [device["name"] for device in devices if chance.random() < 0.4]
         if held:
             parts.append(user(f"user-{number}", name, *held, memory="1Gi"))
     selectors = chance.choice(((), ('device.attributes["gpu.example.com"].?model.orValue("") == "H100"',)))
@@ -51,17 +51,17 @@ def _cluster(chance: random.Random) -> list[Any]:
     return objects(*parts, wanted, pod("late", ["wanted"]))
 
 
-def _wish(found: list[TypedObject]) -> Wish:
-    wish = find_subject("pod", "late", NAMESPACE, placeable_model(found)).wish
+def _wish(objects: list[TypedObject]) -> Wish:
+    wish = find_subject("pod", "late", NAMESPACE, placeable_model(objects)).wish
     assert wish is not None
     return wish
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nodes_judged_together_are_judged_as_each_alone(seed: int) -> None:
-    found = _cluster(random.Random(seed))
-    state = ClusterState.from_objects(found)
-    wish, names = _wish(found), sorted(state.nodes)
+    objects = _cluster(random.Random(seed))
+    state = ClusterState.from_objects(objects)
+    wish, names = _wish(objects), sorted(state.nodes)
     assert list(judged(state.fit(wish), names)) == [next(iter(judged(state.fit(wish), [name]))) for name in names]
 
 
@@ -76,11 +76,11 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(PodDevices, "explain", counted)
     nodes = [node(f"node-{number:02}", [gpu("gpu-0"), gpu("gpu-1", "L40S")]) for number in range(50)]
     selector = 'device.attributes["gpu.example.com"].model == "H200"'
-    found = objects(
+    dump = objects(
         *nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"])
     )
-    state = ClusterState.from_objects(found)
-    misses = [node.blocking for node in state.judged(state.fit(_wish(found)))]
+    state = ClusterState.from_objects(dump)
+    misses = [node.blocking for node in state.judged(state.fit(_wish(dump)))]
     assert searched == ["node-00", "node-07"]
     assert [[str(miss.device) for miss in request.devices] for request in misses[:2] if request is not None] == [
         ["gpu.example.com/node-00/gpu-0", "gpu.example.com/node-00/gpu-1"],

@@ -46,18 +46,18 @@ _EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.M
 def _objects(text: str, where: str) -> list[TypedObject]:
     loaded = read_objects(text.encode(), where)
     assert loaded.problems == ()
-    return [each.object for each in loaded.objects]
+    return [obj.object for obj in loaded.objects]
 
 
 def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
     """The verdict on what is called ``wanted``, and all reasons."""
-    kind = "pod" if any(isinstance(each, Pod) and each.name == "wanted" for each in there) else "claim"
+    kind = "pod" if any(isinstance(obj, Pod) and obj.name == "wanted" for obj in there) else "claim"
     state = ClusterState.from_objects(there)
-    found = answered(find_subject(kind, "wanted", "default", state.model), state, lambda done, total: None)
-    return found.verdict, {found.reason, *(miss.code for group in found.groups for miss in group.reasons)}
+    answer = answered(find_subject(kind, "wanted", "default", state.model), state, lambda done, total: None)
+    return answer.verdict, {answer.reason, *(miss.code for group in answer.groups for miss in group.reasons)}
 
 
-@pytest.mark.parametrize("reason", [each for each in PAGES if each not in WITHOUT_EXAMPLE])
+@pytest.mark.parametrize("reason", [page for page in PAGES if page not in WITHOUT_EXAMPLE])
 def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None:
     examples = dict(_EXAMPLE.findall((FOLDER / f"{reason}.md").read_text(encoding="utf-8")))
     assert set(examples) == {"Before", "After"}
@@ -71,7 +71,7 @@ def test_every_reason_has_a_page_in_the_index() -> None:
     of_vms = {POD_NOT_CREATED, TERMINATING, *REASONS}
     assert sorted({*NODE_REASONS, *CLAIM_REASONS, *of_vms, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
     assert [
-        each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))
+        page for page in PAGES if not _EXAMPLE.search((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
     ] == sorted(WITHOUT_EXAMPLE)
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[(\w+)\]\((\w+)\.md\) \|", index, re.MULTILINE) == [(name, name) for name in PAGES]

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def cluster(example: str) -> list[TypedObject]:
-    return [each.object for each in read_inputs([ROOT / "examples" / example]).objects]
+    return [obj.object for obj in read_inputs([ROOT / "examples" / example]).objects]
 
 
 @pytest.mark.parametrize("phase", ["", "Running", "Succeeded"])
@@ -28,16 +28,16 @@ def cluster(example: str) -> list[TypedObject]:
 def test_it_is_what_has_no_node(example: str, bound: bool, phase: str) -> None:
     """As the examples are, and with all their pods bound, or none."""
     node, objects = "node-1" if bound else None, cluster(example)
-    objects = [each.with_(spec=each.spec.with_(node_name=node)) if isinstance(each, Pod) else each for each in objects]
+    objects = [obj.with_(spec=obj.spec.with_(node_name=node)) if isinstance(obj, Pod) else obj for obj in objects]
     objects = [
-        each.with_(status=each.status.with_(phase=phase)) if isinstance(each, VirtualMachineInstance) else each
-        for each in objects
+        obj.with_(status=obj.status.with_(phase=phase)) if isinstance(obj, VirtualMachineInstance) else obj
+        for obj in objects
     ]
     for there in (objects, cluster(example)):
         model = placeable_model(there)
-        assert list(subjects_in(model, bound=False)) == [each for each in subjects_in(model) if not each.node]
+        assert list(subjects_in(model, bound=False)) == [subject for subject in subjects_in(model) if not subject.node]
 
 
 def test_both_are_in_the_examples() -> None:
-    subjects = [each for example in CLUSTERS for each in subjects_in(placeable_model(cluster(example)))]
-    assert {bool(each.node) for each in subjects} == {True, False}
+    subjects = [subject for example in CLUSTERS for subject in subjects_in(placeable_model(cluster(example)))]
+    assert {bool(subject.node) for subject in subjects} == {True, False}

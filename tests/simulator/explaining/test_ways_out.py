@@ -35,13 +35,13 @@ def test_a_device_in_use_is_freed_by_the_least_important_pod_that_has_one() -> N
     there = objects(
         node("n1", [gpu("g0"), gpu("g1")]), user("vital", "n1", "g0", priority=1000), user("idle", "n1", "g1"), late()
     )
-    found = explained(there)
+    answer = explained(there)
     assert (
-        found.headline
+        answer.headline
         == "pod team-a/late waits: the one node can't take it. Nearest: n1, request gpu: 2 devices: in use"
     )
-    assert [way.text for way in found.ways] == ["with g1 of pod team-a/idle freed it would start on n1"]
-    assert [(str(device), holder.description) for device, holder in found.held] == [
+    assert [way.text for way in answer.ways] == ["with g1 of pod team-a/idle freed it would start on n1"]
+    assert [(str(device), holder.description) for device, holder in answer.held] == [
         ("gpu.example.com/n1/g0", "pod team-a/vital (claim vital-gpus) since 2026-11-20T08:00:00Z"),
         ("gpu.example.com/n1/g1", "pod team-a/idle (claim idle-gpus) since 2026-11-20T08:00:00Z"),
     ]
@@ -57,9 +57,9 @@ def test_as_many_pods_lose_their_devices_as_it_takes() -> None:
 
 def test_nobody_is_told_to_free_a_device_that_no_selector_matches() -> None:
     there = objects(node("n1", [gpu("g0", "T4")]), user("u", "n1", "g0"), late(selectors=[H100]))
-    found = explained(there)
-    assert found.headline.endswith('Nearest: n1, request gpu: 1 device: model is "T4"')
-    assert (found.held, found.ways, found.reason) == ((), (), "SelectorMismatch")
+    answer = explained(there)
+    assert answer.headline.endswith('Nearest: n1, request gpu: 1 device: model is "T4"')
+    assert (answer.held, answer.ways, answer.reason) == ((), (), "SelectorMismatch")
 
 
 def _listening(name: str, claims: Sequence[str] = (), **spec: Any) -> dict[str, Any]:
@@ -167,14 +167,14 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_way_out_of(case: str) -> None:
     parts, wanted = CASES[case]
-    found = explained(objects(*parts))
-    assert (found.verdict, [way.text for way in found.ways]) == (WAITS, wanted)
+    answer = explained(objects(*parts))
+    assert (answer.verdict, [way.text for way in answer.ways]) == (WAITS, wanted)
 
 
 def test_what_fits_is_no_wait() -> None:
-    found = explained(objects(node("n1", [gpu("g0")]), node("n2", []), late()))
-    assert (found.verdict, found.fitting) == (FITS, ("n1",))
-    assert found.headline == (
+    answer = explained(objects(node("n1", [gpu("g0")]), node("n2", []), late()))
+    assert (answer.verdict, answer.fitting) == (FITS, ("n1",))
+    assert answer.headline == (
         "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for something "
         "else than devices and room, or for its turn"
     )
@@ -184,9 +184,9 @@ def test_nodes_for_which_time_does_not_last_are_counted() -> None:
     polls = iter([False] * 8)
     there = objects(*(node(f"n{number:02}", [gpu("g0")]) for number in range(20)), late(selectors=["false"]))
     state = replace(ClusterState.from_objects(there), interrupt=lambda: next(polls, True))
-    found = answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
-    assert (found.verdict, found.nodes) == (WAITS, 20)
-    assert 0 < found.unjudged < 20
+    answer = answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
+    assert (answer.verdict, answer.nodes) == (WAITS, 20)
+    assert 0 < answer.unjudged < 20
 
 
 def test_whom_a_way_out_frees_is_enough_on_a_cluster_without_them() -> None:
@@ -194,31 +194,31 @@ def test_whom_a_way_out_frees_is_enough_on_a_cluster_without_them() -> None:
     proved = 0
     for seed in range(60):
         there = _random_cluster(Random(seed))
-        found = explained(there)
-        for way in found.ways:
+        answer = explained(there)
+        for way in answer.ways:
             if {change.kind for change in way.changes} != {"free"}:
                 continue
             freed = {holder.claim.key for change in way.changes for holder in change.frees}
-            left = [each for each in there if not (isinstance(each, ResourceClaim) and each.key in freed)]
+            left = [obj for obj in there if not (isinstance(obj, ResourceClaim) and obj.key in freed)]
             of = {
-                kind: [each for each in left if isinstance(each, kind)]
+                kind: [obj for obj in left if isinstance(obj, kind)]
                 for kind in (ResourceSlice, DeviceClass, ResourceClaim, Node)
             }
             snapshot = Snapshot.build(of[ResourceSlice], of[DeviceClass], of[ResourceClaim])  # type: ignore[arg-type]  # by kind
-            wanted = next(each for each in left if isinstance(each, ResourceClaim) and each.name == "late-gpu")
-            at = next(each for each in left if isinstance(each, Node) and each.name == way.node)
+            wanted = next(obj for obj in left if isinstance(obj, ResourceClaim) and obj.name == "late-gpu")
+            at = next(obj for obj in left if isinstance(obj, Node) and obj.name == way.node)
             assert isinstance(allocate(snapshot, [wanted], at), Allocated), (seed, way.text)
             proved += 1
-        if found.verdict == FITS:
+        if answer.verdict == FITS:
             continue
-        assert any(isinstance(each, Pod) for each in there)
+        assert any(isinstance(obj, Pod) for obj in there)
     assert proved > 30
 
 
 def _random_cluster(random: Random) -> list[TypedObject]:
     parts: list[Any] = []
     for number in range(3):
-        devices = [gpu(f"g{each}", random.choice(["H100", "T4"]), root=random.choice("ab")) for each in range(4)]
+        devices = [gpu(f"g{number}", random.choice(["H100", "T4"]), root=random.choice("ab")) for number in range(4)]
         parts.append(node(f"n{number}", devices))
         free = [device["name"] for device in devices]
         random.shuffle(free)

@@ -49,13 +49,13 @@ def pod_of(case: dict[str, Any]) -> Any:
 
 
 def knowledge_of(case: dict[str, Any]) -> Preflight:
-    objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case.get("objects", ())]
+    objects = [read_object(COMMON[obj] if isinstance(obj, str) else obj) for obj in case.get("objects", ())]
     if "writers" in case:
         metadata = {"name": "told", "annotations": {"virt-dra.io/writes-metadata": ",".join(case["writers"])}}
         objects.append(DeviceClass.from_wire({"metadata": metadata}))
-    known = (*KINDS,) if "now" in case else None
+    kinds = (*KINDS,) if "now" in case else None
     version, gates = KubeVirtVersion.parse(case.get("kubevirt", "1.9")), dict.fromkeys(case.get("gates", ()), True)
-    world = LintInputs.from_objects(objects, version=version, gates=gates, namespace="team-a", known_kinds=known)
+    world = LintInputs.from_objects(objects, version=version, gates=gates, namespace="team-a", known_kinds=kinds)
     settings = LauncherSettings(case.get("image", ""))
     now = parse_time(case["now"]) if "now" in case else None
     return Preflight(world, launcher=settings, clock=(lambda: now) if now is not None else None)

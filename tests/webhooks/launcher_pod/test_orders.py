@@ -48,26 +48,26 @@ def _slice(driver: str, model: str) -> dict[str, Any]:
 
 def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> list[dict[str, Any]]:
     """Slices of both drivers with other devices are there always."""
-    found = [_slice(each, "other") for each in (WRITER, SILENT)]
+    slices = [_slice(driver, "other") for driver in (WRITER, SILENT)]
     request = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpus"}}]}}
     if "source" in parts:
         template = origin == "ResourceClaimTemplate"
-        found.append(_object(origin, "t", spec={"spec": request} if template else request))
+        slices.append(_object(origin, "t", spec={"spec": request} if template else request))
     if "class" in parts:
-        found.append(
+        slices.append(
             _object("DeviceClass", "gpus", spec={"selectors": [{"cel": {"expression": selector.format(driver)}}]})
         )
     if "slice" in parts:
-        found.append(_slice(driver, "wanted"))
+        slices.append(_slice(driver, "wanted"))
     if "vmi" in parts:
-        found.append(_object("VirtualMachineInstance", "v", metadata={"namespace": "team-a", "uid": "u1"}, spec={}))
-    return found
+        slices.append(_object("VirtualMachineInstance", "v", metadata={"namespace": "team-a", "uid": "u1"}, spec={}))
+    return slices
 
 
 def _path(
     parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()
 ) -> str | None:
-    objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
+    objects = [read_object(obj) for obj in _there(parts, driver, selector, origin)]
     world = LintInputs.from_objects(
         objects, version=KubeVirtVersion.parse(version), namespace="team-a", known_kinds=KINDS
     )
@@ -78,7 +78,9 @@ def _path(
     if not verdict.allowed:
         return None
     record = [
-        each["value"] for each in verdict.patch if each["path"].endswith(INTEGRATION_ANNOTATION.replace("/", "~1"))
+        operation["value"]
+        for operation in verdict.patch
+        if operation["path"].endswith(INTEGRATION_ANNOTATION.replace("/", "~1"))
     ]
     return json.loads(record[0])["pairs"][0]["path"] if record else "native"
 
@@ -88,9 +90,9 @@ def _path(
 def test_a_pod_is_refused_or_gets_the_right_path(version: str, origin: str) -> None:
     for parts, driver, selector in product(SUBSETS, (WRITER, SILENT), (NAMED, LOOSE)):
         path = _path(parts, driver, selector, origin, version)
-        known = {"source", "class"} <= parts and (selector == NAMED or "slice" in parts)
+        decided = {"source", "class"} <= parts and (selector == NAMED or "slice" in parts)
         right = "native" if driver == WRITER else "metadata-shim"
-        assert path == (right if known else None), (sorted(parts), driver, selector)
+        assert path == (right if decided else None), (sorted(parts), driver, selector)
 
 
 @pytest.mark.parametrize("version", ["1.7", "1.8.0"])
@@ -119,8 +121,8 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
     passed = [0.0]
     clock = ClusterClock(lambda: NOW - slow, lambda: passed[0])
     objects = [
-        read_object(each)
-        for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")
+        read_object(obj)
+        for obj in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")
     ]
     world = LintInputs.from_objects(
         objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known_kinds=KINDS

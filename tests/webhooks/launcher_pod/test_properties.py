@@ -27,7 +27,7 @@ VMI = {
 _labels = st.sampled_from(["a", "b", "c", "d"])
 _sources = st.sampled_from([{"resourceClaimName": "mine"}, {"resourceClaimTemplateName": "t"}])
 _claims = st.dictionaries(_labels, _sources, max_size=4).map(
-    lambda found: [{"name": name, **source} for name, source in found.items()]
+    lambda sources: [{"name": name, **source} for name, source in sources.items()]
 )
 _uses = st.lists(st.fixed_dictionaries({"name": _labels}, optional={"request": _labels}), max_size=5)
 _others = st.lists(
@@ -77,8 +77,10 @@ def _changed(pod: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _compute(pod: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in pod["spec"]["containers"] if each["name"] == "compute")
-    return found
+    compute: dict[str, Any] = next(
+        container for container in pod["spec"]["containers"] if container["name"] == "compute"
+    )
+    return compute
 
 
 @given(_pods(), _versions)
@@ -86,22 +88,22 @@ def test_only_what_is_ours_is_added_and_a_second_look_adds_nothing(pod: dict[str
     changed = _changed(pod, version)
     assert _changed(changed, version) == changed
     old, new = pod["spec"], changed["spec"]
-    assert [each for each in new["containers"] if each["name"] != "compute"] == [
-        each for each in old["containers"] if each["name"] != "compute"
+    assert [container for container in new["containers"] if container["name"] != "compute"] == [
+        container for container in old["containers"] if container["name"] != "compute"
     ]
     for name in ("volumes", "resourceClaims"):
         assert new[name][: len(old[name])] == old[name]
-        assert all(each["name"].startswith("virt-dra-") for each in new[name][len(old[name]) :])
+        assert all(added["name"].startswith("virt-dra-") for added in new[name][len(old[name]) :])
     ours = {"env", "resources", "volumeMounts"}
     before, after = _compute(pod), _compute(changed)
-    assert {key: each for key, each in after.items() if key not in ours} == {
-        key: each for key, each in before.items() if key not in ours
+    assert {key: value for key, value in after.items() if key not in ours} == {
+        key: value for key, value in before.items() if key not in ours
     }
     assert after["resources"]["claims"][: len(before["resources"]["claims"])] == before["resources"]["claims"]
-    names = [each["name"] for each in new["volumes"]]
+    names = [volume["name"] for volume in new["volumes"]]
     assert len(set(names)) == len(names)
-    assert {each["name"] for each in after["volumeMounts"]} <= set(names)
-    paths = [each["mountPath"] for each in after["volumeMounts"]]
+    assert {mount["name"] for mount in after["volumeMounts"]} <= set(names)
+    paths = [mount["mountPath"] for mount in after["volumeMounts"]]
     assert len(set(paths)) == len(paths)
     assert "metadata.virt-dra.io/x" not in changed["metadata"]["annotations"]
     if "virt-dra.io/device-claims" in pod["metadata"]["annotations"]:

@@ -28,14 +28,14 @@ CASES = [
 def findings(case: dict[str, Any]) -> list[list[str]]:
     """Id, severity, field and message of each finding on the first VM or VMI."""
     assert case.keys() <= {"name", "objects", "want", *OPTIONS}
-    objects = [read_object(COMMON[each] if isinstance(each, str) else each) for each in case["objects"]]
+    objects = [read_object(COMMON[obj] if isinstance(obj, str) else obj) for obj in case["objects"]]
     version = KubeVirtVersion.parse(case["kubevirt"]) if "kubevirt" in case else None
     world = LintInputs.from_objects(
         objects, version=version, gates=case.get("gates"), known_kinds=EVERYTHING if case.get("complete") else None
     )
     settings = LintSettings(ignore=case.get("ignore", ()), deny=case.get("deny", ()), warn=case.get("warn", ()))
-    vm = next(each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance))
-    return [[each.id, each.severity, each.field, each.message] for each in lint(vm, world, settings)]
+    vm = next(obj for obj in objects if isinstance(obj, VirtualMachine | VirtualMachineInstance))
+    return [[setting.id, setting.severity, setting.field, setting.message] for setting in lint(vm, world, settings)]
 
 
 @pytest.mark.parametrize("case", CASES)

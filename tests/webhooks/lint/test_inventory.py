@@ -54,18 +54,18 @@ def _seen(inventory: DeviceInventory) -> Any:
             fault = (match.fault.selector, match.fault.message, str(match.fault.device)) if match.fault else None
             asked.append(
                 (
-                    [each.name for each in match.devices],
+                    [device.name for device in match.devices],
                     match.passed,
-                    [each.name for each in match.nearest],
+                    [device.name for device in match.nearest],
                     fault,
                     match.incomplete,
                 )
             )
     drivers = [inventory.drivers(selectors) for selectors in SELECTORS]
     return (
-        [each.name for each in inventory.devices],
+        [device.name for device in inventory.devices],
         len(inventory),
-        sorted(each.name for each in inventory.slices.values()),
+        sorted(slice_.name for slice_ in inventory.slices.values()),
         asked,
         drivers,
     )
@@ -94,9 +94,9 @@ def test_changed_is_as_made_anew(steps: list[list[tuple[str, Any]]]) -> None:
     inventory, now = DeviceInventory(), dict[str, ResourceSlice]()
     for step in steps:
         before = _seen(inventory)
-        put = {given.name: given for what, given in step if what == "put"}
-        gone = {given for what, given in step if what == "gone"} - put.keys()
-        now = {name: each for name, each in (now | put).items() if name not in gone}
+        put = {given.name: given for action, given in step if action == "put"}
+        gone = {given for action, given in step if action == "gone"} - put.keys()
+        now = {name: slice_ for name, slice_ in (now | put).items() if name not in gone}
         changed = inventory.changed(put.values(), gone)
         assert _seen(changed) == _seen(DeviceInventory.from_slices(now.values()))
         assert _seen(inventory) == before, "nobody who looks at the old one sees a change"
@@ -117,9 +117,9 @@ def test_an_older_generation_counts_again_when_the_newer_one_goes() -> None:
     inventory = DeviceInventory.from_slices(
         [_slice("old", "a.example.com", "p", 1), _slice("new", "a.example.com", "p", 2)]
     )
-    assert [each.device.name for each in inventory.devices] == ["new-d0", "new-d1"]
+    assert [device.device.name for device in inventory.devices] == ["new-d0", "new-d1"]
     assert inventory.get("a.example.com", "p", "old-d0") is None
-    assert [each.device.name for each in inventory.changed((), ["new"]).devices] == ["old-d0", "old-d1"]
+    assert [device.device.name for device in inventory.changed((), ["new"]).devices] == ["old-d0", "old-d1"]
 
 
 def test_what_is_said_of_named_drivers_is_true() -> None:

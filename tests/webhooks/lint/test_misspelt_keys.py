@@ -65,8 +65,8 @@ def test_a_device_with_two_such_keys_or_the_right_one_as_well_is_left_alone() ->
 
 def test_an_address_under_another_key_is_renamed_for_who_reads_it() -> None:
     both = _device(gpu_DOT_example_DOT_com__mdevUUID=MDEV, pciAddress=PCI)
-    found = {reader: moved_keys([both], reader) for reader in ("devices", "networks", "old")}
-    assert {reader: repair.renames if repair else None for reader, repair in found.items()} == {
+    moved = {reader: moved_keys([both], reader) for reader in ("devices", "networks", "old")}
+    assert {reader: repair.renames if repair else None for reader, repair in moved.items()} == {
         "devices": ((both.name, "gpu.example.com/mdevUUID", "mdevUUID"),),
         "networks": ((both.name, "pciAddress", STANDARD),),
         "old": ((both.name, "gpu.example.com/mdevUUID", "resource.kubernetes.io/mDevUUID"),),

@@ -24,16 +24,16 @@ HOST = {"hostDevices": [{"name": "h", "claimName": "gup", "requestName": "gpu"}]
 
 def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
     judgement = lint_documents(
-        [Document(each, DocumentSource("f")) for each in objects],
+        [Document(obj, DocumentSource("f")) for obj in objects],
         LintSettings(),
         version=KubeVirtVersion.parse(version),
         gates=gates or None,
     )
     return [
-        f"{each.id}: {each.field}: {each.message}"
+        f"{finding.id}: {finding.field}: {finding.message}"
         for vm in judgement.subjects
-        for each in vm.findings
-        if each.severity == "denial"
+        for finding in vm.findings
+        if finding.severity == "denial"
     ]
 
 

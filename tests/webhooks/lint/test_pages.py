@@ -45,8 +45,11 @@ def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: L
     findings = judgement.subjects[0].findings
     others = [(judged, finding) for judged in judgement.checked[1:] for finding in judged.findings]
     assert check.id in {*(finding.id for finding in findings), *(finding.id for _, finding in others)}
-    told = [f"{each.id} {each.severity} {each.field}: {each.message}\n" for each in findings]
-    told += [f"{judged.title}: {each.id} {each.severity} {each.field}: {each.message}\n" for judged, each in others]
+    told = [f"{finding.id} {finding.severity} {finding.field}: {finding.message}\n" for finding in findings]
+    told += [
+        f"{judged.title}: {finding.id} {finding.severity} {finding.field}: {finding.message}\n"
+        for judged, finding in others
+    ]
     golden(f"{check.id}.txt", "".join(told))
 
 
@@ -55,13 +58,13 @@ def test_the_index_lists_all_checks_in_their_order() -> None:
     rows = re.findall(r"^\| \[([a-z-]+)\]\(([a-z-]+)\.md\) \| (\w+) \| (\w+) \| (.*) \|$", text, re.MULTILINE)
     assert rows == [
         (
-            each.id,
-            each.id,
-            each.severity,
-            WARNING if each.lenient or each.id in WARNED_BY_REVIEW else each.severity,
-            each.title,
+            check.id,
+            check.id,
+            check.severity,
+            WARNING if check.lenient or check.id in WARNED_BY_REVIEW else check.severity,
+            check.title,
         )
-        for each in CHECKS
+        for check in CHECKS
     ]
 
 

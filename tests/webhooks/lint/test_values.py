@@ -21,10 +21,10 @@ def _message(expression: str, *attributes: dict[str, Any], admission: bool = Fal
     resource_slice, template = copy.deepcopy(COMMON["slice"]), copy.deepcopy(COMMON["template"])
     address = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
     resource_slice["spec"]["devices"] = [
-        {"name": f"gpu-{n}", "attributes": {**each, **address}} for n, each in enumerate(attributes)
+        {"name": f"gpu-{n}", "attributes": {**attribute, **address}} for n, attribute in enumerate(attributes)
     ]
     template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    world = LintInputs.from_objects([read_object(each) for each in (resource_slice, template, COMMON["class"])])
+    world = LintInputs.from_objects([read_object(obj) for obj in (resource_slice, template, COMMON["class"])])
     if admission:
         (warning,) = Preflight(world, LintSettings.for_admission()).preflight(VMI).warnings
         return warning

@@ -193,8 +193,8 @@ async def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path
 async def test_servers_can_share_an_authority(tmp_path: Path) -> None:
     """Replicas know nothing of each other; a client that trusts the folder's authority trusts each of them."""
 
-    async with serving(tmp_path) as one, serving(tmp_path) as other:
-        assert trusting(tmp_path).get_ca_certs() == one.trust.get_ca_certs()
-        assert await one.ask(DATA) == ADMITTED
-        await one.server.stop(0)
+    async with serving(tmp_path) as first, serving(tmp_path) as other:
+        assert trusting(tmp_path).get_ca_certs() == first.trust.get_ca_certs()
+        assert await first.ask(DATA) == ADMITTED
+        await first.server.stop(0)
         assert await other.ask(DATA) == ADMITTED

@@ -222,8 +222,8 @@ def test_connections_are_limited(tmp_path: Path) -> None:
                 assert await held[0][0].read() == b""
                 raise ConnectionResetError
         assert sum(map(len, served.server._connections)) == 2
-        for _, one in held:
-            await hang_up(one)
+        for _, connection in held:
+            await hang_up(connection)
         await _until(lambda: sum(map(len, served.server._connections)) == 0)
         assert await served.ask(body(vmi())) == ADMITTED
 

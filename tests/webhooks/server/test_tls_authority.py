@@ -188,8 +188,8 @@ def test_a_clock_that_jumps_by_an_hour_replaces_nothing_that_others_accept(days:
     assert _accepted(jumped, bundle)
     for client in (-2, -1, 0, 1, 2):
         now = _after(days) + timedelta(hours=client)
-        for each in (jumped.serving.certificate, *jumped.trusted):
-            assert each.not_valid_before_utc <= now < each.not_valid_after_utc
+        for certificate in (jumped.serving.certificate, *jumped.trusted):
+            assert certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
     back = renewed(jumped, NAMES, _after(days), keys)
     assert back is jumped, "two clocks don't renew by turns"
 
@@ -199,8 +199,8 @@ def test_what_a_clock_made_that_was_days_ahead_is_made_anew_when_it_is_right_aga
     keys = Counted()
     ahead = bootstrap(NAMES, _after(days), keys)
     healed = renewed(ahead, NAMES, NOW, keys)
-    for each in (healed.serving.certificate, *healed.trusted):
-        assert each.not_valid_before_utc <= NOW < each.not_valid_after_utc
+    for certificate in (healed.serving.certificate, *healed.trusted):
+        assert certificate.not_valid_before_utc <= NOW < certificate.not_valid_after_utc
     serving_ahead = replace(bootstrap(NAMES, NOW, keys), serving=bootstrap(NAMES, _after(days), keys).serving)
     healed = renewed(serving_ahead, NAMES, NOW, keys)
     assert healed.authority is serving_ahead.authority

@@ -135,14 +135,14 @@ _NOTHING = Verdict(allowed=True)
 class Seeing(KubeVirtOnly):
     """Knowledge that notes what it was asked and finds the same each time."""
 
-    found: Verdict = _NOTHING
+    answer: Verdict = _NOTHING
     asked: list[VmObject] = field(default_factory=list)
     before: list[VmObject | None] = field(default_factory=list)
 
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         self.asked.append(subject)
         self.before.append(old)
-        return self.found
+        return self.answer
 
 
 def _seen(seeing: Seeing, obj: object, old: object = None, path: str = "/validate-vmi", **members: object) -> Verdict:
@@ -150,13 +150,13 @@ def _seen(seeing: Seeing, obj: object, old: object = None, path: str = "/validat
 
 
 def test_what_an_object_names_is_looked_at_in_the_namespace_of_the_request() -> None:
-    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=True, warnings=("no such template",)))
+    seeing = Seeing(KNOWLEDGE.gates, answer=Verdict(allowed=True, warnings=("no such template",)))
     assert _seen(seeing, vmi(namespace="somebody-else's")) == Verdict(allowed=True, warnings=("no such template",))
     assert [subject.namespace for subject in seeing.asked] == ["team-a"]
 
 
 def test_of_an_update_what_was_is_told() -> None:
-    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=True))
+    seeing = Seeing(KNOWLEDGE.gates, answer=Verdict(allowed=True))
     for old in (None, vm(labels={"a": "b"}), vm(MALFORMED)):
         _seen(seeing, vm(), old, "/validate-vm")
     assert [old and old.metadata.labels for old in seeing.before] == [None, {"a": "b"}, None]
@@ -164,7 +164,7 @@ def test_of_an_update_what_was_is_told() -> None:
 
 def test_what_is_found_can_deny() -> None:
     cause = AdmissionCause(INVALID, "there is no such template", "spec.resourceClaims[0]")
-    assert _seen(Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(
+    assert _seen(Seeing(KNOWLEDGE.gates, answer=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(
         allowed=False, causes=(cause,)
     )
 
@@ -178,7 +178,7 @@ def test_what_is_found_can_deny() -> None:
     ],
 )
 def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object, path: str) -> None:
-    seeing = Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False))
+    seeing = Seeing(KNOWLEDGE.gates, answer=Verdict(allowed=False))
     _seen(seeing, obj, old, path)
     assert seeing.asked == []
 

@@ -35,8 +35,8 @@ RATE = 10
 """Reviews a second: few, so that a machine that is busy with something else can do it at all."""
 
 
-async def run(folder: Path, known: Preflight, attack: Callable[[Served], Awaitable[None]]) -> None:
-    async with serving(folder, known, callers=Callers(TELL)) as served:
+async def run(folder: Path, preflight: Preflight, attack: Callable[[Served], Awaitable[None]]) -> None:
+    async with serving(folder, preflight, callers=Callers(TELL)) as served:
         await attack(served)
 
 
@@ -54,13 +54,13 @@ async def test_two_dry_runs_hold_up_nobody(name: str, tmp_path: Path) -> None:
         began = time.perf_counter()
         dry_runs = [asyncio.create_task(served.ask(vmi_of(f"t{n}", f"attacker-{n}"))) for n in range(2)]
         probes = []
-        while not all(each.done() for each in dry_runs):
+        while not all(run.done() for run in dry_runs):
             asked = time.perf_counter()
             assert await served.plain("/healthz") == (200, "ok\n")
             probes.append(time.perf_counter() - asked)
             await asyncio.sleep(0.02)
-        for each in dry_runs:
-            code, answer = await each
+        for run in dry_runs:
+            code, answer = await run
             assert code == 200
             assert answer["response"]["allowed"]
         assert time.perf_counter() - began < 15, (
@@ -136,8 +136,8 @@ async def test_memory_stays_within_limits_under_long_selectors_none_like_another
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 24 * 1024, "KiB: some 0.1 MiB each; a compiled one takes more than 1 MiB"
 
-    known = with_templates(cluster({}), [(f"n{n}", f"t{n}", f"{long} || {n} > 0") for n in range(200)])
-    await run(tmp_path, known, attack)
+    cluster_ = with_templates(cluster({}), [(f"n{n}", f"t{n}", f"{long} || {n} > 0") for n in range(200)])
+    await run(tmp_path, cluster_, attack)
 
 
 async def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ async def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
             began = time.perf_counter()
             await served.server.stop(0)
             assert time.perf_counter() - began < 20, "4 s where nothing else runs"
-            for each in attacks:
+            for attack in attacks:
                 with suppress(Exception):  # whatever becomes of their connections
-                    await each
+                    await attack
 
     await whole()
     assert not Path(f"/proc/{left[0]}").exists()

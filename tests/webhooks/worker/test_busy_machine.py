@@ -54,9 +54,9 @@ async def asked(served: Served, question: bytes, seconds: float | None) -> tuple
 async def test_selectors_are_checked_although_a_child_gets_no_processor_for_long(tmp_path: Path) -> None:
     """Time by the clock is plenty, as this machine may be busy with other tests besides."""
     inputs = LintInputs.from_objects([read_object(raw) for raw in siege.objects(100)])
-    known = Preflight(inputs, LintSettings.for_admission())
+    preflight = Preflight(inputs, LintSettings.for_admission())
     limits, evaluation = ServerLimits(seconds=30), WorkerLimits(seconds=30)
-    async with serving(tmp_path, known, limits, callers=Callers(TELL), evaluation=evaluation) as served:
+    async with serving(tmp_path, preflight, limits, callers=Callers(TELL), evaluation=evaluation) as served:
         for number in range(4):
             question = siege.vmi_review("attacker-0", f"t{number}", siege.LISTS)[1]
             answer, took = await asked(served, question, BUSY_SECONDS)
@@ -66,8 +66,8 @@ async def test_selectors_are_checked_although_a_child_gets_no_processor_for_long
 
 async def test_a_child_that_gets_no_processor_at_all_ends_with_the_clock(tmp_path: Path) -> None:
     inputs = LintInputs.from_objects([read_object(raw) for raw in siege.objects(100)])
-    known = Preflight(inputs, LintSettings.for_admission())
-    async with serving(tmp_path, known, callers=Callers(TELL)) as served:
+    preflight = Preflight(inputs, LintSettings.for_admission())
+    async with serving(tmp_path, preflight, callers=Callers(TELL)) as served:
         question = siege.vmi_review("attacker-0", "t0", siege.LISTS)[1]
         answer, took = await asked(served, question, None)
         assert "the machine was too busy to evaluate them in time" in answer

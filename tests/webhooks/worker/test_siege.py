@@ -127,13 +127,13 @@ async def test_a_worker_killed_at_twenty_thousand_slices_comes_back(tmp_path: Pa
 
 
 def test_what_a_decision_leaves_unknown_is_counted() -> None:
-    known, last = inventory(10), Collecting("they are being evaluated")
-    known.matching([siege.honest_selector(1)], 2000)
-    known.matching([siege.honest_selector(1)], 2000, last)
+    devices, last = inventory(10), Collecting("they are being evaluated")
+    devices.matching([siege.honest_selector(1)], 2000)
+    devices.matching([siege.honest_selector(1)], 2000, last)
     assert (last.unknown_lists, last.unknown_slices) == (0, 0)
-    known.matching(["never asked"], 2000, last)
+    devices.matching(["never asked"], 2000, last)
     assert (last.unknown_lists, last.unknown_slices) == (1, 10)
-    known.drivers(["never asked"], last)
+    devices.drivers(["never asked"], last)
     assert (last.unknown_lists, last.unknown_slices) == (2, 20), "of the same selectors another question"
 
 
@@ -158,12 +158,12 @@ def test_what_one_review_looks_at_on_the_event_loop_does_not_grow_with_the_clust
     for slices in (1_000, 10_000):
         large = inventory(slices)
         for texts in (["true"], ["false"], [siege.honest_selector(1)], ["never asked"]):
-            for known in (False, True):
+            for recurring in (False, True):
                 collecting = Counting()
                 large.matching(texts, 2000, collecting)
                 large.drivers(texts, collecting)
                 looked_at.append(collecting.visited)
-                if not known and texts != ["never asked"]:
+                if not recurring and texts != ["never asked"]:
                     large.matching(texts, 2000)
                     large.drivers(texts)
     assert max(looked_at[:8]) == max(looked_at[8:]) < AT_ONCE_DEVICES / 4

@@ -52,27 +52,27 @@ def test_who_has_used_least_is_next_however_many_others_wait() -> None:
 
 def test_who_is_not_done_soon_goes_on_in_a_slow_place() -> None:
     office = Office()
-    one, two = office.ask("a"), office.ask("b")
+    first, two = office.ask("a"), office.ask("b")
     office.ask("c")
     assert office.given == ["a", "b"]
-    assert office.turns.slower(one) is None
-    assert (one.state, office.given) == ("slow", ["a", "b", "c"])
+    assert office.turns.slower(first) is None
+    assert (first.state, office.given) == ("slow", ["a", "b", "c"])
     assert office.turns.slower(two) is None
     assert two.state == "fast", "all slow places are taken, but nobody waits"
     assert (office.turns.fast, office.turns.slow) == (2, 1)
     office.turns.end(two)
-    office.turns.end(one)
+    office.turns.end(first)
     assert (office.turns.fast, office.turns.slow) == (1, 0)
 
 
 def test_who_has_run_longest_ends_where_others_wait() -> None:
     office = Office()
-    one, two = office.ask("a"), office.ask("b")
-    office.turns.slower(one)
+    first, two = office.ask("a"), office.ask("b")
+    office.turns.slower(first)
     office.ask("c"), office.ask("d")
-    assert office.turns.slower(two) is one
-    assert (one.state, two.state, office.given) == ("evicted", "slow", ["a", "b", "c", "d"])
-    office.turns.end(one, 0.5)
+    assert office.turns.slower(two) is first
+    assert (first.state, two.state, office.given) == ("evicted", "slow", ["a", "b", "c", "d"])
+    office.turns.end(first, 0.5)
     assert (office.turns.fast, office.turns.slow, office.turns.left(("a",))) == (2, 1, 1.5)
 
 

@@ -53,10 +53,10 @@ class Observed:
 
 @asynccontextmanager
 async def working(
-    known: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY
+    devices: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY
 ) -> AsyncIterator[tuple[Worker, Observed]]:
     observed = Observed()
-    worker = Worker(lambda: known().slices, limits, observer=observed)
+    worker = Worker(lambda: devices().slices, limits, observer=observed)
     async with worker.running():
         await until(lambda: worker.filled)
         yield worker, observed
@@ -75,9 +75,9 @@ def files_open(pid: str) -> int:
 async def run(
     test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY
 ) -> None:
-    known = inventory()
-    async with working(lambda: known, limits) as (worker, observed):
-        await test(worker, observed, known)
+    devices = inventory()
+    async with working(lambda: devices, limits) as (worker, observed):
+        await test(worker, observed, devices)
 
 
 def seen(
@@ -86,9 +86,9 @@ def seen(
     match, drivers = inventory.matching(expressions, limit, evaluator), inventory.drivers(expressions, evaluator)
     fault = match.fault and (match.fault.selector, match.fault.message, str(match.fault.device))
     return (
-        [str(each) for each in match.devices],
+        [str(device) for device in match.devices],
         match.passed,
-        [str(each) for each in match.nearest],
+        [str(device) for device in match.nearest],
         fault,
         match.incomplete,
         match.unchecked,
@@ -134,9 +134,9 @@ QUESTIONS: list[list[str]] = [
 
 @pytest.mark.parametrize("limit", [None, 10])
 async def test_it_finds_what_this_process_finds(limit: int | None) -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         for number, expressions in enumerate(QUESTIONS):
-            assert await found(worker, known, expressions, limit, f"n{number}") == seen(
+            assert await found(worker, devices, expressions, limit, f"n{number}") == seen(
                 inventory(), expressions, limit, ImmediateEvaluator()
             ), expressions
 
@@ -144,38 +144,40 @@ async def test_it_finds_what_this_process_finds(limit: int | None) -> None:
 
 
 async def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
-    known = inventory()
-    async with working(lambda: known) as (worker, _):
-        await found(worker, known, [f'{MODEL} == "m1"'], None)
+    devices = inventory()
+    async with working(lambda: devices) as (worker, _):
+        await found(worker, devices, [f'{MODEL} == "m1"'], None)
         raw = {
             "driver": DRIVER,
             "pool": {"name": "node-1", "generation": 2},
             "devices": [{"name": "d", "attributes": {"model": {"string": "m1"}}}],
         }
         new = ResourceSlice.from_wire({"metadata": {"name": "s1"}, "spec": raw})
-        known = known.changed([new], ["s2"])
+        devices = devices.changed([new], ["s2"])
         collecting = Collecting()
-        known.matching([f'{MODEL} == "m1"'], None, collecting)
+        devices.matching([f'{MODEL} == "m1"'], None, collecting)
         questions = [question for question, _ in collecting.asked]
-        assert [[part.name for part in each.slices] for each in questions if isinstance(each, DepthsQuestion)] == [
-            ["s1"]
-        ]
-        assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
-        known = known.changed([ResourceSlice.from_wire({"metadata": {"name": "s9"}, "spec": {**raw, "driver": "new"}})])
-        assert (await found(worker, known, ['device.driver == "new"'], None))[0] == ["d (driver new, pool node-1)"]
+        assert [
+            [part.name for part in question.slices] for question in questions if isinstance(question, DepthsQuestion)
+        ] == [["s1"]]
+        assert len((await found(worker, devices, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
+        devices = devices.changed(
+            [ResourceSlice.from_wire({"metadata": {"name": "s9"}, "spec": {**raw, "driver": "new"}})]
+        )
+        assert (await found(worker, devices, ['device.driver == "new"'], None))[0] == ["d (driver new, pool node-1)"]
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: str) -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         # 20 times, so that it takes too long even where the engine has been made faster
         expressions = [f"{HOSTILE[name]} && {n} < 100" if n else HOSTILE[name] for n in range(20)]
-        asked = [[each] for each in expressions]
+        asked = [[expression] for expression in expressions]
         began = time.monotonic()
         reasons = []
-        for each in asked:
+        for selectors in asked:
             collecting = Collecting()
-            known.matching(each, None, collecting)
+            devices.matching(selectors, None, collecting)
             if time.monotonic() - began > 0.5:
                 break
             reasons.append(await reason(worker, "n", collecting.asked, 10))
@@ -184,7 +186,7 @@ async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(n
         )
         # The engine ends what it foresees to be too much work before its time is up.
         assert all(why in ("", TOO_MUCH_WORK) or "than the 500 ms of a processor" in why for why in reasons)
-        assert await found(worker, known, ["true"], None, "another") == seen(
+        assert await found(worker, devices, ["true"], None, "another") == seen(
             inventory(), ["true"], None, ImmediateEvaluator()
         )
 
@@ -192,9 +194,9 @@ async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(n
 
 
 async def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         collecting = Collecting()
-        known.matching([HOSTILE["loops"]], None, collecting)
+        devices.matching([HOSTILE["loops"]], None, collecting)
         assert "takes longer" in await reason(worker, "n", collecting.asked, 10)
         assert "a short while ago" in await reason(worker, "n", collecting.asked, 10)
         assert observed.outcomes == ["killed", "refused"]
@@ -205,8 +207,8 @@ async def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -
 
 
 async def test_work_has_an_end_before_time_has() -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
-        assert (await found(worker, known, [HOSTILE["loops"]], None))[
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
+        assert (await found(worker, devices, [HOSTILE["loops"]], None))[
             5
         ] == "evaluating them is more work than one review may cause"
         assert observed.outcomes == ["stopped"]
@@ -218,37 +220,37 @@ async def test_memory_has_an_end() -> None:
     doubled = "".join(f"cel.bind(x{n}, x{n - 1} + x{n - 1}, " for n in range(1, 26))
     greedy = f"cel.bind(x0, [1,2,3,4,5,6,7,8], {doubled} x25.size() > 0{')' * 26}"
 
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         collecting = Collecting()
-        known.matching([greedy], None, collecting)
+        devices.matching([greedy], None, collecting)
         assert worker.pid is not None
         await worker.answer(("n",), collecting.asked, 5)
-        assert (await found(worker, known, ["true"], None, "m"))[0]
+        assert (await found(worker, devices, ["true"], None, "m"))[0]
 
     await run(test, WorkerLimits(processor_seconds=5, fast_seconds=20, work=None))
 
 
 async def test_a_killed_worker_is_replaced_and_filled_again() -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         before = worker.pid
         assert before is not None
-        waiting = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
+        waiting = asyncio.create_task(found(worker, devices, [HOSTILE["loops"]], None))
         await asyncio.sleep(0.2)
         os.kill(before, signal.SIGKILL)
         assert "is started again" in (await waiting)[5] or "takes longer" in (await waiting)[5]
         await until(lambda: observed.starts == 2 and worker.pid not in (None, before))
         expressions = [f'{MODEL} == "m2"']
         for _ in range(200):
-            if (what := await found(worker, known, expressions, None, "m"))[5] == "":
+            if (answer := await found(worker, devices, expressions, None, "m"))[5] == "":
                 break
             await asyncio.sleep(0.05)
-        assert what == seen(inventory(), expressions, None, ImmediateEvaluator())
+        assert answer == seen(inventory(), expressions, None, ImmediateEvaluator())
 
     await run(test)
 
 
 async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
         monkeypatch.setattr(
             "webhooks.worker.replica._ALIVE_SECONDS", 0.5
         )  # not before: a loaded machine takes longer to start one
@@ -266,18 +268,18 @@ async def test_nothing_is_left_of_it() -> None:
     one."""
 
     async def test() -> None:
-        known = inventory()
+        devices = inventory()
         others = children(os.getpid())  # such as a control plane of other tests
         limits = WorkerLimits(processor_seconds=0.1, work=None, shares=QueueLimits(burst=1000))
-        async with working(lambda: known, limits) as (
+        async with working(lambda: devices, limits) as (
             worker,
             observed,
         ):
-            await found(worker, known, ["true"], None)
+            await found(worker, devices, ["true"], None)
             files = files_open("self")
             for number in range(30):
                 collecting = Collecting()
-                known.matching([f"{HOSTILE['loops']} && {number} < 100"], None, collecting)
+                devices.matching([f"{HOSTILE['loops']} && {number} < 100"], None, collecting)
                 await asyncio.gather(*(worker.answer((f"n{number}-{n}",), collecting.asked, 0.1) for n in range(6)))
             assert observed.most > 1
             assert worker.pid is not None
@@ -300,8 +302,8 @@ async def test_nothing_is_left_of_it() -> None:
 async def test_children_may_do_little() -> None:
     """As the kernel says, while one runs."""
 
-    async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
-        running = asyncio.create_task(found(worker, known, [HOSTILE["loops"]], None))
+    async def test(worker: Worker, observed: Observed, devices: DeviceInventory) -> None:
+        running = asyncio.create_task(found(worker, devices, [HOSTILE["loops"]], None))
         directory = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
         await until(lambda: bool(directory.read_text().split()))
         await asyncio.sleep(0.1)

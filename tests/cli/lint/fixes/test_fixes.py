@@ -69,23 +69,27 @@ def test_a_second_time_there_is_nothing_to_fix(name: str, files: Path) -> None:
 
 
 def _objects(text: bytes, name: str) -> list[TypedObject]:
-    return [found.object for each in read_documents(text, name) if isinstance(found := read_document(each), Sourced)]
+    return [
+        sourced.object
+        for document in read_documents(text, name)
+        if isinstance(sourced := read_document(document), Sourced)
+    ]
 
 
 def _styles(objects: list[dict[str, object]]) -> dict[str, str]:
     """The same objects, written differently."""
-    blocks = "---\n".join(write_yaml(each) for each in objects)
+    blocks = "---\n".join(write_yaml(obj) for obj in objects)
     listed = {"kind": "List", "apiVersion": "v1", "items": objects}
     return {
         "block.yaml": blocks,
         "windows.yaml": blocks.replace("\n", "\r\n"),
         "commented.yaml": "".join(f"{line}  # {number}\n" for number, line in enumerate(blocks.splitlines())),
-        "flow.yaml": "\n---\n".join(json.dumps(each) for each in objects),
+        "flow.yaml": "\n---\n".join(json.dumps(obj) for obj in objects),
         "list.yaml": write_yaml(listed),
         "lines.json": json.dumps(listed, indent=2),
         "tabs.json": json.dumps(listed, indent="\t"),
         "compact.json": json.dumps(listed, separators=(",", ":")),
-        "concatenated.json": "\n".join(json.dumps(each, indent=4) for each in objects),
+        "concatenated.json": "\n".join(json.dumps(obj, indent=4) for obj in objects),
     }
 
 
@@ -98,11 +102,11 @@ def test_examples_in_every_version_and_style_become_what_they_are_in_v1(
 ) -> None:
     """A-22.2, A-22.3: the objects mean the same, and all but what the diff has stays as it is."""
     read = [
-        each for path in sorted((EXAMPLES / example).glob("*.yaml")) for each in _objects(path.read_bytes(), path.name)
+        obj for path in sorted((EXAMPLES / example).glob("*.yaml")) for obj in _objects(path.read_bytes(), path.name)
     ]
     group = "resource.k8s.io"
-    wires = [each.to_wire() for each in read]
-    older = [from_v1(each, f"{group}/{version}") if each["apiVersion"] == f"{group}/v1" else each for each in wires]
+    wires = [obj.to_wire() for obj in read]
+    older = [from_v1(wire, f"{group}/{version}") if wire["apiVersion"] == f"{group}/v1" else wire for wire in wires]
     for style, text in _styles(older).items():
         if style == "commented.yaml" and "|" in text:
             continue  # comments would be part of a block of text

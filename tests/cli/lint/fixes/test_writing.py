@@ -167,11 +167,11 @@ def test_a_file_that_cannot_be_written_does_not_prevent_the_others(
     assert result.stderr == "error: one.yaml: can't be written: permission denied; it must be writable for this user\n"
     report = json.loads(result.stdout)
     assert not report["fixes"]["applied"]
-    assert [(each["file"], each["written"], each.get("problem")) for each in report["fixes"]["files"]] == [
+    assert [(file["file"], file["written"], file.get("problem")) for file in report["fixes"]["files"]] == [
         ("one.yaml", False, "can't be written: permission denied; it must be writable for this user"),
         ("two.yaml", True, None),
     ]
-    assert [each["name"] for each in report["objects"]] == ["vm", "one"]
+    assert [obj["name"] for obj in report["objects"]] == ["vm", "one"]
     assert (files / "one.yaml").read_text(encoding="utf-8") == TEMPLATE
     assert "exactly" in (files / "two.yaml").read_text(encoding="utf-8")
 
@@ -179,8 +179,8 @@ def test_a_file_that_cannot_be_written_does_not_prevent_the_others(
 def test_json_has_the_diff_of_each_finding(given: list[str]) -> None:
     report = json.loads(run(*given, "-o", "json").stdout)
     vm, template = report["objects"]
-    assert [each["fix"] for each in template["findings"]] == [{"available": True, "diff": DIFF}]
-    assert [(each["id"], each.get("fix")) for each in vm["findings"]] == [("refused-object", None)]
+    assert [finding["fix"] for finding in template["findings"]] == [{"available": True, "diff": DIFF}]
+    assert [(finding["id"], finding.get("fix")) for finding in vm["findings"]] == [("refused-object", None)]
     assert "fixes" not in report
     assert run(*given).stdout.splitlines()[-3:-1] == [
         "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings",
@@ -200,7 +200,7 @@ def test_a_fix_that_is_not_made_says_why(files: Path) -> None:
     report = json.loads(run("-f", ".", "-o", "json").stdout)
     reason = "a request has deviceClassName beside exactly; only you know which of them is meant"
     assert {"available": False, "reason": reason} in [
-        each.get("fix") for entry in report["objects"] for each in entry["findings"]
+        finding.get("fix") for entry in report["objects"] for finding in entry["findings"]
     ]
     assert "fixable" not in run("-f", ".").stdout
 

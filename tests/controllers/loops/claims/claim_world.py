@@ -80,7 +80,7 @@ class ClaimWorld:
         protected = await self.cluster.update(
             pending.with_(metadata=pending.metadata.with_(finalizers=tuple(dict.fromkeys(held))))
         )
-        status = {"allocation": ALLOCATION, "reservedFor": [reference(each) for each in consumers]}
+        status = {"allocation": ALLOCATION, "reservedFor": [reference(consumer) for consumer in consumers]}
         return await self.cluster.update_status(ResourceClaim.from_wire(protected.to_wire() | {"status": status}))
 
     async def status(self, name: str, **status: Any) -> None:

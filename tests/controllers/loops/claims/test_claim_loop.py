@@ -62,10 +62,10 @@ def test_the_claims_before_the_one_that_fails_are_made() -> None:
     async def told(it: ClaimWorld) -> None:
         await it.world.create(template())
         await it.world.create(pod("p", ENTRY, {"name": "nic", "resourceClaimTemplateName": "u"}))
-        assert [each.metadata.generate_name for each in await it.claims()] == ["p-gpu-"]
+        assert [claim.metadata.generate_name for claim in await it.claims()] == ["p-gpu-"]
         assert await it.recorded() == []
         await it.world.create(template("u"))
-        assert [each.metadata.generate_name for each in await it.claims()] == ["p-gpu-", "p-nic-"]
+        assert [claim.metadata.generate_name for claim in await it.claims()] == ["p-gpu-", "p-nic-"]
         assert [status["name"] for status in await it.recorded()] == ["gpu", "nic"]
 
     story(told)
@@ -177,7 +177,7 @@ def test_reservations_of_unknown_and_replaced_pods_are_dropped_others_stay() -> 
         await it.cluster.update_status(ResourceClaim.from_wire(current.to_wire() | {"status": status}))
         await it.world.calm()
         left = (await it.cluster.get(ResourceClaim, "shared", "lab")).status.reserved_for
-        assert [(each.resource, each.name) for each in left] == [("pods", "p"), ("jobs", "j")]
+        assert [(consumer.resource, consumer.name) for consumer in left] == [("pods", "p"), ("jobs", "j")]
 
     story(told)
 
@@ -359,7 +359,7 @@ def test_what_happened_while_no_controller_ran_is_made_up_for() -> None:
         await it.cluster.delete(Pod, "q", "lab")
         await it.world.create(pod("r"))
         async with running(it):
-            left = {each.metadata.generate_name or each.name: each.status.to_wire() for each in await it.claims()}
+            left = {claim.metadata.generate_name or claim.name: claim.status.to_wire() for claim in await it.claims()}
             assert left == {"shared": {}, "r-gpu-": {}}
 
     play(lambda world: told(ClaimWorld(world)))

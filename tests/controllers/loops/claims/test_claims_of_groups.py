@@ -21,10 +21,10 @@ def test_a_group_has_one_claim_that_its_pods_name() -> None:
         (made,) = await it.claims()
         owner = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "controller": True}
         uid = (await it.group()).metadata.uid
-        assert [each.to_wire() for each in made.metadata.owner_references] == [{**owner, "uid": uid}]
+        assert [reference.to_wire() for reference in made.metadata.owner_references] == [{**owner, "uid": uid}]
         assert made.metadata.generate_name == "g-gpu-"
         named = [{"name": "gpu", "resourceClaimName": made.name}]
-        assert [each.to_wire() for each in (await it.group()).status.resource_claim_statuses] == named
+        assert [status.to_wire() for status in (await it.group()).status.resource_claim_statuses] == named
         assert (await it.recorded("a"), await it.recorded("b")) == (named, named)
 
     story(told, gates=GROUPS)
@@ -48,7 +48,7 @@ def test_an_entry_that_the_group_does_not_share_is_the_pods_own() -> None:
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(template(), group(), pod("a", ENTRY, ENTRY | {"name": "own"}, group="g"))
-        assert [each.metadata.generate_name for each in await it.claims()] == ["a-own-", "g-gpu-"]
+        assert [claim.metadata.generate_name for claim in await it.claims()] == ["a-own-", "g-gpu-"]
 
     story(told, gates=GROUPS)
 
@@ -76,9 +76,12 @@ def test_when_one_claim_of_a_group_is_made_again_the_names_of_the_others_stay() 
         first, _ = await it.claims()
         await it.cluster.delete(ResourceClaim, first.name, "lab")
         names = {
-            each.metadata.annotations["resource.kubernetes.io/pod-claim-name"]: each.name for each in await it.claims()
+            claim.metadata.annotations["resource.kubernetes.io/pod-claim-name"]: claim.name
+            for claim in await it.claims()
         }
-        recorded = {each.name: each.resource_claim_name for each in (await it.group()).status.resource_claim_statuses}
+        recorded = {
+            status.name: status.resource_claim_name for status in (await it.group()).status.resource_claim_statuses
+        }
         assert recorded == names
         assert set(names) == {"gpu", "nic"}
 
@@ -132,7 +135,7 @@ def test_the_claim_of_a_group_goes_with_the_group() -> None:
         (made,) = await it.claims()
         await it.allocate(made.name, await it.group())
         await it.cluster.delete(PodGroup, "g", "lab")
-        assert [each.name for each in await it.claims()] == [made.name]
+        assert [claim.name for claim in await it.claims()] == [made.name]
         await it.finish("a")
         assert await it.claims() == []
         assert (await it.cluster.list(PodGroup, "lab")).items == ()

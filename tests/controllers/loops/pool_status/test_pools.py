@@ -22,14 +22,14 @@ def pool_slice(number: int, given: Json) -> ResourceSlice:
     """A slice of a case: what it says of ``spec``; ``devices`` may be names."""
     spec = {"driver": DRIVER, **given}
     spec["pool"] = {"name": "a", "generation": 1, "resourceSliceCount": 1, **given.get("pool", {})}
-    spec["devices"] = [{"name": each} if isinstance(each, str) else each for each in given.get("devices", [])]
+    spec["devices"] = [{"name": device} if isinstance(device, str) else device for device in given.get("devices", [])]
     return ResourceSlice.from_wire({"metadata": {"name": f"slice-{number:03}"}, "spec": spec})
 
 
 def allocated(number: int, results: Sequence[Json | str]) -> ResourceClaim:
     full = [
-        {"request": "gpu", "driver": DRIVER, "pool": "a", **({"device": each} if isinstance(each, str) else each)}
-        for each in results
+        {"request": "gpu", "driver": DRIVER, "pool": "a", **({"device": result} if isinstance(result, str) else result)}
+        for result in results
     ]
     return ResourceClaim.from_wire(
         {"metadata": {"name": f"claim-{number:03}"}, "status": {"allocation": {"devices": {"results": full}}}}
@@ -40,8 +40,8 @@ def answer(case: Json) -> tuple[Json, bool]:
     request = ResourcePoolStatusRequest.from_wire(
         {"metadata": {"name": "r"}, "spec": {"driver": DRIVER, **case.get("request", {})}}
     )
-    slices = [pool_slice(*each) for each in enumerate(case.get("slices", ()))]
-    claims = [allocated(*each) for each in enumerate(case.get("claims", ()))]
+    slices = [pool_slice(*slice_) for slice_ in enumerate(case.get("slices", ()))]
+    claims = [allocated(*claim) for claim in enumerate(case.get("claims", ()))]
     rules = [DeviceTaintRule.from_wire({"metadata": {"name": "rule"}, "spec": spec}) for spec in case.get("rules", ())]
     status = pool_request_status(request, slices, claims, rules, BEGINNING)
     return status.to_wire(), has_incomplete(status)

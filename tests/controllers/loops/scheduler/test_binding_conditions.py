@@ -33,9 +33,9 @@ def reported(device: str, pool: str, **conditions: str) -> dict[str, Any]:
 
 async def report(world: World, **conditions: str) -> None:
     """The driver reports about the device of claim c."""
-    found = await world.claim("c")
-    assert found.status.allocation is not None
-    result = found.status.allocation.devices.results[0]
+    claim = await world.claim("c")
+    assert claim.status.allocation is not None
+    result = claim.status.allocation.devices.results[0]
     merge = {"status": {"devices": [reported(result.device, result.pool, **conditions)]}}
     await world.memory.patch(ResourceClaim, "c", "lab", merge=merge, subresource="status")
 
@@ -169,8 +169,8 @@ def test_an_unallocated_claim_is_not_ready() -> None:
 
 def test_the_log_says_what_is_missing() -> None:
     """C-6.7."""
-    found = allocated(reported("d0", "n1", Attached="True", Broken="True"))
-    assert summary([found]) == (
+    claim = allocated(reported("d0", "n1", Attached="True", Broken="True"))
+    assert summary([claim]) == (
         f"<driver={DRIVER}, pool=n1> d0 failed=[Broken] pending=[Powered]; "
         f"<driver={DRIVER}, pool=n1> d1 pending=[Attached,Powered]"
     )
@@ -183,7 +183,7 @@ def test_devices_stay_in_flight_until_the_whole_wait_is_over() -> None:
         await world.add(pod("p", "c"))
         await seconds(2)
         waiting = await world.claim("c")
-        assert [each.name for each in waiting.status.reserved_for] == ["p"]
+        assert [consumer.name for consumer in waiting.status.reserved_for] == ["p"]
         assert await world.nodes("p") == [None]
         await world.add(pod("q", "d"))
         await seconds(2)

@@ -67,8 +67,8 @@ async def check(world: World) -> None:
     assert await world.nodes("p", "q", "r") == ["n1"] * 3
     assert sorted([str(await world.device(name)) for name in "cde"]) == ["d0", "d1", "d2"]
     assert [await world.condition(name) for name in "pqr"] == [("True", "", "")] * 3
-    assert sorted(each.name for each in (await world.claim("c")).status.reserved_for) == ["p", "q"]
-    assert [each.name for each in (await world.claim("d")).status.reserved_for] == ["p"]
+    assert sorted(consumer.name for consumer in (await world.claim("c")).status.reserved_for) == ["p", "q"]
+    assert [consumer.name for consumer in (await world.claim("d")).status.reserved_for] == ["p"]
 
 
 @pytest.mark.parametrize(("error", "after"), [(Conflict, False), (Unavailable, False), (Unavailable, True)])
@@ -150,7 +150,7 @@ def test_a_pod_that_was_bound_keeps_its_claims_however_long_nobody_answers() -> 
         await asyncio.sleep(100)
         running.cancel()
         assert await world.nodes("p") == ["n1"]
-        assert [each.name for each in (await world.claim("c")).status.reserved_for] == ["p"]
+        assert [consumer.name for consumer in (await world.claim("c")).status.reserved_for] == ["p"]
         assert await world.condition("p") == ("True", "", "")
 
     run_virtually(story())

@@ -44,8 +44,8 @@ def played(scenario: Callable[[World], Awaitable[None]], *objects: TypedObject) 
 
 
 async def group_condition(world: World) -> tuple[str, str, str]:
-    found = (await world.memory.get(PodGroup, "g", "lab")).status.conditions[0]
-    return found.status, found.reason, found.message
+    condition = (await world.memory.get(PodGroup, "g", "lab")).status.conditions[0]
+    return condition.status, condition.reason, condition.message
 
 
 def test_all_pods_of_a_group_share_its_claim_and_bind() -> None:
@@ -58,7 +58,7 @@ def test_all_pods_of_a_group_share_its_claim_and_bind() -> None:
         await seconds(1)
         assert await world.nodes(*names) == ["n1"] * 5
         reserved = (await world.claim("c")).status.reserved_for
-        assert [(each.api_group, each.resource, each.name) for each in reserved] == [
+        assert [(consumer.api_group, consumer.resource, consumer.name) for consumer in reserved] == [
             ("scheduling.k8s.io", "podgroups", "g")
         ]
         assert await group_condition(world) == ("True", "Scheduled", "")

@@ -62,7 +62,12 @@ async def get(world: LoopWorld, name: str) -> Pod:
 
 async def message(world: LoopWorld, name: str) -> str | None:
     return next(
-        (each.message for each in (await get(world, name)).status.conditions if each.type == "PodScheduled"), None
+        (
+            condition.message
+            for condition in (await get(world, name)).status.conditions
+            if condition.type == "PodScheduled"
+        ),
+        None,
     )
 
 
@@ -74,7 +79,7 @@ def test_a_pod_of_higher_priority_gets_the_device_when_its_victim_has_gone() -> 
         await world.create(vm("high", 10))
         await world.calm()
         victim = await get(world, "low")
-        (mark,) = [each for each in victim.status.conditions if each.type == "DisruptionTarget"]
+        (mark,) = [condition for condition in victim.status.conditions if condition.type == "DisruptionTarget"]
         assert (mark.reason, mark.message) == (
             "PreemptionByScheduler",
             "default-scheduler: preempting to accommodate a higher priority pod",

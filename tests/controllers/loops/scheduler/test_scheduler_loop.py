@@ -32,8 +32,8 @@ class World:
     memory: MemoryCluster
 
     async def add(self, *objects: TypedObject) -> None:
-        for each in objects:
-            await self.memory.create(each)
+        for obj in objects:
+            await self.memory.create(obj)
 
     async def pod(self, name: str) -> Pod:
         return await self.memory.get(Pod, name, "lab")
@@ -43,13 +43,15 @@ class World:
 
     async def condition(self, name: str) -> tuple[str, str, str] | None:
         """PodScheduled of a pod: status, reason and message."""
-        found = [each for each in (await self.pod(name)).status.conditions if each.type == "PodScheduled"]
-        return (found[0].status, found[0].reason or "", found[0].message or "") if found else None
+        conditions = [
+            condition for condition in (await self.pod(name)).status.conditions if condition.type == "PodScheduled"
+        ]
+        return (conditions[0].status, conditions[0].reason or "", conditions[0].message or "") if conditions else None
 
     async def reasons(self, name: str) -> set[str]:
         """Of the pod's Events."""
         events = (await self.memory.list(EVENT, "lab")).items
-        return {each.to_wire()["reason"] for each in events if each.to_wire()["involvedObject"]["name"] == name}
+        return {event.to_wire()["reason"] for event in events if event.to_wire()["involvedObject"]["name"] == name}
 
     async def nodes(self, *names: str) -> list[str | None]:
         return [(await self.pod(name)).spec.node_name for name in names]
@@ -83,7 +85,7 @@ def test_a_pod_gets_a_node_and_its_claim_devices_and_reservation() -> None:
         assert await world.nodes("p") == ["n1"]
         bound = await world.claim("c")
         assert bound.metadata.finalizers == ("resource.kubernetes.io/delete-protection",)
-        assert [each.name for each in bound.status.reserved_for] == ["p"]
+        assert [consumer.name for consumer in bound.status.reserved_for] == ["p"]
         assert bound.status.allocation is not None
         assert bound.status.allocation.allocation_timestamp is not None
         assert await world.condition("p") == ("True", "", "")

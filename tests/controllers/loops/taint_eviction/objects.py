@@ -69,7 +69,7 @@ def pod(
     namespace: str = "lab",
     finalizers: tuple[str, ...] = (),
 ) -> Pod:
-    entries = [{"name": each, "resourceClaimName": each} for each in claims or ("claim",)]
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims or ("claim",)]
     spec = {
         "containers": [{"name": "compute", "image": "launcher"}],
         "resourceClaims": entries,

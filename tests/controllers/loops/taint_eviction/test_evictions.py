@@ -42,8 +42,8 @@ def eviction(
     taints = AllocatedTaints()
     for published in slices:
         taints.change_slice(None, published)
-    for each in rules:
-        taints.change_rule(None, each)
+    for taint_rule in rules:
+        taints.change_rule(None, taint_rule)
     return taints.change_claim(None, allocated)[1]
 
 
@@ -149,9 +149,9 @@ def test_the_earliest_time_counts_and_every_taint_is_a_reason() -> None:
 def test_a_toleration_beyond_the_calendar_and_a_taint_without_a_time() -> None:
     """C-11.2: a tenant writes tolerationSeconds; nothing may overflow."""
     allocated = claim("claim", result(tolerations=[toleration(2**63 - 1)]))
-    found = eviction(allocated, [gpus({"gpu-0": [taint()]})])
-    assert found is not None
-    assert found.at.year == 9999
+    evicted = eviction(allocated, [gpus({"gpu-0": [taint()]})])
+    assert evicted is not None
+    assert evicted.at.year == 9999
     assert tolerated_until(DeviceTaint(key="bad", effect="NoExecute"), ()) is None
     ancient = tolerated_until(DeviceTaint(key="bad", effect="NoExecute", time_added="0000-01-01T00:00:00Z"), ())
     assert ancient is not None
@@ -169,7 +169,7 @@ def test_the_last_moment_of_the_calendar_is_a_time_like_any_other() -> None:
         await world.calm()
         with pytest.raises(Invalid):
             await world.create(gpus({"gpu-0": [{**late, "timeAdded": "9999-12-31T23:59:59-05:00"}]}, "other"))
-        assert [each.name for each in (await world.cluster.list(Pod)).items] == ["vm"]
+        assert [pod.name for pod in (await world.cluster.list(Pod)).items] == ["vm"]
 
     play(story, "device taint eviction")
 
@@ -183,12 +183,12 @@ def evicted(
 def test_a_pod_is_evicted_at_the_earliest_time_of_its_claims_for_the_reasons_of_all() -> None:
     """C-11.3."""
     vm = pod("vm", "one", "two", "three", "absent")
-    found = {
+    evictions = {
         "one": (claim("one", reserved=(vm,)), after(30, published(0, "gpu-1"), published(1))),
         "two": (claim("two", reserved=(vm,)), after(20, by_rule(), published(1))),
         "three": (claim("three", reserved=(vm,)), None),
     }
-    assert pod_eviction(vm, found.get) == after(20, by_rule(), published(1), published(0, "gpu-1"))
+    assert pod_eviction(vm, evictions.get) == after(20, by_rule(), published(1), published(0, "gpu-1"))
 
 
 def test_only_claims_that_are_reserved_for_a_pod_with_a_node_evict_it() -> None:
@@ -243,7 +243,7 @@ def test_times_are_those_of_the_taints() -> None:
     assert allocation is not None
     early = DeviceTaint(key="bad", effect="NoExecute", time_added="2026-11-22T11:59:00Z")
     late = early.with_(time_added=ADDED)
-    found = claim_eviction(
+    evicted = claim_eviction(
         allocation, lambda device: [(by_rule("late"), late), (by_rule("early"), early)] if device == GPU_0 else []
     )
-    assert found == after(-60, by_rule("early"), by_rule("late"))
+    assert evicted == after(-60, by_rule("early"), by_rule("late"))

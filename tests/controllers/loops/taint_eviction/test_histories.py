@@ -30,9 +30,9 @@ class Unreliable:
         self._cluster, self.chance = cluster, chance
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._cluster, name)
+        method = getattr(self._cluster, name)
         if name not in WRITES:
-            return found
+            return method
 
         async def write(*arguments: Any, **options: Any) -> Any:
             fate = self.chance.random() if self.chance is not None else 1.0
@@ -40,7 +40,7 @@ class Unreliable:
                 raise Unavailable("no answer")
             if fate < 0.25:
                 raise Conflict("the object has been modified")
-            answer = await found(*arguments, **options)
+            answer = await method(*arguments, **options)
             if fate < 0.4:
                 raise Unavailable("the answer was lost")
             return answer
@@ -70,9 +70,9 @@ async def history(seed: int, *, faults: bool) -> tuple[set[str], dict[str, str]]
     unreliable.chance = None
     async with control_plane(unreliable, AmbientSources(virtual_now, names, lambda: 0.5), loops=loops):
         await asyncio.sleep(120)
-    left = {each.name for each in (await world.cluster.list(Pod, "lab")).items}
+    left = {pod.name for pod in (await world.cluster.list(Pod, "lab")).items}
     rules = (await world.cluster.list(DeviceTaintRule)).items
-    return left, {each.name: f"{each.spec.taint.effect} {each.status.conditions[0].status}" for each in rules}
+    return left, {rule.name: f"{rule.spec.taint.effect} {rule.status.conditions[0].status}" for rule in rules}
 
 
 async def _something(world: LoopWorld, chance: Random) -> None:
@@ -81,8 +81,8 @@ async def _something(world: LoopWorld, chance: Random) -> None:
     if chance.random() < 0.5:
         published = await world.cluster.get(ResourceSlice, "slice")
         tainted = {
-            each.name: [*(t.to_wire() for t in each.taints), *([taint()] if each.name == device else [])]
-            for each in published.spec.devices
+            gpu.name: [*(t.to_wire() for t in gpu.taints), *([taint()] if gpu.name == device else [])]
+            for gpu in published.spec.devices
         }
         await world.cluster.update(
             published.with_(spec=gpus({name: taints[:3] for name, taints in tainted.items()}).spec)

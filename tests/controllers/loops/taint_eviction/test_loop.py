@@ -34,8 +34,8 @@ async def running_vm(world: LoopWorld, *tolerations: Json, name: str = "vm", dev
 
 
 async def condition(world: LoopWorld, name: str = "rule") -> tuple[str, str, str] | None:
-    found = (await world.cluster.get(DeviceTaintRule, name)).status.conditions
-    return (found[0].status, found[0].reason, found[0].message) if found else None
+    conditions = (await world.cluster.get(DeviceTaintRule, name)).status.conditions
+    return (conditions[0].status, conditions[0].reason, conditions[0].message) if conditions else None
 
 
 async def is_deleted(world: LoopWorld, name: str = "vm") -> bool:

@@ -87,13 +87,13 @@ def test_nothing_is_written_that_is_there_and_any_change_moves_the_time() -> Non
     first = changed_condition(it, RuleCounts(SEVERAL), BEGINNING)
     assert first is not None
     other = Condition(type="Seen", status="True")
-    known = it.with_(status=it.status.with_(conditions=(other, first)))
+    stored = it.with_(status=it.status.with_(conditions=(other, first)))
     later = BEGINNING + timedelta(minutes=5)
-    assert changed_condition(known, RuleCounts(SEVERAL), later) is None
-    second = changed_condition(known, RuleCounts(ONE), later)
+    assert changed_condition(stored, RuleCounts(SEVERAL), later) is None
+    second = changed_condition(stored, RuleCounts(ONE), later)
     assert second is not None
     assert (first.last_transition_time, second.last_transition_time) == ("2026-11-22T12:00:00Z", "2026-11-22T12:05:00Z")
-    assert with_condition(known, second) == (other, second)
+    assert with_condition(stored, second) == (other, second)
 
 
 def test_a_condition_of_this_generation_stays_for_ten_seconds() -> None:
