@@ -97,7 +97,7 @@ def test_an_interrupt_ends_one_evaluation_and_the_next_attempt_answers_as_a_firs
         with pytest.raises(DeadlineExceeded) as ended:
             allocate(fresh, [claim], NODE, EVERYTHING, interrupt=interrupt)
         assert interrupt.times == last, "nothing goes on after it"
-        if last > 3 and not ended.value.subject.endswith("all selectors together"):  # compiling polls, too
+        if last > 3 and not ended.value.subject.endswith("all selectors together"):  # between two of them
             assert subject.startswith(ended.value.subject.split(", request")[0])
         assert allocate(fresh, [claim], NODE, EVERYTHING) == expected
     fresh = Snapshot.build(snapshot.slices, snapshot.classes.values())
@@ -116,12 +116,15 @@ def test_explaining_is_interrupted_too() -> None:
         explain(_snapshot(), [_claim(LONG + " && false")], NODE, interrupt=Asked(50))
 
 
-def test_compiling_many_selectors_is_interrupted_and_tried_again_in_full() -> None:
-    claim = _claim(*(f"true || {number} > {'1 + ' * 40}1" for number in range(32)))
+@pytest.mark.parametrize(
+    ("last", "subject"), [(6, "all selectors together"), (8, "selector #1"), (11, "all selectors together")]
+)
+def test_compiling_many_selectors_is_interrupted_and_tried_again_in_full(last: int, subject: str) -> None:
+    claim = _claim(*(f"true || {number} > {'1 + ' * 40}{last}" for number in range(32)))
     snapshot = _snapshot()
     with pytest.raises(DeadlineExceeded) as ended:
-        Allocator(snapshot, [claim], interrupt=Asked(8)).allocate(NODE)
-    assert ended.value.subject == "claim ns/c, request r1, all selectors together"
+        Allocator(snapshot, [claim], interrupt=Asked(last)).allocate(NODE)
+    assert ended.value.subject == f"claim ns/c, request r1, {subject}"
     assert isinstance(Allocator(snapshot, [claim]).allocate(NODE), Allocated)
 
 

@@ -261,13 +261,13 @@ def test_pods_that_compete_for_devices_of_two_drivers_all_run_in_the_end(seed: i
             for _ in range(60):
                 await lab.calm(60)
                 running = [
-                    pod
-                    for pod in [await lab.pod(name) for name in names]
-                    if pod.spec.node_name and pod.status.phase == "Pending"
+                    stored
+                    for stored in [await lab.pod(name) for name in names]
+                    if stored.spec.node_name and stored.status.phase == "Pending"
                 ]
                 assert len(running) <= 2
-                for pod in running:
-                    await lab.finish(pod.name)
+                for stored in running:
+                    await lab.finish(stored.name)
             assert {(await lab.pod(name)).status.phase for name in names} == {"Succeeded"}
             assert await lab.claims() == []
             assert (gpu.held, net.held) == ({}, {})

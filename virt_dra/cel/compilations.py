@@ -73,13 +73,15 @@ class Compilations(Generic[T]):
         interrupt: InterruptCheck | None = None,
     ) -> T:
         """The compiled expression; ``work``: the budget for compiling it, if it isn't cached; ``interrupt``: polled
-        between pieces of some milliseconds, of which one is done before. Raises CompileError, Interrupted."""
+        after each piece of some milliseconds. Raises CompileError, Interrupted."""
         key = (expression, environment)
         outcome = self._kept.get(key)
         if outcome is None:
             making = self._begun.pop(key, None) or self._making(expression, environment, _spending(work))
             outcome = self._finished(key, making, interrupt)
             self._kept.put(key, outcome, kept_size(expression, outcome))
+            if interrupt is not None and interrupt():  # so that the last piece isn't laid to what comes next
+                raise Stopped
         if isinstance(outcome, _Refused):
             raise CompileError(outcome.message, outcome.issues)
         return outcome

@@ -48,7 +48,7 @@ Outcome = Mismatch | None
 
 
 class MatchingStopped(Stopped):
-    """The work was used up or interrupted while the selector at this position was evaluated."""
+    """The work was used up or interrupted while the selector at this position was compiled or evaluated."""
 
     def __init__(self, selector: int) -> None:
         self.selector = selector
@@ -81,7 +81,7 @@ class SelectorList:
     never reached."""
 
     def __init__(self, expressions: Iterable[str], work: Work | None = None) -> None:
-        """Raises Interrupted where the work isn't enough."""
+        """Raises MatchingStopped while one is compiled, Stopped between two of them, where the work isn't enough."""
         self.fault: Outcome = None
         self._selectors: list[CompiledSelector] = []
         for position, expression in enumerate(expressions):
@@ -91,6 +91,8 @@ class SelectorList:
             except CompileError as error:
                 self.fault = Mismatch(position, error.message, compiles=False)
                 break
+            except Interrupted:
+                raise MatchingStopped(position) from None
 
     def __len__(self) -> int:
         return len(self._selectors)
@@ -110,14 +112,15 @@ class SelectorList:
         return leading, others
 
     def first_mismatch(self, given: DeviceInput | str, work: Work | None = None) -> Outcome:
-        """The outcome for one device, ``given`` as :func:`readable` says. Raises MatchingStopped."""
+        """The outcome for one device, ``given`` as :func:`readable` says. Raises MatchingStopped during an evaluation,
+        Stopped between two of them."""
         if isinstance(given, str):
             return Mismatch(0, given) if self._selectors else self.fault
         if work is not None and work.left is None and work.interrupt is None:
             work = None
         for position, selector in enumerate(self._selectors):
+            _spend(work, 0 if position else _PER_EVALUATION)
             try:
-                _spend(work, 0 if position else _PER_EVALUATION)
                 if not selector.matches(given, work):
                     return Mismatch(position)
             except Interrupted:

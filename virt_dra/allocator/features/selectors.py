@@ -74,7 +74,7 @@ class Outcomes:
         """Per node, the devices that no selector refuses."""
 
     def of(self, device: PoolDevice, work: Work | None) -> Outcome:
-        """Raises MatchingStopped."""
+        """Raises Interrupted."""
         try:
             return self._known[device]
         except KeyError:
@@ -82,7 +82,7 @@ class Outcomes:
 
     def of_all(self, devices: Sequence[PoolDevice], work: Work | None) -> list[Outcome]:
         """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure
-        is enough. Raises MatchingStopped."""
+        is enough. Raises Interrupted."""
         outcomes: list[Outcome] = []
         by_device = self._known
         for device, outcome in zip(devices, self._matcher.of(devices, work), strict=False):
@@ -143,7 +143,7 @@ class SelectorFilter(Filter):
             return None
         try:
             outcomes = of_request.of_all(devices, self.work)
-        except MatchingStopped as stopped:
+        except Interrupted as stopped:
             raise _deadline(request, stopped) from None
         if outcomes and (last := outcomes[-1]) is not None and last.fault is not None:
             return None
@@ -196,16 +196,15 @@ class SelectorFilter(Filter):
         if of_request is None:
             try:
                 of_request = self._known[request] = self._outcomes.of(_expressions(request), self.work)
-            except Interrupted:
-                subject = f"claim {request.claim.key}, request {request.full_name}, all selectors together"
-                raise DeadlineExceeded(subject=subject) from None
+            except Interrupted as stopped:
+                raise _deadline(request, stopped) from None
         return of_request
 
     def _outcome(self, request: Request, device: PoolDevice) -> Outcome:
         of_request = self._outcomes_of(request)
         try:
             return of_request.of(device, self.work)
-        except MatchingStopped as stopped:
+        except Interrupted as stopped:
             raise _deadline(request, stopped) from None
 
 
@@ -228,9 +227,13 @@ def _owner(request: Request, selector: int, of_request: str) -> tuple[str, int]:
     return (f"class {request.device_class.name}", selector) if selector < count else (of_request, selector - count)
 
 
-def _deadline(request: Request, stopped: MatchingStopped) -> DeadlineExceeded:
-    """The error with the owner of the selector that was being evaluated; not the device, which the reader may not be
-    allowed to see."""
+def _deadline(request: Request, stopped: Interrupted) -> DeadlineExceeded:
+    """The error with the owner of the selector that was being compiled or evaluated, or all of them between two; not
+    the device, which the reader may not be allowed to see."""
+    if not isinstance(stopped, MatchingStopped):
+        return DeadlineExceeded(
+            subject=f"claim {request.claim.key}, request {request.full_name}, all selectors together"
+        )
     owner, number = _owner(request, stopped.selector, f"claim {request.claim.key}, request {request.full_name}")
     return DeadlineExceeded(subject=f"{owner}, selector #{number}")
 
