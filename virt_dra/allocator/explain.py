@@ -26,8 +26,10 @@ ELSEWHERE = "ClaimNotOnNode"
 """An allocated claim of the pod can't be used from the node (its allocation's nodeSelector)."""
 ELSEWHERE_TEXT = "resourceclaim not available on the node"
 
+ORDINARY_DISTANCE: Final = 8
+"""That of a reason which isn't listed, as those of most features."""
 DISTANCES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(REASONS, 8),
+    **dict.fromkeys(REASONS, ORDINARY_DISTANCE),
     IN_USE: 1, TOO_FEW: 2, TAINTED: 3, INCOMPATIBLE: 6, TAKEN: 9, INCOMPLETE: 9, INVALID: 9, TOO_MANY: 10,
     ELSEWHERE: 12, **dict.fromkeys(SELECTION_REASONS, 30), NO_DEVICES: 40,
 }  # fmt: skip
@@ -99,8 +101,9 @@ class Explanation:
 
 def _nearest(rejections: Sequence[Rejection]) -> list[Rejection]:
     """Those whose reason is nearest to a placement, in the same order."""
-    least = min((DISTANCES[rejection.reason] for rejection in rejections), default=0)
-    return [rejection for rejection in rejections if DISTANCES[rejection.reason] == least]
+    distances = [DISTANCES.get(rejection.reason, ORDINARY_DISTANCE) for rejection in rejections]
+    least = min(distances, default=0)
+    return [rejection for rejection, distance in zip(rejections, distances, strict=True) if distance == least]
 
 
 def _most_common(rejections: Sequence[Rejection]) -> tuple[str, str]:

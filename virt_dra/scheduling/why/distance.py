@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from virt_dra.allocator.explain import DISTANCES
+from virt_dra.allocator.explain import DISTANCES, ORDINARY_DISTANCE
 from virt_dra.scheduling.dynamic_resources.plugin import CLAIM_NOT_SHAREABLE
 from virt_dra.scheduling.dynamic_resources.pod_devices import CLAIM_ELSEWHERE, NODE_ERROR
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
@@ -28,5 +28,5 @@ NODE_REASONS: Final = frozenset(_DISTANCES)
 
 
 def distance_of(reason: Reason) -> int:
-    """How far a reason is from a place; a filter's that isn't listed is as far as most of devices."""
-    return _DISTANCES.get(reason.code, 8)
+    """How far a reason is from a place."""
+    return _DISTANCES.get(reason.code, ORDINARY_DISTANCE)
