@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from node_driver.host.locks import Locks
 from node_driver.state.files import DriverFiles
-from node_driver.state.records import DriverState
+from node_driver.state.records import ClaimRecord, DriverState
 
 _R = TypeVar("_R")
 
@@ -52,6 +52,7 @@ class Checkpoint:
         self._waiting: list[_Step[Any]] = []
         self._known: tuple[str, DriverState] | None = None
         """The content that was read or written last, and what it says: reading 1,000 claims takes 50 ms."""
+        self._encoder = StateEncoder()
 
     async def read(self) -> DriverState:
         """What is remembered now; an empty state if there is no file. Raises :class:`CheckpointError`."""
@@ -118,7 +119,7 @@ class Checkpoint:
         return self._known[1]
 
     async def _write(self, state: DriverState) -> None:
-        text = encoded(state)
+        text = self._encoder.encoded(state)
         try:
             await self._files.replace(self.path, text)
         except OSError as error:
@@ -141,9 +142,26 @@ class _Step(Generic[_R]):
         return self.apply(state)
 
 
-def encoded(state: DriverState) -> str:
-    data = _adapter().dump_json(state).decode()
-    return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data}\n"
+class StateEncoder:
+    """Encodes one state after the other. Claims that are the same objects as the last time aren't encoded again: a
+    step changes one of perhaps a thousand."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, tuple[ClaimRecord, bytes]] = {}
+
+    def encoded(self, state: DriverState) -> str:
+        self._claims = {uid: self._member(uid, record) for uid, record in state.claims.items()}
+        claims = b",".join(member for _, member in self._claims.values())
+        others = _state_adapter().dump_json(state, exclude={"claims"})
+        data = b'%b,"claims":{%b}}' % (others.removesuffix(b"}"), claims)
+        return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data.decode()}\n"
+
+    def _member(self, uid: str, record: ClaimRecord) -> tuple[ClaimRecord, bytes]:
+        """The record, and its member of the JSON object ``claims``."""
+        last = self._claims.get(uid)
+        if last is not None and last[0] is record:
+            return last
+        return record, _claims_adapter().dump_json({uid: record})[1:-1]
 
 
 def decoded(text: str) -> DriverState:
@@ -156,18 +174,23 @@ def decoded(text: str) -> DriverState:
     version = header.get("version")
     if isinstance(version, int) and version > VERSION:
         raise CheckpointError(f"a newer driver wrote the checkpoint (version {version}); run that one on this node")
-    if version != VERSION or header.get("checksum") != _checksum(data):
+    if version != VERSION or header.get("checksum") != _checksum(data.encode()):
         raise ValueError("the version or the checksum is wrong")
-    return _adapter().validate_json(data)
+    return _state_adapter().validate_json(data)
 
 
-def _checksum(data: str) -> str:
-    return hashlib.sha256(data.encode()).hexdigest()
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 @cache
-def _adapter() -> TypeAdapter[DriverState]:
+def _state_adapter() -> TypeAdapter[DriverState]:
     return TypeAdapter(DriverState)
+
+
+@cache
+def _claims_adapter() -> TypeAdapter[Mapping[str, ClaimRecord]]:
+    return TypeAdapter(Mapping[str, ClaimRecord])
 
 
 def _damaged(bad: str) -> str:

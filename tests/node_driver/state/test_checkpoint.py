@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
 from devtools.node.faults import Fault, Process, no_faults
 from node_driver.devices import DeviceKind, Sanitizing
 from node_driver.host.changes import HostChange, HostProperty
-from node_driver.state.checkpoint import Checkpoint, CheckpointError, decoded, encoded
+from node_driver.state.checkpoint import Checkpoint, CheckpointError, StateEncoder, decoded
 from node_driver.state.records import ClaimRecord, DeviceRecord, DriverState, Stage, StuckChange, UncleanDevice
 
 CHANGE = HostChange(HostProperty.DRIVER, "0000:01:00.0", "nvme/", "vfio-pci/vfio-pci")
@@ -28,10 +29,28 @@ STATE = DriverState(
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    assert decoded(encoded(STATE)) == STATE
+    assert decoded(StateEncoder().encoded(STATE)) == STATE
 
 
-WHOLE = encoded(STATE)
+def test_each_state_is_written_whole_whatever_was_written_before() -> None:
+    claim = STATE.claims["uid"]
+    other = replace(claim, uid="ano\u0308ther", stage=Stage.STARTED)
+    states = (
+        STATE,
+        STATE.with_claim(other),
+        STATE.with_claim(other).with_claim(replace(claim, generation=4)),
+        STATE.with_claim(replace(other, files=())),
+        replace(STATE.without_claim("uid"), boot_id="boot-2", unclean={}, stuck={}),
+        STATE,
+    )
+    encoder = StateEncoder()
+    texts = [encoder.encoded(state) for state in states]
+
+    assert texts == [StateEncoder().encoded(state) for state in states]
+    assert [decoded(text) for text in texts] == list(states)
+
+
+WHOLE = StateEncoder().encoded(STATE)
 
 
 @pytest.mark.parametrize(
