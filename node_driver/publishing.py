@@ -77,8 +77,12 @@ class Publisher:
         """Why the API server doesn't take the slices, by its last answer."""
 
     def publish(self, contents: Sequence[SliceContent]) -> None:
-        """What the slices shall say from now on."""
-        self._wanted = tuple(contents)
+        """What the slices shall say from now on. Nothing new is no reason to list them: a change of theirs is watched,
+        and a write that failed is tried again."""
+        wanted = tuple(contents)
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
         self._published.clear()
         self._woken.set()
         self._at_once.set()

@@ -129,6 +129,24 @@ async def test_changes_by_hand_are_undone() -> None:
         await until(cluster, [("00000", 1, 2, "")])
 
 
+async def test_what_is_published_already_is_not_asked_for_again() -> None:
+    cluster = await faulty()
+    asked: list[str] = []
+    cluster.fault = asked.append
+    async with publishing(cluster) as (publisher, _):
+        publisher.publish(contents(2))
+        await publisher.published()
+        await asyncio.sleep(0.2)  # the watch reports what it wrote
+        asked.clear()
+        publisher.publish(contents(2))
+        await publisher.published()
+        await asyncio.sleep(0.2)
+        assert asked == []
+        publisher.publish(contents(2, 1))
+        await publisher.published()
+    assert asked == ["get"]
+
+
 async def test_slices_of_other_drivers_and_nodes_are_left_alone() -> None:
     cluster = await with_node(embedded_cluster())
     await cluster.create(Node(metadata=ObjectMeta(name="node-2")))

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,12 +21,13 @@ from click.testing import CliRunner
 
 from devtools.cluster.control_plane import ControlPlane
 from node_driver.hardware.inventory import Hardware
+from node_driver.hardware.reading import HardwareRoots, read_hardware
 from tests.node_driver.machine_trees import machine
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.policies.node_policy_v1alpha1 import NodePolicySpec, VirtDraNodePolicy
 from virt_dra.cli.main import cli
-from virt_dra.cli.node_driver.sources import ClusterPolicies, policies_in
+from virt_dra.cli.node_driver.sources import ClusterPolicies, FilePolicies, policies_in
 from virt_dra.cluster.memory.embedded import embedded_cluster
 
 Json = dict[str, Any]
@@ -173,3 +175,20 @@ async def test_the_clusters_policies_are_followed_once_they_and_the_node_are_kno
     assert published is not None
     assert [excluded.subject for excluded in published.excluded] == ["p/all"]
     task.cancel()
+
+
+def test_policies_decide_anew_when_the_hardware_is_another(tmp_path: Path) -> None:
+    machine("sriov-nic", tmp_path)
+    roots = HardwareRoots(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    hardware, again = read_hardware(roots), read_hardware(roots)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    policies = FilePolicies(policies_in(tmp_path / "policy.yaml"))
+
+    published = policies.published(hardware)
+    assert published is not None
+    assert published.devices
+    assert policies.published(again) is published
+    fewer = policies.published(replace(hardware, functions={}))
+    assert fewer is not None
+    assert fewer.devices == ()
+    assert policies.published(again) == published
