@@ -32,7 +32,8 @@ _GATE: Final = "example.com/cluster-is-complete"
 _POLL: Final = 0.01
 _PATIENCE: Final = 1.0
 """Seconds in which events may still change the scheduler's mind."""
-_ROUNDS: Final = 3
+_SETTLING: Final = (0.0, 1.0, 5.0)
+"""Seconds, by round, between a complete cluster and the asker's turn: on a busy machine informers are behind."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ class KubeSchedulerRounds:
 
     def judged(self, case: FitCase) -> JudgedRound | None:
         """None for an asker that can't have a pod. The scheduler's informers are a moment behind: a round that
-        contradicts our filters is repeated."""
-        for _ in range(_ROUNDS):
-            judged = self._judged(case)
+        contradicts our filters is repeated, with more time."""
+        for settling in _SETTLING:
+            judged = self._judged(case, settling)
             if judged is None or not judged.contradictions:
                 break
         return judged
 
-    def _judged(self, case: FitCase) -> JudgedRound | None:
+    def _judged(self, case: FitCase, settling: float) -> JudgedRound | None:
         wish = wish_of(case)
         if wish is None:
             return None
@@ -79,6 +80,7 @@ class KubeSchedulerRounds:
             self._create_asker(wish.pod.to_wire(), generated)
             dump = self._dump()
             ours = by_filters(dump)
+            time.sleep(settling)
             self._patch("Pod", ASKER, {"spec": {"schedulingGates": None}})
             return JudgedRound(dump, ours, self._answer(ours))
         finally:
