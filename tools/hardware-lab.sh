@@ -1,19 +1,32 @@
 #!/bin/sh
-# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel with its modules and an initramfs, in a cache outside of
-# the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
+# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel with its modules, two more (mtty of the kernel's samples,
+# and hardware-lab/modules) and an initramfs, in a cache outside of the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
 # it does nothing. With --print: writes the folder, and ends with 1 where it isn't complete.
 set -eu
 cd "$(dirname "$0")/hardware-lab"
 PATH=$PATH:/usr/sbin:/sbin
-packages="qemu-system-x86 kmod cpio busybox-static e2fsprogs"
+packages="qemu-system-x86 kmod cpio busybox-static e2fsprogs nvme-cli gcc make xz-utils"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/hardware-lab
 initramfs_modules="virtio_pci 9pnet_virtio 9p overlay virtio_console"
 
 programs_present() {
-  for program in qemu-system-x86_64 modprobe depmod cpio busybox mkfs.ext4; do command -v "$program" >/dev/null || return 1; done
+  for program in qemu-system-x86_64 modprobe depmod cpio busybox mkfs.ext4 nvme gcc make xz; do command -v "$program" >/dev/null || return 1; done
 }
 
-complete() { [ -e "$cache/kernel/complete" ] && cmp -s init "$cache/kernel/complete"; }
+inputs() { cat init modules/*; }
+
+complete() { [ -e "$cache/kernel/complete" ] && inputs | cmp -s - "$cache/kernel/complete"; }
+
+# The headers are installed, since they name each other by absolute paths; the source is read for one file.
+build_modules() { # build_modules FOLDER RELEASE
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "linux-headers-$2" || return 1
+  (cd "$1" && apt-get -qq download "$(apt-cache depends linux-source | awk '/Depends: linux-source/ { print $2; exit }')") || return 1
+  mkdir "$1/modules" && cp modules/* "$1/modules/" || return 1
+  dpkg --fsys-tarfile "$1"/linux-source*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | xz -dc |
+    tar -x -C "$1/modules" --wildcards --strip-components=3 '*/samples/vfio-mdev/mtty.c' || return 1
+  make -s -C "/lib/modules/$2/build" M="$1/modules" modules || return 1
+  mkdir "$1/kernel/lib/modules/$2/extra" && cp "$1"/modules/*.ko "$1/kernel/lib/modules/$2/extra/"
+}
 
 build() {
   work=$(mktemp -d "$cache/building.XXXXXX") || return 1
@@ -23,6 +36,7 @@ build() {
   (cd "$work" && apt-get -qq download "$image") || return 1
   dpkg -x "$work"/linux-image*.deb "$work/kernel" || return 1
   release=${image#linux-image-}
+  build_modules "$work" "$release" || return 1
   depmod -b "$work/kernel" "$release" || return 1
   mkdir -p "$work/initramfs/bin" "$work/initramfs/modules" || return 1
   cp "$(command -v busybox)" "$work/initramfs/bin/busybox" && ln -s busybox "$work/initramfs/bin/sh" && cp init "$work/initramfs/init" || return 1
@@ -32,7 +46,7 @@ build() {
     done
   (cd "$work/initramfs" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/kernel/initramfs" || return 1
   mv "$work/kernel/boot/vmlinuz-$release" "$work/kernel/vmlinuz" && rm -rf "$work/kernel/boot" "$work/kernel/usr" || return 1
-  cp init "$work/kernel/complete"
+  inputs >"$work/kernel/complete"
   rm -rf "$cache/kernel" && mv "$work/kernel" "$cache/kernel"
 }
 

@@ -69,13 +69,17 @@ class HostBridge:
 
 @dataclass(frozen=True)
 class Card:
-    """A device, as QEMU's ``-device`` takes it. ``under``: the PCI root that it has a root port of its own at; ""
-    puts it onto the first root itself, as conventional PCI devices want. ``drive``: size of its disk in MiB."""
+    """A device, as QEMU's ``-device`` takes it. ``under``: the PCI root that it has a root port of its own at, which it
+    can be unplugged from; "" puts it onto the first root itself, as conventional PCI devices want. ``behind``: the name
+    of the conventional bridge that it is behind, an earlier card. ``drive_mib``: size of its disk.
+    ``virtual_functions``: how many an NVMe controller can have."""
 
     model: str
     under: str = ""
+    behind: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     drive_mib: int = 0
+    virtual_functions: int = 0
     name: str = ""
 
 
@@ -134,7 +138,7 @@ def arguments(board: Board, folder: Path) -> list[str]:
     for bridge in board.bridges:
         line += ["-device", f"pxb-pcie,id={bridge.name},bus_nr={bridge.bus},numa_node={bridge.numa_node},bus=pcie.0"]
     for number, card in enumerate(board.cards, start=1):
-        bus = "pcie.0"
+        bus = card.behind or "pcie.0"
         if card.under:
             bus = f"port{number}"
             line += ["-device", f"pcie-root-port,id={bus},bus={card.under},chassis={number}"]
@@ -142,11 +146,13 @@ def arguments(board: Board, folder: Path) -> list[str]:
         if card.drive_mib:
             line += ["-drive", f"file={folder}/disk{number},if=none,id=disk{number},format=raw,cache=writeback"]
             properties["drive"] = f"disk{number}"
+        if card.virtual_functions:
+            line += ["-device", f"nvme-subsys,id=subsystem{number}"]
+            count = card.virtual_functions  # each needs two queues, since it has to have one beside the admin queue
+            properties |= {"subsys": f"subsystem{number}", "sriov_max_vfs": str(count)}
+            properties |= {"sriov_vq_flexible": str(2 * count), "sriov_vi_flexible": str(count)}
         settings = "".join(f",{key}={value}" for key, value in properties.items())
-        line += [
-            "-device",
-            f"{card.model},id={card.name or f'card{number}'},bus={properties.pop('bus', bus)}{settings}",
-        ]
+        line += ["-device", f"{card.model},id={card.name or f'card{number}'},bus={bus}{settings}"]
     return [*line, *board.further]
 
 
@@ -223,6 +229,17 @@ class LabMachine:
                 if "error" in answer:
                     raise LabError(f"{command}: {answer['error']['desc']}")
         return answer["return"]
+
+    def addresses(self) -> dict[str, str]:
+        """Name of each card that is plugged in -> its PCI address inside."""
+        addresses: dict[str, str] = {}
+        pending = [device for bus in self.monitor("query-pci") for device in bus["devices"]]
+        while pending:
+            device = pending.pop()
+            pending += device.get("pci_bridge", {}).get("devices", ())
+            address = f"0000:{device['bus']:02x}:{device['slot']:02x}.{device['function']:x}"
+            addresses[device["qdev_id"]] = address
+        return addresses
 
     # --- commands ---------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,13 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.hardware_lab.machine import HOST_FROM_INSIDE, Finished, LabError, LabMachine
+from devtools.hardware_lab import halting_driver
+from devtools.hardware_lab.machine import HOST_FROM_INSIDE, ROOT, Finished, LabError, LabMachine
 from devtools.real_node.configuration import (
     NodeFolders,
     cni_configuration,
@@ -36,6 +38,8 @@ class LabNode:
         self._files = machine.folder / "node"
         self._files.mkdir()
         self._kubelet = 0
+        self.driver = 0
+        """The process id of the driver that was started last."""
         settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
         for file, text in {
             "containerd.toml": containerd_configuration(FOLDERS, binaries()),
@@ -56,10 +60,8 @@ class LabNode:
 
     def start(self) -> None:
         """Starts containerd and kubelet and waits until the node is ready. Raises :class:`LabError`."""
-        made = " ".join(str(path) for path in (FOLDERS.kubelet, FOLDERS.containerd, FOLDERS.cdi, FOLDERS.run / "cni"))
-        self.machine.check(
-            "sh", "-c", f"mkdir -p {made} && cp {self._files}/cni.conflist {FOLDERS.run}/cni/10-none.conflist"
-        )
+        self.make_folders()
+        self.machine.check("cp", f"{self._files}/cni.conflist", f"{FOLDERS.run}/cni/10-none.conflist")
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
         self.machine.start(
             str(binaries() / "containerd"), "--config", f"{self._files}/containerd.toml",
@@ -79,6 +81,15 @@ class LabNode:
                 raise LabError(f"the node isn't ready\n{self.logs()}")
             time.sleep(0.5)
 
+    def make_folders(self) -> None:
+        """The folders that a node's programs expect."""
+        folders = (FOLDERS.kubelet, FOLDERS.containerd, FOLDERS.cdi, FOLDERS.run / "cni")
+        self.machine.check("mkdir", "-p", *map(str, folders))
+
+    def load_modules(self) -> None:
+        """Loads drivers, as an administrator has set up the node: that of vGPUs before that of all NVMe controllers."""
+        self.machine.check("modprobe", "--all", "vfio-pci", "mtty", "lab_vgpu", "nvme")
+
     def start_kubelet(self) -> None:
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
         arguments = kubelet_arguments(FOLDERS, self.name, self._files / "kubelet.json", self._files / "kubeconfig")
@@ -86,14 +97,20 @@ class LabNode:
             str(binaries() / "kubelet"), *arguments, log="/var/lib/lab/kubelet.log", environment=path
         )
 
-    def start_driver(self, policy: str) -> int:
-        """Starts ``virt-dra node-driver`` with a policy's YAML text; the process id inside."""
-        (self._files / "policy.yaml").write_text(policy)
+    def start_driver(self, policy: Mapping[str, object], *, programs: str = "", halt_before: int = 0) -> None:
+        """Starts ``virt-dra node-driver`` with a policy. ``programs``: a folder whose programs it runs in place of the
+        machine's. ``halt_before``: the write of its checkpoint, from 1 on, that it doesn't get to
+        (:mod:`.halting_driver`)."""
+        (self._files / "policy.yaml").write_text(json.dumps(policy))
         (self._files / "driver.kubeconfig").write_text(self.kubeconfig("driver", ("system:masters",)))
-        return self.machine.start(
-            str(Path(sys.executable).with_name("virt-dra")), "node-driver", "--node", self.name,
-            "--policy", f"{self._files}/policy.yaml", "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir",
-            str(FOLDERS.cdi), "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG,
+        path = {"PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin".removeprefix(":")}
+        command: tuple[str, ...] = (str(Path(sys.executable).with_name("virt-dra")),)
+        if halt_before:
+            command = ("env", f"--chdir={ROOT}", sys.executable, "-m", halting_driver.__name__, str(halt_before))
+        self.driver = self.machine.start(
+            *command, "node-driver", "--node", self.name, "--policy", f"{self._files}/policy.yaml",
+            "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir", str(FOLDERS.cdi),
+            "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG, environment=path,
         )  # fmt: skip
 
     def exec(self, container: str, *command: str) -> Finished:

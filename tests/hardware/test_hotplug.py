@@ -1,0 +1,39 @@
+"""A device that is unplugged while a pod has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from devtools.hardware_lab.machine import LabMachine
+from devtools.hardware_lab.node import LabNode
+from devtools.hardware_lab.pods import (
+    at_address,
+    bindings,
+    create_claim,
+    create_pod,
+    delete_pod,
+    device_name,
+    eventually,
+    published_devices,
+    running_container,
+    taint_reasons,
+)
+
+pytestmark = [pytest.mark.hardware, pytest.mark.control_plane, pytest.mark.node]
+
+
+def test_an_unplugged_device_is_tainted_until_its_claim_is_released(
+    driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]
+) -> None:
+    address = addresses["unplugged"]
+    device = device_name(address)
+    create_claim(driver, "unplugged", at_address(address))
+    create_pod(driver, "holder", "unplugged")
+    running_container(driver, "holder")
+    machine.monitor("device_del", id="unplugged")
+    eventually(lambda: address not in bindings(machine), driver)
+    eventually(lambda: taint_reasons(driver, device) == {"gone"}, driver)
+    delete_pod(driver, "holder", "unplugged")
+    eventually(lambda: device not in published_devices(driver), driver)
