@@ -11,6 +11,7 @@ from devtools.hardware_lab import probe
 from devtools.hardware_lab.machine import ROOT, LabError, LabMachine
 
 _DISK: Final = "/var/run/kubevirt-private/vmi-disks/system/disk.img"
+_VIRTLOGD: Final = "/run/libvirt/virtlogd-sock"
 _SECONDS: Final = 400.0
 _numbers = itertools.count(1)
 
@@ -23,7 +24,7 @@ def launch(machine: LabMachine, *addresses: str) -> tuple[str, ...]:
     probe.write_disk(image)
     machine.check("sh", "-c", f"mkdir -p {info} $(dirname {_DISK}) && cp {image} {_DISK}")
     machine.check("tee", f"{info}/vmi.json", stdin=json.dumps(_vmi(len(addresses))))
-    if number == 1:
+    if machine.run("test", "-S", _VIRTLOGD).status:
         machine.start("/usr/sbin/virtlogd", log="/run/virtlogd.log")
     launched = machine.run(
         "env", f"--chdir={ROOT}", sys.executable, "-m", "launcher.entry", "--info-dir", info, "--run-dir",

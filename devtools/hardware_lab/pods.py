@@ -43,6 +43,12 @@ def taint_reasons(node: LabNode, name: str) -> set[str]:
     return {taint["key"].removeprefix(f"{DRIVER}/") for taint in taints}
 
 
+def events_of(node: LabNode, pod: str) -> set[str]:
+    """The reasons of a pod's Events."""
+    events = node.plane.request("GET", EVENTS)["items"]
+    return {event["reason"] for event in events if event["involvedObject"]["name"] == pod}
+
+
 def bindings(machine: LabMachine) -> dict[str, str]:
     """Each PCI function and its driver, "" for none."""
     script = """

@@ -9,22 +9,22 @@ import pytest
 from devtools.hardware_lab.machine import LabMachine
 from devtools.hardware_lab.node import LabNode
 from devtools.hardware_lab.pods import (
+    CLAIMS,
     at_address,
     bindings,
     create_claim,
     create_pod,
-    delete_pod,
     device_name,
+    events_of,
     eventually,
     published_devices,
     running_container,
-    taint_reasons,
 )
 
 pytestmark = [pytest.mark.hardware, pytest.mark.control_plane, pytest.mark.node]
 
 
-def test_an_unplugged_device_is_tainted_until_its_claim_is_released(
+def test_a_pod_is_evicted_when_its_device_is_unplugged(
     driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]
 ) -> None:
     address = addresses["unplugged"]
@@ -34,6 +34,6 @@ def test_an_unplugged_device_is_tainted_until_its_claim_is_released(
     running_container(driver, "holder")
     machine.monitor("device_del", id="unplugged")
     eventually(lambda: address not in bindings(machine), driver)
-    eventually(lambda: taint_reasons(driver, device) == {"gone"}, driver)
-    delete_pod(driver, "holder", "unplugged")
+    eventually(lambda: "DeviceTaintManagerEviction" in events_of(driver, "holder"), driver)
     eventually(lambda: device not in published_devices(driver), driver)
+    driver.plane.request("DELETE", f"{CLAIMS}/unplugged")
