@@ -85,8 +85,8 @@ def install(plane: ControlPlane) -> None:
 
 
 class DriverProcess:
-    """Use it as a context manager, which begins when all functions are published. ``seconds``: from the start of the
-    process until then."""
+    """A running driver, as a context manager that begins once all functions are published. ``seconds``: from the start
+    of the process until then."""
 
     def __init__(self, plane: ControlPlane, folder: Path, count: int) -> None:
         """``folder``: with a machine of files in ``host``."""

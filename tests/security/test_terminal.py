@@ -110,9 +110,9 @@ def test_documents_carry_exactly_what_stood_there(output: str) -> None:
     objects = _objects("gpu-pci")
     (slice_,) = (obj for obj in objects if obj["kind"] == "ResourceSlice")
     slice_["spec"]["devices"][0]["name"] = HOSTILE
-    output_ = _run("cel", "true", "-f", "-", "-o", output, stdin=objects).output
-    _is_text(output_)
-    listed = json.loads(output_) if output == "json" else yaml.safe_load(output_)
+    printed = _run("cel", "true", "-f", "-", "-o", output, stdin=objects).output
+    _is_text(printed)
+    listed = json.loads(printed) if output == "json" else yaml.safe_load(printed)
     assert listed["devices"][0]["device"].endswith(HOSTILE)
 
 

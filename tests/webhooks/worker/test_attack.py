@@ -136,8 +136,8 @@ async def test_memory_stays_within_limits_under_long_selectors_none_like_another
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 24 * 1024, "KiB: some 0.1 MiB each; a compiled one takes more than 1 MiB"
 
-    cluster_ = with_templates(cluster({}), [(f"n{n}", f"t{n}", f"{long} || {n} > 0") for n in range(200)])
-    await run(tmp_path, cluster_, attack)
+    with_many_templates = with_templates(cluster({}), [(f"n{n}", f"t{n}", f"{long} || {n} > 0") for n in range(200)])
+    await run(tmp_path, with_many_templates, attack)
 
 
 async def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
