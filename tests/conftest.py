@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,19 @@ def _check_markers(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     needs.permit(name for name in NEEDS if item.get_closest_marker(name) is not None)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Whatever a test makes of this process's logging (``json_logging`` sets the root logger's level) ends with it."""
+    root = logging.getLogger()
+    level, disabled, handlers = root.level, root.manager.disable, tuple(root.handlers)
+    yield
+    root.setLevel(level)
+    logging.disable(disabled)
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
 
 
 @pytest.fixture

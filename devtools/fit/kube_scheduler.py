@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from devtools.cluster.admin_requests import WAIT_SECONDS, AdminRequests, ControlPlaneError, RequestError
+from devtools.cluster.admin_requests import WAIT_SECONDS, ControlPlaneError, RequestError
+from devtools.cluster.control_plane import ControlPlane
 from devtools.fit.answers import FITS, FitAnswer, said_of_nodes
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
 from devtools.fit.reference import by_filters
@@ -33,7 +34,7 @@ _POLL: Final = 0.01
 _PATIENCE: Final = 1.0
 """Seconds in which events may still change the scheduler's mind."""
 _SETTLING: Final = (0.0, 1.0, 5.0)
-"""Seconds, by round, between a complete cluster and the asker's turn: on a busy machine informers are behind."""
+"""Seconds, by attempt, between a complete cluster and the asker's turn: on a busy machine informers are behind."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,21 @@ class JudgedRound:
 class KubeSchedulerRounds:
     """Plays cases on a control plane that runs only the scheduler, so that no controller interferes."""
 
-    def __init__(self, plane: AdminRequests) -> None:
+    def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
+        self._plane.start_scheduler()
         labels = {"resource.kubernetes.io/admin-access": "true"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
         self._plane.request("POST", "/api/v1/namespaces", namespace)
 
     def judged(self, case: FitCase) -> JudgedRound | None:
-        """None for an asker that can't have a pod. The scheduler's informers are a moment behind: a round that
-        contradicts our filters is repeated, with more time."""
-        for settling in _SETTLING:
+        """None for an asker that can't have a pod. A round that contradicts our filters is repeated by a scheduler
+        without history, with more time: one that has judged other clusters may still count devices of their claims as
+        allocated (seen where it was short of processors, with an earlier round's claim)."""
+        for attempt, settling in enumerate(_SETTLING):
+            if attempt:
+                self._plane.stop_scheduler()
+                self._plane.start_scheduler()
             judged = self._judged(case, settling)
             if judged is None or not judged.contradictions:
                 break

@@ -25,7 +25,6 @@ CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
 def rounds() -> Iterator[KubeSchedulerRounds]:
     require(SCHEDULER)
     with ControlPlane(gates=GATES, arguments=ARGUMENTS) as plane:
-        plane.start_scheduler()
         yield KubeSchedulerRounds(plane)
 
 

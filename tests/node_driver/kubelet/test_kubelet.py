@@ -54,7 +54,8 @@ async def test_claims_are_prepared_handed_to_containers_and_released(
         assert await kubelet.ask("needs-unprepare", pod=vm) is True
         await kubelet.ask("unprepare", pod=vm)
         assert await kubelet.ask("needs-unprepare", pod=vm) is False
-    assert service.calls == ["prepare a", "prepare b", "unprepare a", "unprepare b"]
+    assert service.calls[:2] == ["prepare a", "prepare b"]
+    assert sorted(service.calls[2:]) == ["unprepare a", "unprepare b"], "the kubelet releases them in any order"
 
 
 async def test_a_kubelet_without_a_common_version_says_so_in_the_drivers_log(
