@@ -110,13 +110,6 @@ def of_kind(objects: Iterable[TypedObject], kind: type[ObjectT]) -> list[ObjectT
     return [obj for obj in objects if isinstance(obj, kind)]
 
 
-def in_namespace(obj: ObjectT, namespace: str) -> ObjectT:
-    """The object in ``namespace`` if it is namespaced and names no namespace itself."""
-    if obj.namespace or not obj.NAMESPACED:
-        return obj
-    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
-
-
 class UnknownObject(TypedObject):
     """An object of a kind we have no type for. It is kept whole."""
 

@@ -9,8 +9,9 @@ from typing import Final
 from virt_dra.api.defaults import EPOCH
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject, UnknownObject, in_namespace
+from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.names import generated

@@ -152,7 +152,7 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
         }
         objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
     objects = tuple(
-        in_namespace(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects
+        installed_in(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects
     )
     if choices.driver:
         objects = (*objects, *build(read, DRIVER))
@@ -174,9 +174,9 @@ def _place(obj: Json) -> int:
     return place
 
 
-def in_namespace(obj: Json, namespace: str) -> Json:
-    """The object for another namespace than :data:`NAMESPACE`: wherever the manifests name it, as a name of its own or
-    within one."""
+def installed_in(obj: Json, namespace: str) -> Json:
+    """The object as it is installed in another namespace than :data:`NAMESPACE`: wherever the manifests name that, as a
+    name of its own or within one."""
     if namespace == NAMESPACE:
         return obj
     metadata = dict(obj["metadata"])

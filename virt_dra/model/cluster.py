@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import ObjectT, TypedObject, UnknownObject
 from virt_dra.api.persistent_map import PersistentMap
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 
 T = TypeVar("T")
@@ -44,8 +45,7 @@ class ClusterModel:
         self.unread, self.partial = frozenset(unread), frozenset(partial)
         by_kind: defaultdict[type[TypedObject], dict[str, TypedObject]] = defaultdict(dict)
         for obj in objects:
-            if obj.NAMESPACED and not obj.namespace:
-                obj = obj.with_(metadata=obj.metadata.with_(namespace=namespace))
+            obj = in_namespace(obj, namespace)
             of_kind = by_kind[type(obj)]
             # Files may have objects that the API server is to name: none replaces another.
             of_kind[_key(obj) if obj.name else f"{obj.key}#{len(of_kind)}"] = obj

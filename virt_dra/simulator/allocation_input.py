@@ -14,8 +14,9 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import listed
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.api.meta import ObjectMeta, TypedObject, in_namespace, of_kind
+from virt_dra.api.meta import ObjectMeta, TypedObject, of_kind
 from virt_dra.api.reading.documents import Loaded, Sourced
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.cel.validation import compiled_rules

@@ -14,10 +14,10 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.accepting import RefusedObject, judge
 from virt_dra.cluster.duplicates import Replaced, applied
-from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
@@ -136,10 +136,3 @@ def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable
         "the API server refuses it",
     )
     return replace(given, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
-
-
-def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
-    """The object in a namespace: its own, else the given one."""
-    if obj.namespace or not resource_of(obj).namespaced:
-        return obj
-    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))

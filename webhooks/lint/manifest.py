@@ -9,10 +9,10 @@ from typing import Any
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource
+from virt_dra.api.reading.namespaces import in_namespace, is_namespaced
 from virt_dra.api.reading.scheme import read_object
-from virt_dra.api.reading.unknown_kinds import is_namespaced
 from virt_dra.api.wire import WireError
 from webhooks.api_server import received
 from webhooks.rules.reviewed_spec import VmObject
@@ -40,9 +40,7 @@ class Manifest:
             obj = read_object(document.raw)
         except WireError as error:
             return cls(document.raw, document.source, None, error.problems, namespace)
-        if obj.NAMESPACED and not obj.namespace and not isinstance(obj, UnknownObject):
-            obj = obj.with_(metadata=obj.metadata.with_(namespace=namespace))
-        return cls(document.raw, document.source, obj, (), namespace)
+        return cls(document.raw, document.source, in_namespace(obj, namespace), (), namespace)
 
     @property
     def kind(self) -> str:

@@ -10,7 +10,8 @@ from typing import Final
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject, in_namespace, of_kind
+from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.scheduling.framework.refusals import Reason
