@@ -194,7 +194,7 @@ DELETED: Final = {
 
 
 @pytest.mark.parametrize("case", DELETED)
-def test_explain_and_run_say_that_a_vm_is_being_deleted(tmp_path: Path, case: str) -> None:
+def test_every_command_says_that_a_vm_is_being_deleted(tmp_path: Path, case: str) -> None:
     """A finalizer keeps it, and no pod is made for it any more."""
     changes, word = DELETED[case]
     *others, vm = yaml.safe_load_all(CLUSTER.replace("DRIVER", "gpu.intel.com").replace("PATH", "native"))
@@ -209,3 +209,35 @@ def test_explain_and_run_say_that_a_vm_is_being_deleted(tmp_path: Path, case: st
     code, ran = _run("run", str(dump))
     failure = ran["vms"][0]["failure"]
     assert (code, failure["reason"], failure["message"]) == (1, "Terminating", why)
+    code, rows = _run("get", "vms", "-f", str(dump), "--all-namespaces")
+    assert (code, [(row["reason"], row["message"]) for row in rows]) == (0, [("Terminating", why)])
+    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]
+    assert (described["reason"], described["message"]) == ("Terminating", why)
+
+
+@pytest.mark.parametrize("deleted", ["VirtualMachine", "VirtualMachineInstance"])
+def test_a_vmi_without_a_pod_waits_for_none_while_it_or_its_vm_is_being_deleted(tmp_path: Path, deleted: str) -> None:
+    """Nobody waits for a launcher pod: KubeVirt makes none."""
+    *others, vm = yaml.safe_load_all(CLUSTER.replace("DRIVER", "gpu.intel.com").replace("PATH", "native"))
+    owner = {"apiVersion": vm["apiVersion"], "kind": vm["kind"], "name": "vm", "uid": "vm-uid", "controller": True}
+    vm["metadata"]["uid"] = "vm-uid"
+    vmi = {
+        "apiVersion": vm["apiVersion"],
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm", "namespace": "team", "uid": "vmi-uid", "ownerReferences": [owner]},
+        "spec": vm["spec"]["template"]["spec"],
+        "status": {"phase": "Pending"},
+    }
+    gone = vm if deleted == "VirtualMachine" else vmi
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(yaml.safe_dump_all([*others, vm, vmi]))
+    why = f"{deleted} team/vm is being deleted; until it is gone, its claims keep their devices"
+    (row,) = _run("get", "vms", "-f", str(dump), "-A")[1]
+    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]
+    explained = _run("explain", "vm", "team/vm", "-f", str(dump))[1]
+    ran = _run("run", str(dump))[1]["vms"][0]["failure"]
+    reasons = [row["reason"], described["reason"], explained["reason"], ran["reason"]]
+    assert (reasons, row["message"], described["message"]) == (["Terminating"] * 4, why, why)
+    assert explained["headline"] == f"VM team/vm can't start: {why}"
+    assert ran["message"] == why

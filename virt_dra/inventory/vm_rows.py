@@ -23,6 +23,7 @@ from virt_dra.controllers.beside_kubevirt.devices_object import (
     listed_devices,
     reported_for,
 )
+from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED, NOT_FILLED_IN
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
@@ -185,8 +186,9 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
             for device in devices
         )
     reason, message = _why_not(devices)
-    if not reason and vmi.metadata.deletion_timestamp:
-        reason = "Terminating"
+    deletion = deletion_text(vm, vmi)
+    if deletion and (pod is None or not reason):
+        reason, message = TERMINATING, deletion
     if phase == "Failed" and vmi.status.reason:
         reason, message = vmi.status.reason, ""
     node = vmi.status.node_name or (pod.spec.node_name if pod is not None else None) or ""
@@ -285,7 +287,9 @@ def _stopped(vm: VirtualMachine) -> VmRow:
     halted = vm.spec.run_strategy == "Halted" or vm.spec.running is False
     phase = status if isinstance(status, str) and status else STOPPED if halted else UNKNOWN
     created = vm.metadata.creation_timestamp or ""
-    return VmRow(vm.namespace, vm.name, vm.KIND, phase, "", "", devices, "", "", created, [vm.metadata.labels])
+    message = deletion_text(vm)
+    reason = TERMINATING if message else ""
+    return VmRow(vm.namespace, vm.name, vm.KIND, phase, "", "", devices, reason, message, created, [vm.metadata.labels])
 
 
 def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: ResolutionOptions) -> VmRow:

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.go_text import visible
 from virt_dra.api.instancetypes.expansion import Expansion, Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
+from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.virtual_machines import strategy_of, wants_instance
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
 
 VmOrVmi = VirtualMachine | VirtualMachineInstance
 
 NOT_RUNNING = "the VM is stopped (spec.running, spec.runStrategy); this shows what starting it would do"
-TERMINATING: Final = "Terminating"
-"""The reason of a VM or VMI that is being deleted."""
 _WITH_A_POD = ("Scheduling", "Scheduled", "Running", "WaitingForSync")
 
 
@@ -179,11 +176,6 @@ def _started_anew(sourced: Sourced[VmOrVmi], vm: VirtualMachine, notes: tuple[st
 
 
 _ADD = "add VMIs and pods (kubectl get vmi,pods -A -o yaml), or its own claims count as those of others"
-
-
-def deletion_text(obj: VmOrVmi) -> str:
-    """Why a VM or VMI that is being deleted isn't started."""
-    return f"{obj.KIND} {visible(obj.key)} is being deleted; until it is gone, its claims keep their devices"
 
 
 def _terminating(obj: VmOrVmi) -> Blocker:

@@ -15,6 +15,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_objects
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
+from virt_dra.controllers.deletion import TERMINATING
 from virt_dra.controllers.devices.delivery import REASONS
 from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
 from virt_dra.scheduling.claim_checks import CLAIM_REASONS
@@ -23,7 +24,6 @@ from virt_dra.scheduling.why.distance import NODE_REASONS
 from virt_dra.simulator.explaining.answer import FITS, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
-from virt_dra.simulator.input_vms import TERMINATING
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")

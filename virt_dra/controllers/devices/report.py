@@ -13,6 +13,7 @@ from virt_dra.api.core_v1 import Pod, ResourceHealth
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import taints_of_rules, untolerated
+from virt_dra.controllers.deletion import TERMINATING
 from virt_dra.controllers.devices.outcomes import (
     DEVICE_NOT_PUBLISHED,
     POD_MISSING,
@@ -61,7 +62,7 @@ class ReportedDevice:
         is no problem."""
         if isinstance(self.outcome, UnresolvedDevice):
             reason, state = self.outcome.reason, self.outcome.state
-            transient = reason in (POD_MISSING, POOL_INCOMPLETE) or (
+            transient = reason in (POD_MISSING, TERMINATING, POOL_INCOMPLETE) or (
                 reason == DEVICE_NOT_PUBLISHED and state == "pending"
             )
             return None if self.frozen and transient else self.outcome

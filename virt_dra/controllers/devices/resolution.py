@@ -22,6 +22,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
+from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import (
     ADMIN_ACCESS,
@@ -73,12 +74,12 @@ def resolve(
     """
     subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:
-        return _no_pod(subjects, _NO_POD)
+        deletion = deletion_text(vmi)
+        return _no_pod(subjects, TERMINATING, deletion) if deletion else _no_pod(subjects, POD_MISSING, _NO_POD)
     objection = not_current(vmi, pod, migration_target=options.migration_target)
     if objection:
-        return _no_pod(
-            subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod"
-        )
+        message = f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod"
+        return _no_pod(subjects, POD_MISSING, message)
     published = slices if isinstance(slices, Publications) else PublishedDevices.from_slices(slices)
     namespace = pod.namespace or vmi.namespace or "default"
     by_name: dict[str, ResourceClaim] = {}
@@ -103,8 +104,8 @@ def resolve(
 _NO_POD: Final = "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why"
 
 
-def _no_pod(subjects: tuple[DeviceSubject, ...], message: str) -> DeviceResolution:
-    return DeviceResolution(tuple(UnresolvedDevice(subject, POD_MISSING, "pending", message) for subject in subjects))
+def _no_pod(subjects: tuple[DeviceSubject, ...], reason: str, message: str) -> DeviceResolution:
+    return DeviceResolution(tuple(UnresolvedDevice(subject, reason, "pending", message) for subject in subjects))
 
 
 def _turns(subjects: Iterable[DeviceSubject]) -> Iterator[tuple[DeviceSubject, int]]:

@@ -16,6 +16,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineIns
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
@@ -25,7 +26,6 @@ from virt_dra.model.usage import users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
-from virt_dra.simulator.input_vms import TERMINATING, deletion_text
 
 if TYPE_CHECKING:
     from virt_dra.simulator.explaining.admission import AdmissionReview
@@ -133,8 +133,9 @@ class SubjectFinder:
         subject = obj
         if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
             raise AssertionError("only VMs are left")
+        deletion = deletion_text(subject, vmi)
         problem = (
-            _deletion(subject, vmi)
+            (Reason(TERMINATING, deletion) if deletion else None)
             or self._named_gap(subject)
             or stuck
             or self._admission.denial(subject)
@@ -229,12 +230,6 @@ class SubjectFinder:
             pod = _with_statuses(pod, claims)
             return replace(asked, made=True, node=pod.spec.node_name or "", claims=tuple(claims), pod=pod)
         return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
-
-
-def _deletion(*objects: VirtualMachine | VirtualMachineInstance | None) -> Reason | None:
-    """Why no pod is made, if the VM or its VMI is being deleted."""
-    deleted = (obj for obj in objects if obj is not None and obj.metadata.deletion_timestamp is not None)
-    return next((Reason(TERMINATING, deletion_text(obj)) for obj in deleted), None)
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
