@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-_SAME_IN_PLURAL: Final = ("more", "other")
+_SAME_IN_PLURAL: Final = ("more", "other", "info", "ok")
 
 
 def counted(number: int, noun: str) -> str:
@@ -23,7 +23,7 @@ def plural(noun: str) -> str:
     >>> plural("new pod"), plural("policy"), plural("class"), plural("other")
     ('new pods', 'policies', 'classes', 'other')
     """
-    if noun.endswith(_SAME_IN_PLURAL):
+    if noun.rpartition(" ")[2] in _SAME_IN_PLURAL:
         return noun
     if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
         return f"{noun[:-1]}ies"

@@ -13,6 +13,8 @@ from virt_dra.api.policies.pod_resources import NOTHING, Amounts, added, pod_tot
 from virt_dra.api.quantity import Quantity
 
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
+HUGE_PAGES = "hugepages-"
+"""Begins the names of resources of huge pages, which are in bytes as memory is."""
 
 
 def amount(resource: str, quantity: Quantity) -> int:

@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.scheduling.filters.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
+from virt_dra.api.quantity import Quantity
+from virt_dra.scheduling.filters.node_resources import (
+    BalancedAllocation,
+    NodeResourcesFit,
+    NodeUsages,
+    amount_in_words,
+    amount_text,
+)
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.pod_requests import pod_requests
 
@@ -103,3 +110,32 @@ def test_what_a_pod_asks_for_is_summed_once_until_the_pod_changes() -> None:
     assert usages.of(state).requested == {"cpu": 1000}
     assert usages.of(state.supposing({})).requested == {}
     assert usages.of(state.supposing({"p": large})).requested == {"cpu": 2000}
+
+
+@pytest.mark.parametrize(
+    ("resource", "number", "written", "said"),
+    [
+        ("cpu", 1500, "1500m", "1500m of a CPU"),
+        ("cpu", 62_000, "62", "62 CPUs"),
+        ("pods", 1, "1", "1 pod"),
+        ("memory", 1, "1", "1 byte of memory"),
+        ("memory", 1024, "1Ki", "1Ki of memory"),
+        ("memory", 2 << 30, "2Gi", "2Gi of memory"),
+        ("memory", 1536 << 20, "1536Mi", "1536Mi of memory"),
+        ("memory", 930_599_168, "888Mi", "888Mi of memory"),
+        ("memory", (2 << 30) + 1, "2.01Gi", "2.01Gi of memory"),
+        ("memory", 1_035_532 << 20, "1012Gi", "1012Gi of memory"),
+        ("hugepages-2Mi", 6 << 20, "6Mi", "6Mi of hugepages-2Mi"),
+        ("ephemeral-storage", 100 * 10**9, "93.2Gi", "93.2Gi of ephemeral-storage"),
+        ("example.com/gpu", 2048, "2048", "2048 of example.com/gpu"),
+    ],
+)
+def test_an_amount_is_said_in_the_unit_of_its_size(resource: str, number: int, written: str, said: str) -> None:
+    assert (amount_text(resource, number), amount_in_words(resource, number)) == (written, said)
+
+
+@pytest.mark.parametrize("exponent", range(0, 90, 3))
+def test_what_is_written_is_at_least_the_amount_and_hardly_more(exponent: int) -> None:
+    for number in (2**exponent, 2**exponent + 1, 3**exponent):
+        written = Quantity(amount_text("memory", number)).value()
+        assert number <= written <= number + number // 99

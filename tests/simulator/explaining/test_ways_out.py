@@ -78,6 +78,10 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
         [node("n1", [gpu("g0")], memory="6Gi"), user("u", "n1", memory="4Gi"), late()],
         ["with 2Gi less memory it would start on n1"],
     ),
+    "too little memory, by an amount without a short name": (
+        [node("n1", [gpu("g0")], memory="7659335424"), user("u", "n1", memory="4Gi"), late()],
+        ["with 888Mi less memory it would start on n1"],
+    ),
     "a cordoned node": (
         [node("n1", [gpu("g0")], spec={"unschedulable": True}), late()],
         ["with node n1 uncordoned it would start on n1"],
@@ -181,12 +185,12 @@ def test_what_fits_is_no_wait() -> None:
 
 
 def test_nodes_for_which_time_does_not_last_are_counted() -> None:
-    polls = iter([False] * 8)
+    judged: list[int] = []
     there = objects(*(node(f"n{number:02}", [gpu("g0")]) for number in range(20)), late(selectors=["false"]))
-    state = replace(ClusterState.from_objects(there), interrupt=lambda: next(polls, True))
-    answer = answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
-    assert (answer.verdict, answer.nodes) == (WAITS, 20)
-    assert 0 < answer.unjudged < 20
+    state = replace(ClusterState.from_objects(there), interrupt=lambda: len(judged) == 5)
+    subject = find_subject("pod", LATE, NAMESPACE, state.model)
+    answer = answered(subject, state, lambda done, total: judged.append(done))
+    assert (answer.verdict, answer.nodes, answer.unjudged) == (WAITS, 20, 15)
 
 
 def test_whom_a_way_out_frees_is_enough_on_a_cluster_without_them() -> None:

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 import click
 
+from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.check_findings import CheckFinding, Level, exit_code
 from virt_dra.cli.shared.console import visible_lines
@@ -26,9 +27,8 @@ def end_with(findings: Sequence[CheckFinding], output: str, *, quiet: bool) -> N
         summary = {level: counts[level] for level in _LEVELS}
         print_document({"findings": [finding.to_wire() for finding in shown], "summary": summary}, output)
     else:
-        click.echo(
-            "\n".join((*report(shown), ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level])))
-        )
+        totals = ", ".join(counted(counts[level], level) for level in _LEVELS if counts[level])
+        click.echo("\n".join((*report(shown), totals)))
     sys.exit(exit_code(findings))
 
 

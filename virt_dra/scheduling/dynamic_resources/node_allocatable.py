@@ -28,9 +28,8 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.scheduling.framework.refusals import AttemptError
-from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, amounts, node_resources_of
+from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, amounts, node_resources_of
 
-HUGE_PAGES = "hugepages-"
 _POD_LEVEL = (CPU, MEMORY)
 
 Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]

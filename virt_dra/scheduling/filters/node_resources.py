@@ -17,7 +17,7 @@ from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
-from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, pod_requests
+from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PODS, amounts, pod_requests
 
 INSUFFICIENT: Final = "InsufficientResources"
 """The node has too little left of a resource (processors, memory, pods) that the pod asks for."""
@@ -28,6 +28,7 @@ as well."""
 _REMEMBERED: Final = 20_000
 """Pods whose requests are remembered."""
 _MOST = 100
+_UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """The resources whose texts come first."""
 _NODE_EVENTS = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_ALLOCATABLE, ClusterEvent.NODE_TAINTS})
@@ -223,15 +224,19 @@ class ResourcesAttempt(PluginAttempt):
 
 
 def amount_text(resource: str, number: int) -> str:
-    """``2Gi``, ``1500m``: the number of a resource as manifests write it."""
+    """``2Gi``, ``1500m``: the number of a resource as manifests write it; bytes in the largest unit that says them with
+    at most four digits, else rounded up to three: ``1012Gi`` for 1035532Mi."""
     if resource == CPU:
         return f"{number}m" if number % 1000 else str(number // 1000)
-    if resource == PODS or number < 1024:
+    if not _is_in_bytes(resource) or number < 1024:
         return str(number)
-    for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if number % size == 0:
+    for suffix, size in _UNITS:
+        if number % size == 0 and number < 10_000 * size:
             return f"{number // size}{suffix}"
-    return str(Quantity(str(number)))
+    suffix, size = next(unit for unit in _UNITS if unit[1] <= number)
+    places = 2 if number < 10 * size else 1 if number < 100 * size else 0
+    whole, part = divmod(-(-number * 10**places // size), 10**places)
+    return f"{whole}.{part:0{places}}".rstrip("0").rstrip(".") + suffix
 
 
 def amount_in_words(resource: str, number: int) -> str:
@@ -240,7 +245,12 @@ def amount_in_words(resource: str, number: int) -> str:
         return counted(number, "pod")
     if resource == CPU:
         return f"{number}m of a CPU" if number % 1000 else counted(number // 1000, "CPU")
-    return f"{amount_text(resource, number)} of {resource}"
+    small = _is_in_bytes(resource) and number < 1024
+    return f"{counted(number, 'byte') if small else amount_text(resource, number)} of {resource}"
+
+
+def _is_in_bytes(resource: str) -> bool:
+    return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES)
 
 
 class BalancedAllocation(SchedulingPlugin):

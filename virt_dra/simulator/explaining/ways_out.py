@@ -237,11 +237,12 @@ def _smaller(attempt: _Attempt) -> _Attempt:
     stopped."""
     pod, steps = attempt.wish.pod, list[WayStep]()
     for resource, number in sorted(attempt.state.shortage(attempt.wish, attempt.node).items()):
-        smaller = _asking_less(pod.spec.containers, resource, number) if resource in (CPU, MEMORY) else None
+        less = amount_text(resource, number)
+        smaller = _asking_less(pod.spec.containers, resource, Quantity(less)) if resource in (CPU, MEMORY) else None
         if smaller is None:
             return _stopped(attempt, INSUFFICIENT)
         pod = pod.with_(spec=pod.spec.with_(containers=smaller))
-        steps.append(WayStep("resources", f"with {amount_text(resource, number)} less {resource}"))
+        steps.append(WayStep("resources", f"with {less} less {resource}"))
     for step in steps:
         attempt = attempt.changed(step, wish=replace(attempt.wish, pod=pod))
     return attempt
@@ -260,19 +261,13 @@ def _stopped(attempt: _Attempt, code: str) -> _Attempt:
     return attempt
 
 
-def _asking_less(containers: Sequence[Container], resource: str, number: int) -> tuple[Container, ...] | None:
+def _asking_less(containers: Sequence[Container], resource: str, less: Quantity) -> tuple[Container, ...] | None:
     """The containers, of which the one that asks for most asks for so much less; None if nothing were left."""
-    scale = 1000 if resource == CPU else 1
-    asked = [container.resources.requests.get(resource) for container in containers]
-    amounts = [
-        0 if quantity_ is None else quantity_.milli_value() if resource == CPU else quantity_.value()
-        for quantity_ in asked
-    ]
+    amounts = [container.resources.requests.get(resource, Quantity("0")).milli_value() for container in containers]
     most = max(range(len(amounts)), key=amounts.__getitem__, default=None)
-    if most is None or amounts[most] <= number:
+    if most is None or amounts[most] <= less.milli_value():
         return None
-    left = amounts[most] - number
-    quantity = Quantity(f"{left}m") if scale == 1000 else Quantity(str(left))
+    quantity = Quantity(f"{amounts[most] - less.milli_value()}m")
     resources: ResourceRequirements = containers[most].resources
     changed = containers[most].with_(resources=resources.with_(requests={**resources.requests, resource: quantity}))
     return (*containers[:most], changed, *containers[most + 1 :])
