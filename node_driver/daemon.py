@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from node_driver.at_rest import at_rest
@@ -37,14 +37,14 @@ from node_driver.metrics import DriverMetrics
 from node_driver.publishing import Publisher
 from node_driver.slices import slice_contents
 from node_driver.state.checkpoint import Checkpoint, CheckpointError
-from node_driver.state.records import DriverState
+from node_driver.state.records import ClaimRecord, DriverState, Stage
 from node_driver.vf_making import VfMaker, with_failures
 from node_driver.wire.service import HealthReport
 
 log = logging.getLogger(__name__)
 
 RESCAN: Final = 60.0
-"""Seconds after which everything is looked at again, whatever was reported (D-42)."""
+"""Seconds after which everything is looked at again, whatever was reported and whatever claims have touched (D-42)."""
 LEAVING: Final = 5.0
 """Seconds that the last taints may take; a kubelet gives a pod 30."""
 _PUBLISH, _SUCCESSOR = "publish", "successor"
@@ -56,11 +56,15 @@ class HardwareSource(Protocol):
     def read(self) -> Hardware:
         """The node as it is now; called in a thread."""
 
+    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        """The node as it is now, where only ``touched``, addresses and UUIDs, changed since it was read ``earlier``;
+        called in a thread."""
+
     def links(self) -> Mapping[str, bool]:
         """PCI function with a network interface that is up -> whether it has a carrier; called in a thread."""
 
-    async def changed(self) -> None:
-        """Returns when the kernel has reported a change, and it has settled."""
+    async def changed(self) -> frozenset[str] | None:
+        """What the kernel has reported as changed, addresses and UUIDs, once it has settled; None if it may be any."""
 
 
 class PolicySource(Protocol):
@@ -113,6 +117,11 @@ class DeviceSurvey:
         self._clock = clock
         self._evaluation = Evaluation(PublishedSet())
         self._earlier: dict[str, PassthroughDevice] = {}
+        self._seen = Hardware()
+        self._claims_before: Mapping[str, ClaimRecord] = {}
+        """The claims as they were before the hardware was read."""
+        self._touched: frozenset[str] | None = None
+        """What the kernel has reported since; None if everything is to be read."""
         self._rest = Hardware()
         self._obstacles: dict[str, str] = {}
         self._woken, self._reported = asyncio.Event(), asyncio.Event()
@@ -138,24 +147,35 @@ class DeviceSurvey:
 
     async def look(self) -> None:
         """Looks once, makes the VFs that are wanted, and publishes what it sees."""
+        touched, self._touched = self._touched, frozenset()
         try:
-            hardware = await asyncio.to_thread(self._hardware.read)
+            before = (await self._checkpoint.read()).claims
+        except CheckpointError:  # it is said below
+            before, touched = {}, None
+        if touched is not None:
+            touched |= touched_by_claims(self._claims_before, before)
+        try:
+            hardware = await asyncio.to_thread(self._read, touched)
             links = await asyncio.to_thread(self._hardware.links)
         except OSError as error:  # while a device goes, its files fail; what was seen before still holds
             log.warning("the node's devices can't be read: %s", error)
+            self._touched = None
             return
+        self._seen, self._claims_before = hardware, before
         try:
             state = await self._checkpoint.read()
         except CheckpointError as error:
             self._damaged(hardware, str(error))
             return
-        claims = tuple(state.claims.values())
-        self._rest = at_rest(hardware, claims, earlier=self._rest)
+        claims = tuple(_as_seen(record, before) for record in state.claims.values())
+        others = (record for uid, record in before.items() if record is not state.claims.get(uid))
+        self._rest = at_rest(hardware, (*others, *claims), earlier=self._rest)
         wanted_vfs = self._policy.wanted_vfs(self._rest)
         published = self._policy.published(self._rest)
         if wanted_vfs is None or published is None:
             return
         if await self._vfs.make(self._rest, wanted_vfs):
+            self._touched = None
             await self.look()
             return
         published = with_failures(published, self._vfs.failures(wanted_vfs))
@@ -171,6 +191,9 @@ class DeviceSurvey:
         evaluation = evaluate(published, view, self._earlier)
         self._earlier = {device.name: device for device in evaluation.published.devices}
         self._show(evaluation, state)
+
+    def _read(self, touched: frozenset[str] | None) -> Hardware:
+        return self._hardware.read() if touched is None else self._hardware.read_again(self._seen, touched)
 
     async def look_for_obstacles(self) -> None:
         """Asks the host of each device that no claim has, one after the other: it takes a while."""
@@ -196,14 +219,18 @@ class DeviceSurvey:
     async def follow(self) -> None:
         """Looks whenever something may have changed. Ends only by cancellation."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._wake_when(self._hardware.changed), name="hardware")
+            group.create_task(self._follow_hardware(), name="hardware")
             group.create_task(self._wake_when(self._policy.changed), name="policy")
             group.create_task(self._obstacles_for_ever(), name="obstacles")
+            loop = asyncio.get_running_loop()
+            rescan_at = loop.time() + self._settings.rescan
             while True:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._settings.rescan):
+                    async with asyncio.timeout_at(rescan_at):
                         await self._woken.wait()
                 self._woken.clear()
+                if loop.time() >= rescan_at:
+                    self._touched, rescan_at = None, loop.time() + self._settings.rescan
                 await self.look()
                 await asyncio.sleep(self._settings.pause)
 
@@ -217,6 +244,12 @@ class DeviceSurvey:
                 await self._publisher.published()
         except TimeoutError:
             log.warning("the devices can't be tainted before the driver goes: %s", self._publisher.refusal)
+
+    async def _follow_hardware(self) -> None:
+        while True:
+            names = await self._hardware.changed()
+            self._touched = None if names is None or self._touched is None else self._touched | names
+            self.wake()
 
     async def _wake_when(self, changed: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -254,6 +287,24 @@ class DeviceSurvey:
     def _publish(self, evaluation: Evaluation) -> None:
         tainted = taints(evaluation, self._settings.driver, self._settings.effects)
         self._publisher.publish(slice_contents(evaluation.published, tainted))
+
+
+def touched_by_claims(earlier: Mapping[str, ClaimRecord], now: Mapping[str, ClaimRecord]) -> frozenset[str]:
+    """The addresses and UUIDs of devices whose claims are others now: whatever a claim changes of the node, its record
+    says before and after."""
+    names: set[str] = set()
+    for uid in earlier.keys() | now.keys():
+        before, after = earlier.get(uid), now.get(uid)
+        if before is not after and before != after:  # most are the same objects
+            for record in filter(None, (before, after)):
+                names |= record.held_names | record.parents | {change.target for change in record.changes}
+    return frozenset(names)
+
+
+def _as_seen(record: ClaimRecord, before: Mapping[str, ClaimRecord]) -> ClaimRecord:
+    """A claim's record as far as the hardware shows it that was read since ``before``. What was done meanwhile, the
+    next look sees: until then nothing is wrong with a device that isn't as its claim needs it."""
+    return record if record == before.get(record.uid) else replace(record, stage=Stage.STARTED)
 
 
 async def drive(

@@ -22,17 +22,17 @@ _NO_OVERRIDE: Final = "(null)"
 _NUMA_NODES_MAX: Final = 1024
 
 
-def read_functions(tree: FileTree) -> tuple[Mapping[str, PciFunction], list[UnreadableDevice]]:
-    """The functions by address, and those that can't be read. Raises :class:`UnreadableFile` if there is no list of
-    them at all."""
+def read_functions(tree: FileTree, names: Iterable[str]) -> tuple[Mapping[str, PciFunction], list[UnreadableDevice]]:
+    """The functions with those names in the list of devices, by address and without :attr:`PciFunction.vf_index`, and
+    those that can't be read."""
     functions: dict[str, PciFunction] = {}
     unreadable = []
-    for name in tree.names(DEVICES):
+    for name in names:
         try:
             functions[name] = _function(tree, name)
         except UnreadableFile as error:
             unreadable.append(UnreadableDevice(name, str(error), _group_of_unreadable(tree, name)))
-    return _with_indexes(functions), unreadable
+    return functions, unreadable
 
 
 def _group_of_unreadable(tree: FileTree, name: str) -> int | None:
@@ -86,8 +86,8 @@ def _virtual_functions(tree: FileTree, folder: str, names: Iterable[str]) -> tup
     return tuple(_linked_address(tree, f"{folder}/{indexes[index]}") for index in sorted(indexes))
 
 
-def _with_indexes(functions: Mapping[str, PciFunction]) -> Mapping[str, PciFunction]:
-    """The functions, VFs with their index at their PF."""
+def with_indexes(functions: Mapping[str, PciFunction]) -> Mapping[str, PciFunction]:
+    """All of a node's functions, VFs with their index at their PF."""
     indexes = {
         address: index
         for function in functions.values()
@@ -95,7 +95,9 @@ def _with_indexes(functions: Mapping[str, PciFunction]) -> Mapping[str, PciFunct
         if address in functions and functions[address].physical_function == function.address
     }
     return {
-        address: replace(function, vf_index=indexes[address]) if address in indexes else function
+        address: function
+        if function.vf_index == indexes.get(address)
+        else replace(function, vf_index=indexes.get(address))
         for address, function in functions.items()
     }
 

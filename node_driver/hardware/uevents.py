@@ -1,6 +1,6 @@
 """The kernel's own reports of changed devices, by netlink and so without udev (D-42). An edge.
 
-They only say that it is time to look: what a report says is not believed.
+They only say that it is time to look, and where: what a report says of a device is not believed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ REPORT_MAX: Final = 16 * 1024
 SETTLING: Final = 1.0
 """Seconds after a report: a card comes and goes with many."""
 _SUBSYSTEMS: Final = frozenset((b"SUBSYSTEM=pci", b"SUBSYSTEM=mdev"))
+_PATH: Final = b"DEVPATH=/"
 _ACTIONS: Final = frozenset(
     f"ACTION={action}".encode() for action in ("add", "remove", "bind", "unbind", "change", "online", "offline")
 )
 
 
-def is_change(report: bytes, sender: int) -> bool:
-    """True for a report of the kernel that a PCI function or mediated device has changed.
+def changed_device(report: bytes, sender: int) -> str:
+    """The name of the PCI function or mediated device that the kernel reports as changed; "" for other reports.
 
-    >>> is_change(b"add@/devices/x\\0ACTION=add\\0SUBSYSTEM=pci\\0", KERNEL)
-    True
+    >>> changed_device(b"add@/devices/a/b\\0ACTION=add\\0DEVPATH=/devices/a/b\\0SUBSYSTEM=pci\\0", KERNEL)
+    'b'
     """
     words = report.split(b"\0")
-    return sender == KERNEL and not _SUBSYSTEMS.isdisjoint(words) and not _ACTIONS.isdisjoint(words)
+    if sender != KERNEL or _SUBSYSTEMS.isdisjoint(words) or _ACTIONS.isdisjoint(words):
+        return ""
+    path = next((word for word in words if word.startswith(_PATH)), b"")
+    return path.rpartition(b"/")[2].decode(errors="replace")
 
 
 class KernelReports:
@@ -43,6 +47,8 @@ class KernelReports:
 
     def __init__(self, settling: float = SETTLING) -> None:
         self._settling = settling
+        self._names: set[str] = set()
+        self._lost = False
         self._socket: socket.socket | None = None
         try:
             self._socket = socket.socket(
@@ -55,12 +61,16 @@ class KernelReports:
             log.warning("the kernel's reports of devices can't be received: %s; they are looked for instead", error)
             self.close()
 
-    async def changed(self) -> None:
-        """Returns when a change was reported, and has settled."""
+    async def changed(self) -> frozenset[str] | None:
+        """The names of devices that were reported as changed, once they have settled; None if reports were lost, so
+        that it may be any."""
         while not self._arrived():
             await self._readable()
         await asyncio.sleep(self._settling)
         self._arrived()
+        names, lost = frozenset(self._names), self._lost
+        self._names, self._lost = set(), False
+        return None if lost else names
 
     def close(self) -> None:
         if self._socket is not None:
@@ -68,8 +78,7 @@ class KernelReports:
         self._socket = None
 
     def _arrived(self) -> bool:
-        """Takes what has arrived; True if a change is among it, or if reports were lost."""
-        changed = False
+        """Takes what has arrived; True if there is a change, or if reports were lost."""
         while self._socket is not None:
             try:
                 report, (sender, _) = self._socket.recvfrom(REPORT_MAX)
@@ -78,10 +87,11 @@ class KernelReports:
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                changed = True  # more than the buffer holds: some of them may have been about devices
+                self._lost = True  # more than the buffer holds: some of them may have been about devices
                 continue
-            changed = changed or is_change(report, sender)
-        return changed
+            if name := changed_device(report, sender):
+                self._names.add(name)
+        return self._lost or bool(self._names)
 
     async def _readable(self) -> None:
         if self._socket is None:

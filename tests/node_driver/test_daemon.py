@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+import pytest
 from prometheus_client import generate_latest
 
 from devtools.node.disk import Disk, ProcessDisk
@@ -44,9 +45,15 @@ class Machine:
         self.carriers: dict[str, bool] = {}
         self.excluded: tuple[ExcludedDevice, ...] = ()
         self.event = asyncio.Event()
+        self.reported: frozenset[str] | None = None
+        self.read_anew: list[frozenset[str]] = []
 
     def read(self) -> Hardware:
         return Hardware(dict(self.functions))
+
+    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        self.read_anew.append(touched)
+        return self.read()
 
     def links(self) -> Mapping[str, bool]:
         return dict(self.carriers)
@@ -54,9 +61,10 @@ class Machine:
     def published(self, hardware: Hardware) -> PublishedSet:
         return PublishedSet(tuple(device(address) for address in sorted(hardware.functions)), self.excluded)
 
-    async def changed(self) -> None:
+    async def changed(self) -> frozenset[str] | None:
         await self.event.wait()
         self.event.clear()
+        return self.reported
 
     def plug(self, address: str) -> None:
         self.functions[address] = PciFunction(address, "8086", "10d3", "020000")
@@ -162,18 +170,20 @@ class World:
         """An instance of the driver, which is stopped at the end."""
         machine, stop = machine or self.machine, asyncio.Event()
         publisher = Publisher(self.cluster, DRIVER, NODE, observer=self.metrics, settling=0.01, chance=lambda: 0.0)
-        settings = DaemonSettings(DRIVER, NODE, rescan=0.2, pause=0.01)
-        vfs = VfMaker(self.host, self.checkpoint, self.locks)
-        devices = DeviceSurvey(
-            settings, machine, NoPolicyChanges(machine), self.host, vfs, self.checkpoint, publisher,
-            self.metrics, clock=lambda: 1000.0,
-        )  # fmt: skip
+        devices = self.survey(machine, publisher)
         task = asyncio.create_task(drive(devices, self.diary, publisher, self.diary, self.locks, stop))
         try:
             yield devices
         finally:
             stop.set()
             await asyncio.wait_for(task, 60)
+
+    def survey(self, machine: Machine, publisher: Publisher, rescan: float = 0.2) -> DeviceSurvey:
+        vfs = VfMaker(self.host, self.checkpoint, self.locks)
+        return DeviceSurvey(
+            DaemonSettings(DRIVER, NODE, rescan=rescan, pause=0.01), machine, NoPolicyChanges(machine), self.host, vfs,
+            self.checkpoint, publisher, self.metrics, clock=lambda: 1000.0,
+        )  # fmt: skip
 
     async def slices(self) -> dict[str, list[str]]:
         """The names of devices with their taints, below the driver's domain."""
@@ -241,6 +251,71 @@ async def test_a_device_in_use_that_vanishes_stays_published_until_it_is_release
         await here.claimed()
         devices.wake()
         await here.until({"pci-02": []})
+
+
+async def test_what_claims_have_changed_and_the_kernel_reports_is_read_anew(tmp_path: Path) -> None:
+    here = await world(tmp_path, ONE, TWO)
+    machine = here.machine
+    devices = here.survey(machine, Publisher(here.cluster, DRIVER, NODE), rescan=3600.0)
+    await devices.look()
+    await devices.look()
+    await here.claimed(claim_of(ONE))
+    await devices.look()
+    await devices.look()
+    await here.claimed()
+    await devices.look()
+    assert machine.read_anew == [frozenset(), {ONE}, frozenset(), {ONE}]
+
+    following = asyncio.create_task(devices.follow())
+    machine.reported = frozenset({TWO})
+    machine.event.set()
+    async with asyncio.timeout(60):
+        while {TWO} not in machine.read_anew:
+            await asyncio.sleep(0.01)
+    following.cancel()
+
+
+@pytest.mark.parametrize(("rescan", "lost"), [(3600.0, True), (0.05, False)], ids=["reports lost", "rescan due"])
+async def test_everything_is_read_once_a_rescan_is_due_or_reports_were_lost(
+    rescan: float, lost: bool, tmp_path: Path
+) -> None:
+    class UnreportedMachine(Machine):
+        """On which nothing was reported of what changed."""
+
+        def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+            return earlier
+
+    here, machine = await world(tmp_path), UnreportedMachine(ONE)
+    devices = here.survey(machine, Publisher(here.cluster, DRIVER, NODE), rescan=rescan)
+    await devices.look()
+    machine.functions[TWO] = replace(machine.functions[ONE], address=TWO)
+    await devices.look()
+    assert [entry.address for entry in devices.published().devices] == [ONE]
+    following = asyncio.create_task(devices.follow())
+    if lost:
+        machine.event.set()
+    async with asyncio.timeout(60):
+        while len(devices.published().devices) < 2:
+            await asyncio.sleep(0.01)
+    following.cancel()
+
+
+async def test_a_claim_that_is_prepared_while_its_node_is_read_has_no_wrong_device(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+
+    class BusyMachine(Machine):
+        """On which a claim is prepared just after sysfs was read."""
+
+        def read(self) -> Hardware:
+            asyncio.run_coroutine_threadsafe(here.claimed(claim_of(ONE)), loop).result(60)
+            return super().read()
+
+    here = await world(tmp_path)
+    devices = here.survey(BusyMachine(ONE), Publisher(here.cluster, DRIVER, NODE))
+    await devices.look()
+    assert [report.message for report in devices.reports()] == [""]
+    await devices.look()
+    assert [report.message for report in devices.reports()] == [f"{ONE} is bound to no driver instead of vfio-pci"]
 
 
 async def test_what_keeps_a_device_from_being_prepared_is_seen_by_itself(tmp_path: Path) -> None:

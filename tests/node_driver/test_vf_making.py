@@ -58,6 +58,9 @@ class NodeHardware:
     def read(self) -> Hardware:
         return self._node.hardware
 
+    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        return self._node.hardware
+
     def links(self) -> Mapping[str, bool]:
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import yaml
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile
 from node_driver.hardware.inventory import Hardware, NumaNode, PciFunction, VfioAlias
-from node_driver.hardware.reading import HardwareRoots, read_hardware
+from node_driver.hardware.reading import HardwareRoots, read_again, read_hardware
 from tests.node_driver.machine_trees import MACHINES, described_machine, machine
 
 
@@ -212,3 +213,77 @@ def test_256_virtual_functions_are_read_in_far_less_than_a_second(tmp_path: Path
     assert time.process_time() - started < 0.5
     assert len(hardware.functions) == 257
     assert hardware.functions["0000:42:00.7"].vf_index == 255
+
+
+def rebound(address: str, driver: str) -> Callable[[Path], frozenset[str]]:
+    """Binds a function to another driver, and names it."""
+
+    def change(sysfs: Path) -> frozenset[str]:
+        link = (sysfs / "bus/pci/devices" / address).resolve() / "driver"
+        link.unlink(missing_ok=True)
+        (sysfs / "bus/pci/drivers" / driver).mkdir(exist_ok=True)
+        link.symlink_to(os.path.relpath(sysfs / "bus/pci/drivers" / driver, link.parent))
+        return frozenset({address, "group-5"})
+
+    return change
+
+
+def unplugged(address: str) -> Callable[[Path], frozenset[str]]:
+    """Takes a function away; nothing reports it."""
+
+    def change(sysfs: Path) -> frozenset[str]:
+        (sysfs / "bus/pci/devices" / address).unlink()
+        return frozenset()
+
+    return change
+
+
+def written(path: str, text: str, *touched: str) -> Callable[[Path], frozenset[str]]:
+    def change(sysfs: Path) -> frozenset[str]:
+        (sysfs / path).parent.mkdir(parents=True, exist_ok=True)
+        (sysfs / path).write_text(f"{text}\n")
+        return frozenset(touched)
+
+    return change
+
+
+def without_mdev(sysfs: Path) -> frozenset[str]:
+    (sysfs / "bus/mdev/devices/8d1f2c3a-0d4e-4a56-9b7c-1e2f3a4b5c6d").unlink()
+    return frozenset()
+
+
+VGPU_VF = "bus/pci/devices/0000:ca:00.4"
+CARD = "bus/pci/devices/0000:3b:00.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("gpu-workstation", rebound("0000:01:00.0", "vfio-pci")),
+        ("sriov-nic", rebound("0000:41:00.3", "vfio-pci")),
+        ("sriov-nic", unplugged("0000:41:00.5")),
+        ("gpu-workstation", written("bus/pci/devices/0000:01:00.0/vendor", "nonsense", "0000:01:00.0")),
+        ("mdev-card", without_mdev),
+        ("mdev-card", written(f"{CARD}/mdev_supported_types/nvidia-231/available_instances", "3", "0000:3b:00.0")),
+        ("sriov-nic", written("bus/pci/devices/0000:41:00.3/nvidia/current_vgpu_type", "0", "0000:41:00.3")),
+        ("malformed", lambda sysfs: frozenset()),
+    ],
+    ids=["bound", "VF bound", "unplugged", "broken", "mdev removed", "mdev type", "vGPU", "malformed"],
+)
+def test_what_changed_is_read_anew_as_the_whole_would_be(
+    name: str, change: Callable[[Path], frozenset[str]], tmp_path: Path
+) -> None:
+    tree = machine(name, tmp_path)
+    earlier = read_hardware(tree.roots)
+    touched = change(tree.sysfs)
+    assert read_again(tree.roots, earlier, touched) == read_hardware(tree.roots)
+
+
+def test_what_isnt_touched_isnt_read_anew(tmp_path: Path) -> None:
+    tree = machine("sriov-nic", tmp_path)
+    earlier = read_hardware(tree.roots)
+    rebound("0000:41:00.3", "vfio-pci")(tree.sysfs)
+    rebound("0000:41:00.2", "vfio-pci")(tree.sysfs)
+    again = read_again(tree.roots, earlier, frozenset({"0000:41:00.3"}))
+    assert again.functions["0000:41:00.3"].driver == "vfio-pci"
+    assert again.functions["0000:41:00.2"] is earlier.functions["0000:41:00.2"]

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from node_driver.devices import PublishedSet
 from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.hardware.links import read_links
-from node_driver.hardware.reading import HardwareRoots, read_hardware
+from node_driver.hardware.reading import HardwareRoots, read_again, read_hardware
 from node_driver.hardware.uevents import KernelReports
 from node_driver.policy.deciding import published_set, wanted_vfs
 from virt_dra.api.core_v1 import Node
@@ -38,14 +38,17 @@ class NodeHardware:
     def read(self) -> Hardware:
         return read_hardware(self._roots)
 
+    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        return read_again(self._roots, earlier, touched)
+
     def links(self) -> Mapping[str, bool]:
         return read_links(self._roots.sysfs)
 
-    async def changed(self) -> None:
+    async def changed(self) -> frozenset[str] | None:
         """Reports begin with the first call: what changed before is seen by the look at the start."""
         if self._reports is None:
             self._reports = KernelReports()
-        await self._reports.changed()
+        return await self._reports.changed()
 
 
 class DriverPolicies(Protocol):
