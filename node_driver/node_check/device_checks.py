@@ -13,7 +13,7 @@ from node_driver.node_check.facts import NodeExamination, NodeFacts
 from node_driver.policy.exclusions import ExclusionReason
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.integration.check_findings import INFO, WARNING, CheckFinding, CheckSubject, Level
-from virt_dra.api.integration.mdev_sweep import MdevTypeNames, sweep_finding
+from virt_dra.api.integration.mdev_sweep import MadeMdevType, sweep_finding
 
 SHOWN_MAX: Final = 6
 """Devices that a finding names."""
@@ -154,14 +154,14 @@ def mdev_sweep(node: NodeExamination) -> Iterator[CheckFinding]:
         yield sweep_finding(kubevirt, node.kubevirt_version, types) or subject.ok("it leaves mdevs of others alone")
 
 
-def _mdev_types(node: NodeExamination) -> set[MdevTypeNames]:
+def _mdev_types(node: NodeExamination) -> list[MadeMdevType]:
     made = None if node.published is None else {(device.address, device.type_id) for device in node.published.devices}
-    return {
-        frozenset(filter(None, (mdev_type.type_id, mdev_type.name)))
+    return [
+        MadeMdevType(frozenset(filter(None, (mdev_type.type_id, mdev_type.name))), node.labels)
         for parent, types in node.facts.hardware.mdev_types.items()
         for mdev_type in types
         if made is None or (parent, mdev_type.type_id) in made
-    }
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from node_driver.devices import PublishedSet
 from node_driver.hardware.inventory import Hardware, PciFunction, VfCount, no_entries
@@ -61,6 +62,10 @@ class MemoryLock:
     limit: int | None
 
 
+CONTAINERD: Final = "containerd"
+CRI_O: Final = "crio"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """``bridges``: function -> the bridges above it, from the root on. ``resettable``: functions that the kernel can
@@ -83,13 +88,14 @@ class NodeFacts:
 class NodeExamination:
     """A node's facts beside what is to happen on it. ``published``: what policies publish; None if none was given.
     ``wanted_vfs``: PF -> the VFs that the driver makes. ``kubevirts``: KubeVirt objects of its cluster.
-    ``kubevirt_version``: overrides theirs."""
+    ``kubevirt_version``: overrides theirs. ``labels``: the node's; None if they weren't given."""
 
     facts: NodeFacts
     published: PublishedSet | None = None
     wanted_vfs: Mapping[str, VfCount] = field(default_factory=no_entries)
     kubevirts: tuple[KubeVirt, ...] = ()
     kubevirt_version: KubeVirtVersion | None = None
+    labels: Mapping[str, str] | None = None
 
     @property
     def endpoints(self) -> tuple[PciFunction, ...]:

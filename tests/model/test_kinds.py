@@ -151,14 +151,22 @@ async def test_informers_follow_the_kinds_of_the_table(
     await asyncio.gather(task, return_exceptions=True)
 
 
+_CHOOSY: dict[str, Any] = {
+    "spec": {"configuration": {"mediatedDevicesConfiguration": {"nodeMediatedDeviceTypes": [{}]}}}
+}
+
+
 class _ForbiddingAll:
-    """A cluster that refuses everything, and notes the kinds that doctor lists."""
+    """A cluster that refuses everything but a KubeVirt object for which nodes matter, and notes the kinds that doctor
+    lists."""
 
     def __init__(self) -> None:
         self.listed: set[tuple[str, str]] = set()
 
     async def list_raw(self, api_version: str, kind: str, *scope: str, **options: str) -> Any:
         self.listed.add((api_version, kind))
+        if kind == "KubeVirt":
+            return [_CHOOSY]
         raise Forbidden("no")
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:

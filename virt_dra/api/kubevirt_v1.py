@@ -300,6 +300,21 @@ class PermittedHostDevices(Wire):
     usb: List[USBHostDevice] = ()
 
 
+class NodeMediatedDeviceTypesConfig(Wire):
+    node_selector: Map[Str] = EMPTY_MAP
+    mediated_device_types: List[Str] = ()
+    mediated_devices_types: List[Str] = ()
+
+
+class MediatedDevicesConfiguration(Wire):
+    """``mediated_devices_types``, here and by node, is the deprecated spelling, which counts where the other has
+    none."""
+
+    mediated_device_types: List[Str] = ()
+    mediated_devices_types: List[Str] = ()
+    node_mediated_device_types: List[NodeMediatedDeviceTypesConfig] = ()
+
+
 class ArchitectureConfiguration(Wire):
     default_architecture: Str | None = None
 
@@ -307,6 +322,7 @@ class ArchitectureConfiguration(Wire):
 class KubeVirtConfiguration(Wire):
     architecture_configuration: ArchitectureConfiguration | None = None
     developer_configuration: DeveloperConfiguration = DeveloperConfiguration.empty()
+    mediated_devices_configuration: MediatedDevicesConfiguration | None = None
     permitted_host_devices: PermittedHostDevices | None = None
 
 

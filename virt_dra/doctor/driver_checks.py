@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
-from virt_dra.api.integration.mdev_sweep import MdevTypeNames, made_mdev_types, sweep_finding
+from virt_dra.api.integration.mdev_sweep import MadeMdevType, made_mdev_types, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -23,7 +23,10 @@ def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> It
     """Findings on the node driver; none where it isn't installed. ``named``: overrides KubeVirt's version."""
     published = tuple(_slices(facts))
     yield from _running(facts, published)
-    yield from _sweep(facts, named, made_mdev_types(published))
+    if isinstance(facts.nodes, Unknown):
+        yield unread(CheckSubject("mdev-sweep", "Nodes"), facts.nodes)
+    nodes = {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in items(facts.nodes)}
+    yield from _sweep(facts, named, made_mdev_types(published, nodes))
 
 
 def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Iterator[CheckFinding]:
@@ -53,7 +56,7 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
             yield subject.ok(f"{counted(devices, 'device')} on {counted(nodes, 'node')}")
 
 
-def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None, types: set[MdevTypeNames]) -> Iterator[CheckFinding]:
+def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None, types: list[MadeMdevType]) -> Iterator[CheckFinding]:
     for raw in items(facts.kubevirts):
         try:
             kubevirt = KubeVirt.from_wire(raw)

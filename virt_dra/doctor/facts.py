@@ -80,6 +80,8 @@ class ClusterFacts:
     launcher_policy: Json | Unknown | None = None
     drivers: Sequence[Json] | Unknown = ()
     """DaemonSets of the node driver."""
+    nodes: Sequence[Json] | Unknown = ()
+    """Read only where a KubeVirt object configures mediated devices by nodes."""
     extenders: Sequence[Json] | Unknown = ()
     """DaemonSets of the scheduler extender."""
     extender_answers: Mapping[str, int] | Unknown = field(default_factory=dict)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from virt_dra.api.integration.check_findings import INFO, WARNING, Level
 from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
-from virt_dra.api.wire import Json
+from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound, Unavailable
 from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
-from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown
+from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown, items
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
@@ -56,17 +57,19 @@ _AT_ONCE: Final = 8
 async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
     """All facts. Errors of the cluster become Unknown."""
     deployments = await _tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
+    kubevirts = await _tried(_listed(cluster, KUBEVIRT, "KubeVirt"))
     facts = ClusterFacts(
         now=datetime.now(UTC),
         version=await _tried(_version(cluster)),
         api_versions=await _tried(cluster.api_versions()),
         features=await _tried(_features(cluster)),
         crds=await _tried(_crds(cluster)),
-        kubevirts=await _tried(_listed(cluster, KUBEVIRT, "KubeVirt")),
+        kubevirts=kubevirts,
         slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
         classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
         deployments=deployments,
         drivers=await _tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
+        nodes=await _tried(cluster.list_raw("v1", "Node")) if any(map(_selects_nodes, items(kubevirts))) else (),
         extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL)),
         extender_answers=await _tried(_extender_answers(cluster)),
     )
@@ -95,6 +98,14 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         if overlay == STANDALONE
         else None,
     )
+
+
+def _selects_nodes(kubevirt: Json) -> bool:
+    try:
+        configuration = KubeVirt.from_wire(kubevirt).spec.configuration.mediated_devices_configuration
+    except WireError:  # a finding
+        return False
+    return configuration is not None and bool(configuration.node_mediated_device_types)
 
 
 async def _tried(asking: Awaitable[T]) -> T | Unknown:

@@ -95,6 +95,6 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
     "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
-    "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass)),
+    "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass, Node)),
 }
 """By command, with the kind of rows or the mode where these read differently."""

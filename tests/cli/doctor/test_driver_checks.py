@@ -93,6 +93,17 @@ def test_kubevirts_sweep_of_mdevs(version: str, gates: list[str], disabled: list
     assert findings(kubevirts=here, slices=[foreign]) == []
 
 
+@pytest.mark.parametrize(("label", "levels"), [("t4", []), ("a10", ["error"])])
+def test_a_node_s_own_mdev_types_are_swept_on_other_nodes_only(label: str, levels: list[str]) -> None:
+    made = {"nodeMediatedDeviceTypes": [{"nodeSelector": {"gpu": "t4"}, "mediatedDeviceTypes": ["nvidia-231"]}]}
+    here = kubevirt("kubevirt", "v1.9.0", [])
+    here["spec"]["configuration"]["mediatedDevicesConfiguration"] = made
+    slice_ = published("a", "mdev")
+    slice_["spec"]["devices"][0]["attributes"]["mdevType"] = {"string": "nvidia-231"}
+    nodes = [{"metadata": {"name": "a", "labels": {"gpu": label}}}, {"metadata": {"name": "b"}}]
+    assert [finding.level for finding in findings(kubevirts=[here], slices=[slice_], nodes=nodes)] == levels
+
+
 def test_doctor_asks_it() -> None:
     base = vars(facts())
     swept = examine(facts().__class__(**{**base, "slices": [*base["slices"], published("a", "mdev")]}), "0.1.0")

@@ -120,6 +120,21 @@ def test_a_sweep_matters_where_there_are_mediated_devices(
     assert [finding["level"] for finding in findings if finding["id"] == "mdev-sweep"] == levels
 
 
+@pytest.mark.parametrize(
+    ("labels", "level"), [((), "ok"), (("--label", "gpu=t4"), "ok"), (("--label", "gpu=a10"), "error")]
+)
+def test_a_sweep_is_judged_by_the_nodes_labels(labels: tuple[str, ...], level: str, tmp_path: Path) -> None:
+    described = yaml.load((MACHINES / "mdev-card.yaml").read_text(), yaml.BaseLoader)
+    described_machine(described, tmp_path)
+    kubevirt = yaml.safe_load(SWEPT)
+    types = ["nvidia-222", "nvidia-231", "nvidia-232", "nvidia-233", "mtty-1"]
+    made = {"nodeMediatedDeviceTypes": [{"nodeSelector": {"gpu": "t4"}, "mediatedDeviceTypes": types}]}
+    kubevirt["spec"] = {"configuration": {"mediatedDevicesConfiguration": made}}
+    arguments = ("--host-root", str(tmp_path), "-f", "-", *labels, "-o", "json")
+    findings = json.loads(node_check(*arguments, text=yaml.safe_dump(kubevirt)).output)["findings"]
+    assert [finding["level"] for finding in findings if finding["id"] == "mdev-sweep"] == [level]
+
+
 def test_this_machine_can_be_examined() -> None:
     result = node_check("-o", "json")
     assert {"iommu", "vfio", "kvm", "devices"} <= {finding["id"] for finding in json.loads(result.output)["findings"]}

@@ -15,8 +15,10 @@ DRIVER = "passthrough.virt-dra.io"
 GATE = "DisableMDEVConfiguration"
 
 
-def kubevirt(version: str = "v1.9.0", permitted: dict[str, bool] | None = None, **gates: list[str]) -> Json:
-    """``permitted``: selector of mdevs -> whether somebody else provides them."""
+def kubevirt(
+    version: str = "v1.9.0", permitted: dict[str, bool] | None = None, made: Json | None = None, **gates: list[str]
+) -> Json:
+    """``permitted``: selector of mdevs -> whether somebody else provides them. ``made``: what KubeVirt makes itself."""
     mdevs = [
         {"mdevNameSelector": selector, "resourceName": "example.com/mdev", "externalResourceProvider": external}
         for selector, external in (permitted or {}).items()
@@ -26,14 +28,21 @@ def kubevirt(version: str = "v1.9.0", permitted: dict[str, bool] | None = None, 
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
         "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
-        "spec": {"configuration": {"developerConfiguration": gates, **hosts}},
+        "spec": {
+            "configuration": {
+                "developerConfiguration": gates,
+                **hosts,
+                **({"mediatedDevicesConfiguration": made} if made else {}),
+            }
+        },
         "status": {"observedKubeVirtVersion": version} if version else {},
     }
 
 
-def policy(**rest: Any) -> Json:
+def policy(selected: dict[str, str] | None = None, **rest: Any) -> Json:
+    """``selected``: labels of the nodes that it is for."""
     device_set = {"name": "set", "select": [{"vendor": "10de"}], **rest}
-    spec = {"deviceSets": [device_set]}
+    spec: Json = {"deviceSets": [device_set], **({"nodeSelector": {"matchLabels": selected}} if selected else {})}
     return {
         "apiVersion": "virt-dra.io/v1alpha1", "kind": "VirtDraNodePolicy", "metadata": {"name": "p"}, "spec": spec,
     }  # fmt: skip
@@ -48,6 +57,14 @@ def published(kind: str, driver: str = DRIVER, **attributes: str) -> Json:
         "devices": [{"name": "a", "attributes": said}],
     }
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n-a"}, "spec": spec}
+
+
+def node(**labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}
+
+
+def by_node(types: list[str], **selector: str) -> Json:
+    return {"nodeSelector": selector, "mediatedDeviceTypes": types}
 
 
 MDEVS = policy(mdevTypes=[{"type": "nvidia-231"}])
@@ -99,7 +116,7 @@ def test_a_gate_in_both_lists_has_to_leave_one() -> None:
         (MDEVS, published("mdev")),
         (kubevirt(permitted={"nvidia-231": True}), MDEVS),
         (kubevirt(permitted={"GRID T4-2Q": True}), published("mdev", mdevType="nvidia-231", mdevTypeName="GRID T4-2Q")),
-        (kubevirt(permitted={"GRID_T4-2Q ": True}), policy(mdevTypes=[{"type": "GRID T4-2Q"}])),
+        (kubevirt(permitted={"\tGRID_T4-2Q\n": True}), policy(mdevTypes=[{"type": "GRID T4-2Q"}])),
     ],
 )
 def test_what_is_never_swept_is_no_finding(objects: tuple[Json, ...]) -> None:
@@ -107,7 +124,13 @@ def test_what_is_never_swept_is_no_finding(objects: tuple[Json, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "permitted", [{"nvidia-231": False}, {"nvidia-232": True}, {"nvidia-231": True, "nvidia-232": False}]
+    "permitted",
+    [
+        {"nvidia-231": False},
+        {"nvidia-232": True},
+        {"nvidia-231": True, "nvidia-232": False},
+        {"nvidia-231": True, "nvidia-232 ": True},
+    ],
 )
 def test_only_types_that_somebody_else_provides_are_left_alone(permitted: dict[str, bool]) -> None:
     both = policy(mdevTypes=[{"type": "nvidia-231"}, {"type": "nvidia-232"}])
@@ -118,3 +141,60 @@ def test_mdevs_of_the_cluster_count_and_the_severity_is_the_users() -> None:
     patch = f'{{"featureGates": ["{GATE}"]}}'
     assert linted(kubevirt(), existing=(published("mdev"),), deny={"mdev-sweep"}) == swept("1.9.0", patch, "denial")
     assert linted(kubevirt(), MDEVS, ignore={"mdev-sweep"}) == []
+
+
+GENERAL, OTHERS = {"mediatedDeviceTypes": ["nvidia-231"]}, {"mediatedDeviceTypes": ["nvidia-222"]}
+T4 = published("mdev", mdevType="nvidia-231", mdevTypeName="GRID T4-2Q")
+LABELLED = node(gpu="t4", zone="a")
+
+
+@pytest.mark.parametrize(
+    ("made", "objects", "is_swept"),
+    [
+        (GENERAL, (MDEVS,), False),
+        (GENERAL, (T4,), False),
+        ({"mediatedDevicesTypes": ["nvidia-231"]}, (MDEVS,), False),
+        ({**OTHERS, "mediatedDevicesTypes": ["nvidia-231"]}, (MDEVS,), True),
+        ({"mediatedDeviceTypes": ["GRID_T4-2Q"]}, (T4,), False),
+        ({"mediatedDeviceTypes": ["GRID T4-2Q"]}, (T4,), True),
+        ({"mediatedDeviceTypes": ["nvidia-2310"]}, (T4,), True),
+        ({**OTHERS, "nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="t4")]}, (T4, LABELLED), False),
+        ({**OTHERS, "nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="a10")]}, (T4, LABELLED), True),
+        ({**GENERAL, "nodeMediatedDeviceTypes": [by_node(["nvidia-222"], gpu="t4")]}, (T4, LABELLED), True),
+        ({**GENERAL, "nodeMediatedDeviceTypes": [by_node(["nvidia-222"], gpu="a10")]}, (T4, LABELLED), False),
+        ({**GENERAL, "nodeMediatedDeviceTypes": [by_node([], gpu="t4")]}, (T4, LABELLED), False),
+        (
+            {"nodeMediatedDeviceTypes": [by_node(["nvidia-222"], gpu="t4"), by_node(["nvidia-231"], zone="a")]},
+            (T4, LABELLED),
+            False,
+        ),
+        ({"nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="t4", zone="b")]}, (T4, LABELLED), True),
+        ({"nodeMediatedDeviceTypes": [by_node(["nvidia-231"])]}, (T4, LABELLED), False),
+        ({"nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="t4")]}, (T4,), False),
+        ({"nodeMediatedDeviceTypes": [by_node(["nvidia-222"], gpu="t4")]}, (T4,), True),
+        (
+            {"nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="t4")]},
+            (policy({"zone": "a"}, mdevTypes=[{"type": "nvidia-231"}]), LABELLED),
+            False,
+        ),
+        (
+            {"nodeMediatedDeviceTypes": [by_node(["nvidia-231"], gpu="a10")]},
+            (policy({"zone": "a"}, mdevTypes=[{"type": "nvidia-231"}]), LABELLED),
+            True,
+        ),
+        (OTHERS, (policy({"zone": "b"}, mdevTypes=[{"type": "nvidia-231"}]), LABELLED), False),
+        (OTHERS, (policy({"zone": "a"}, mdevTypes=[{"type": "nvidia-231"}]), LABELLED), True),
+    ],
+    ids=[
+        "general", "general, of a slice", "old spelling", "old spelling beside the new", "name", "name with a space",
+        "longer id", "selected", "not selected", "selected instead of general", "general where none is selected",
+        "selected without types", "two selected", "half selected", "every node", "labels unknown, named for some",
+        "labels unknown, named for none", "policy and selected", "policy and not selected", "policy of other nodes",
+        "policy of this node",
+    ],
+)  # fmt: skip
+def test_what_kubevirt_makes_itself_on_a_node_is_left_alone_there(
+    made: Json, objects: tuple[Json, ...], is_swept: bool
+) -> None:
+    outcome = swept("1.9.0", f'{{"featureGates": ["{GATE}"]}}') if is_swept else []
+    assert linted(kubevirt(made=made), *objects) == outcome

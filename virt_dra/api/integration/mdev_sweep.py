@@ -1,15 +1,17 @@
 """virt-handler's sweep of mediated devices (D-60): up to and including KubeVirt 1.9.0 it removes, at each heartbeat,
-every mdev whose type its configuration doesn't name. The guest loses its device while the VM seems to run. Pure."""
+every mdev whose type its configuration doesn't name for that node. The guest loses its device while the VM seems to
+run. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.api.integration.known_drivers import PASSTHROUGH_DRIVER
-from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.kubevirt_v1 import KubeVirt, MediatedDevicesConfiguration, NodeMediatedDeviceTypesConfig
 from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion, ObservedVersion
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.resource_v1 import Device, ResourceSlice
@@ -22,26 +24,50 @@ _V1_9: Final = KubeVirtVersion.parse("1.9")
 
 MdevTypeNames = frozenset[str]
 """The id and the name of one type, as far as they are known."""
+NodeLabels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMdevType:
+    """A type of mdevs that the driver makes on a node. ``labels``: the node's; None where they aren't known."""
+
+    names: MdevTypeNames
+    labels: NodeLabels | None
 
 
 def made_mdev_types(
-    published: Iterable[ResourceSlice], policies: Iterable[VirtDraNodePolicy] = ()
-) -> set[MdevTypeNames]:
+    published: Iterable[ResourceSlice], nodes: Mapping[str, NodeLabels], policies: Iterable[VirtDraNodePolicy] = ()
+) -> list[MadeMdevType]:
     """The types of mdevs that a node's driver offers, which it makes when a claim is prepared, or that a policy tells
-    it to."""
-    named = {
-        frozenset((wanted.type,))
+    it to. ``nodes``: the labels of those that are known."""
+    by_node = {
+        (_type_names(device), obj.spec.node_name)
+        for obj in published
+        if obj.spec.driver == PASSTHROUGH_DRIVER
+        for device in obj.spec.devices
+        if _is_mdev(device)
+    }
+    offered = [MadeMdevType(names, nodes.get(node or "")) for names, node in by_node]
+    named = [
+        MadeMdevType(frozenset((wanted.type,)), labels)
         for policy in policies
         for device_set in policy.spec.device_sets
         for wanted in device_set.mdev_types
-    }
-    slices = (obj for obj in published if obj.spec.driver == PASSTHROUGH_DRIVER)
-    return named | {_type_names(device) for obj in slices for device in obj.spec.devices if _is_mdev(device)}
+        for labels in _nodes_of(policy, nodes.values())
+    ]
+    return offered + named
 
 
-def is_swept(kubevirt: KubeVirt, version: KubeVirtVersion, types: Iterable[MdevTypeNames]) -> bool:
+def _nodes_of(policy: VirtDraNodePolicy, nodes: Collection[NodeLabels]) -> Iterable[NodeLabels | None]:
+    """The labels of the nodes that a policy is for; unknown ones where no node is known."""
+    selector = policy.spec.node_selector
+    return [labels for labels in nodes if selector is None or selector.matches(labels)] if nodes else (None,)
+
+
+def is_swept(kubevirt: KubeVirt, version: KubeVirtVersion, types: Iterable[MadeMdevType]) -> bool:
     """True if this KubeVirt removes mdevs of one of the types that others make: all but those that it knows as somebody
-    else's. 1.9 without a patch level may be 1.9.0."""
+    else's, and those that it makes itself on that node. Of a node whose labels aren't known, what it makes on some
+    nodes is taken for left alone. 1.9 without a patch level may be 1.9.0."""
     configuration = kubevirt.spec.configuration
     gates = configuration.developer_configuration
     if version > V1_9_0 and version != _V1_9:
@@ -54,7 +80,26 @@ def is_swept(kubevirt: KubeVirt, version: KubeVirtVersion, types: Iterable[MdevT
         for device in (permitted.mediated_devices if permitted is not None else ())
         if device.external_resource_provider
     }
-    return any(external.isdisjoint(map(_compared, names)) for names in types)
+    made = configuration.mediated_devices_configuration or MediatedDevicesConfiguration.empty()
+    return any(
+        (external | _kubevirts_types(made, made_type.labels)).isdisjoint(map(_compared, made_type.names))
+        for made_type in types
+    )
+
+
+def _kubevirts_types(configuration: MediatedDevicesConfiguration, labels: NodeLabels | None) -> frozenset[str]:
+    """The types that virt-handler makes on a node: those of all selectors that match, or else the general ones. It
+    compares them as they are written, without replacing spaces (KubeVirt's ClusterConfig.GetDesiredMDEVTypes)."""
+    general = frozenset(configuration.mediated_device_types or configuration.mediated_devices_types)
+    by_node = configuration.node_mediated_device_types
+    if labels is None:
+        return general.union(*map(_written_types, by_node))
+    selected = (entry for entry in by_node if entry.node_selector.items() <= labels.items())
+    return frozenset[str]().union(*map(_written_types, selected)) or general
+
+
+def _written_types(entry: NodeMediatedDeviceTypesConfig) -> tuple[str, ...]:
+    return entry.mediated_device_types or entry.mediated_devices_types
 
 
 def patch_against_sweep(kubevirt: KubeVirt) -> Json:
@@ -69,7 +114,7 @@ def patch_against_sweep(kubevirt: KubeVirt) -> Json:
 
 
 def sweep_finding(
-    kubevirt: KubeVirt, named: KubeVirtVersion | None, types: Iterable[MdevTypeNames]
+    kubevirt: KubeVirt, named: KubeVirtVersion | None, types: Iterable[MadeMdevType]
 ) -> CheckFinding | None:
     """The error about a KubeVirt that removes mdevs of these types of others, with the patch. ``named``: overrides its
     version."""
@@ -98,4 +143,4 @@ def _attribute(device: Device, name: str) -> str:
 
 def _compared(name: str) -> str:
     """A type's name as virt-handler compares it."""
-    return name.strip().replace(" ", "_")
+    return name.replace(" ", "_").strip()

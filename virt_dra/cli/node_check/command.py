@@ -37,7 +37,7 @@ Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no
 @click.option("--policy", metavar="FILE", type=policy_file,
               help="VirtDraNodePolicies: examine what they publish, and say why other devices aren't.")  # fmt: skip
 @click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=labels_of,
-              help="A label of the node, for policies with a nodeSelector; may be repeated.")  # fmt: skip
+              help="A label of the node, for nodeSelectors of policies and of KubeVirt; may be repeated.")  # fmt: skip
 @click.option("-f", "--filename", "kubevirt_file", metavar="FILE", type=policy_file,
               help="The cluster's KubeVirt object: does it remove mediated devices of others?")  # fmt: skip
 @kubevirt_option
@@ -63,7 +63,7 @@ def command(
         facts = gather(host_root.rstrip("/"))
     except OSError as error:
         refuse([str(error)], output)
-    node = NodeExamination(facts, kubevirts=kubevirts, kubevirt_version=kubevirt)
+    node = NodeExamination(facts, kubevirts=kubevirts, kubevirt_version=kubevirt, labels=labels or None)
     if policies is not None:
         published = published_set(facts.hardware, policies, labels)
         node = replace(node, published=published, wanted_vfs=wanted_vfs(facts.hardware, policies, labels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.mdev_sweep import made_mdev_types, sweep_finding
 from virt_dra.api.kubevirt_v1 import KubeVirt
@@ -79,7 +80,8 @@ def mdev_sweep(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
     """KubeVirt objects whose virt-handler removes the mdevs that the node driver makes (D-60)."""
     if not isinstance(obj, KubeVirt):
         return
-    types = made_mdev_types(inputs.model.of(ResourceSlice), inputs.model.of(VirtDraNodePolicy))
+    nodes = {node.name: node.metadata.labels for node in inputs.model.of(Node)}
+    types = made_mdev_types(inputs.model.of(ResourceSlice), nodes, inputs.model.of(VirtDraNodePolicy))
     if sweep := sweep_finding(obj, inputs.configuration.version, types):
         field = "spec.configuration.developerConfiguration.featureGates"
         yield FieldIssue(field, f"{sweep.message}: {sweep.advice}")
