@@ -48,6 +48,7 @@ def cdi_document(driver: str, device_class: str, devices: Sequence[CdiDevice]) -
 def _edits(device: CdiDevice) -> dict[str, Any]:
     edits: dict[str, Any] = {}
     if device.nodes:
+        # No uid and gid: virt-handler gives the nodes below /dev/vfio to launchers that aren't root (D-55).
         edits["deviceNodes"] = [{"path": path, "permissions": "rw"} for path in device.nodes]
     if device.mounts:
         edits["mounts"] = [

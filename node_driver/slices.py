@@ -139,7 +139,7 @@ def plan_slices(
         for index, obj in sorted(current.items())
         if obj.spec.pool.resource_slice_count != len(wanted) or not _says(obj, wanted[index], answers.get(index))
     ]
-    if new or len(changed) > 1:  # readers must not mix old slices with new ones: a generation counts only as a whole
+    if new or len(changed) > 1:  # D-23: readers must not mix old slices with new ones, a generation counts as a whole
         generation += 1
         changed = sorted(current)
     pool = ResourcePool(name=owner.node, generation=generation, resource_slice_count=len(wanted))

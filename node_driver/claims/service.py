@@ -69,6 +69,8 @@ class NodeClaims:
         return await _answer(name, self._unprepare)
 
     async def _prepare(self, name: ClaimName) -> ReadyClaim:
+        """Also of a claim that was prepared before: a kubelet that starts again asks again, since what is prepared is
+        in its memory only (D-15)."""
         check_name(name)
         claim = await self._allocated(name)
         async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
@@ -145,6 +147,7 @@ class NodeClaims:
             _logger.warning("claim %s/%s can't be rolled back yet: %s", record.namespace, record.name, second)
 
     async def _unprepare(self, name: ClaimName) -> ReleasedClaim:
+        """By the checkpoint alone: of a pod that was deleted by force neither pod nor claim may be left (D-16)."""
         check_name(name)
         async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
             record = (await self._checkpoint.read()).claims.get(name.uid)

@@ -20,6 +20,7 @@ CHECKS: Final[tuple[NodeCheck, ...]] = (
     kernel.huge_pages,
     kernel.locked_memory,
     kernel.programs,
+    kernel.container_runtimes,
     device.devices,
     device.groups,
     device.resets,

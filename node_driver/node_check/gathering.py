@@ -16,12 +16,23 @@ from node_driver.hardware.inventory import Hardware
 from node_driver.hardware.pci import ADDRESS, DEVICES
 from node_driver.hardware.reading import HardwareRoots, read_hardware
 from node_driver.hardware.variant_drivers import TABLE_MAX
-from node_driver.node_check.facts import DeviceNode, FileKind, HugePages, KernelFacts, MemoryLock, NodeFacts
+from node_driver.node_check.facts import (
+    CONTAINERD,
+    CRI_O,
+    DeviceNode,
+    FileKind,
+    HugePages,
+    KernelFacts,
+    MemoryLock,
+    NodeFacts,
+)
 
 CONTAINER_RUNTIMES: Final = frozenset(("containerd", "crio", "cri-o", "dockerd"))
 PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "QEMU": ("qemu-system-x86_64", "qemu-system-aarch64", "qemu-kvm", "/usr/libexec/qemu-kvm"),
     "libvirt": ("virtqemud", "libvirtd"),
+    CONTAINERD: (CONTAINERD,),
+    CRI_O: (CRI_O,),
 }
 """Software -> programs that know its version."""
 PROGRAM_LIMIT: Final = 5.0
@@ -35,7 +46,7 @@ _HUGE_PAGES: Final = re.compile(r"hugepages-(\d{1,12})kB")
 _COUNT: Final = re.compile(r"[0-9]{1,12}")
 _MODULE: Final = re.compile(r"([^/:\s]{0,60}vfio[^/:\s]{0,60})\.ko(?:\.[a-z0-9]+)?(?::|$)", re.MULTILINE)
 _LOCKED: Final = re.compile(r"^Max locked memory\s+\S+\s+(unlimited|\d{1,20})", re.MULTILINE)
-_VERSION: Final = re.compile(r"\b\d{1,4}(?:\.\d{1,4}){1,3}\b")
+_VERSION: Final = re.compile(r"(?:\b|(?<=\bv))(?<!\.)\d{1,4}(?:\.\d{1,4}){1,3}\b")
 
 
 def gather(host_root: str) -> NodeFacts:

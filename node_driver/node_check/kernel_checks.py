@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from node_driver.devices import DeviceKind
 from node_driver.hardware.inventory import DEFAULT_VFIO_DRIVER
-from node_driver.node_check.facts import FileKind, KernelFacts, NodeExamination
+from node_driver.node_check.facts import CONTAINERD, CRI_O, FileKind, KernelFacts, NodeExamination
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 
@@ -15,6 +15,10 @@ GIB: Final = 1024**3
 LAUNCHER_EXTRA: Final = GIB
 """What a launcher locks beside the guest's memory (hardware-lab.md)."""
 SMALLEST_GUEST: Final = 64 * 1024**2
+CDI_SINCE: Final[Mapping[str, tuple[int, int]]] = {CONTAINERD: (1, 7), CRI_O: (1, 28)}
+"""Container runtime -> the release since which it gives containers the devices that a kubelet names."""
+_CDI_BY_DEFAULT: Final = (2, 0)
+"""The release of containerd since which it does so by default."""
 _OFF: Final = frozenset(("off", "0", "n", "no"))
 _IOMMU_TABLES: Final = frozenset(("DMAR", "IVRS", "IORT", "VIOT"))
 """ACPI tables by which the firmware describes IOMMUs: of Intel, AMD, ARM and virtual machines."""
@@ -198,9 +202,32 @@ def locked_memory(node: NodeExamination) -> Iterator[CheckFinding]:
 def programs(node: NodeExamination) -> Iterator[CheckFinding]:
     """Versions of QEMU and libvirt, which matter on the node only where launchers' images don't bring them."""
     for software, version in (node.facts.programs or {}).items():
+        if software in CDI_SINCE:
+            continue
         advice = "launchers use the QEMU and libvirt of their image, not the node's"
         message = f"version {version} is installed" if version else "installed, and doesn't say its version"
         yield CheckSubject("programs", software).info(message, advice)
+
+
+def container_runtimes(node: NodeExamination) -> Iterator[CheckFinding]:
+    """Whether those that run give containers the devices that a kubelet names (D-33)."""
+    running = {runtime.process for runtime in node.facts.runtimes}
+    for software, version in (node.facts.programs or {}).items():
+        if software not in CDI_SINCE or software not in running or not version:
+            continue
+        subject, since = CheckSubject("container-runtime", software), CDI_SINCE[software]
+        release = tuple(map(int, version.split(".")[:2]))
+        if release < since:
+            advice = f"install {software} {'.'.join(map(str, since))} or later"
+            yield subject.error(f"version {version} doesn't give containers the devices of claims (CDI)", advice)
+        elif software == CONTAINERD and release < _CDI_BY_DEFAULT:
+            advice = "set enable_cdi = true in its CRI plugin's configuration, unless it is set"
+            yield subject.info(
+                f"version {version} gives containers the devices of claims (CDI) where its configuration says so",
+                advice,
+            )
+        else:
+            yield subject.ok(f"version {version} gives containers the devices of claims (CDI)")
 
 
 def _size(number: int) -> str:

@@ -46,6 +46,7 @@ class RegistrationServer:
         )
 
     async def _notified(self, status: Any, context: grpc.aio.ServicerContext) -> Any:
+        """Answers a refusal with an error, and logs why: the kubelet says it here only (D-6)."""
         if not status.plugin_registered:
             _logger.error("the kubelet refused to register driver %s: %s", self._driver, status.error)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"registration was refused: {status.error}")

@@ -45,6 +45,7 @@ def test_a_class_for_each_kind_of_device() -> None:
 
 
 def test_the_container_is_privileged_and_gets_no_more_of_the_node_than_it_needs() -> None:
+    """D-54."""
     (daemon_set,) = objects("DaemonSet")
     spec = daemon_set["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -61,6 +62,7 @@ def test_the_container_is_privileged_and_gets_no_more_of_the_node_than_it_needs(
 
 
 def test_what_its_account_may_do() -> None:
+    """D-53."""
     rules = [rule for role in objects("ClusterRole") for rule in role["rules"]]
     granted = {resource: sorted(rule["verbs"]) for rule in rules for resource in rule["resources"]}
     assert granted == {

@@ -127,6 +127,32 @@ def test_a_launcher_locks_the_guests_memory_and_a_gib(limit: int | None, level: 
     assert (finding.level, message in finding.message) == (level, True), finding
 
 
+@pytest.mark.parametrize(
+    ("runtime", "version", "level", "message"),
+    [
+        ("containerd", "1.6.20", "error", "version 1.6.20 doesn't give containers the devices of claims (CDI)"),
+        (
+            "containerd",
+            "1.7.27",
+            "info",
+            "version 1.7.27 gives containers the devices of claims (CDI) where its configuration says so",
+        ),
+        ("containerd", "2.1", "ok", "version 2.1 gives containers the devices of claims (CDI)"),
+        ("crio", "1.9.4", "error", "version 1.9.4 doesn't give containers the devices of claims (CDI)"),
+        ("crio", "1.34.0", "ok", "version 1.34.0 gives containers the devices of claims (CDI)"),
+    ],
+)
+def test_a_container_runtime_must_know_cdi(runtime: str, version: str, level: str, message: str) -> None:
+    """D-33."""
+    programs = {"QEMU": "8.2.1", "containerd": "1.0", "crio": "1.0", runtime: version}
+    facts = NodeFacts(Hardware(), runtimes=(MemoryLock(runtime, None),), programs=programs)
+    findings = kernel_checks.container_runtimes(NodeExamination(facts))
+    assert [(finding.where, finding.level, finding.message) for finding in findings] == [(runtime, level, message)]
+    unknown = replace(facts, programs={runtime: ""})
+    assert list(kernel_checks.container_runtimes(NodeExamination(unknown))) == []
+    assert [finding.where for finding in kernel_checks.programs(NodeExamination(facts))] == ["QEMU"]
+
+
 def test_every_size_of_huge_pages_is_looked_at() -> None:
     facts = NodeFacts(Hardware(), huge_pages=(HugePages(2048, 8, 0), HugePages(64, 0, 0), HugePages(1048576, 2, 1)))
     findings = kernel_checks.huge_pages(NodeExamination(facts))

@@ -88,6 +88,8 @@ def test_a_link_is_no_device_node(tmp_path: Path) -> None:
     [
         ("echo QEMU emulator version 7.2.22 '(Debian 1:7.2+dfsg)'", "7.2.22"),
         ("echo libvirtd '(libvirt)' 10.0.0", "10.0.0"),
+        ("echo containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b71", "2.1.4"),
+        ("echo containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1", "1.6.20"),
         ("echo none; exit 3", ""),
         ("yes 1 | head -c 9000; echo 2.0", ""),
     ],
