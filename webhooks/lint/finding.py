@@ -130,6 +130,12 @@ class LintFinding:
         }
 
 
+COMMAND_WORK: Final = 10_000_000
+"""``max_work`` of the command line: 10 s suffice for a thousand times the usual devices."""
+COMMAND_WORK_IN_ALL: Final = 60_000_000
+"""``max_work_in_all`` of the command line."""
+
+
 @dataclass(frozen=True)
 class LintSettings:
     """The ids of findings that are ignored, deny, or warn; the first of these that has an id wins, else the check's own
@@ -165,9 +171,8 @@ class LintSettings:
         warn: Collection[str] = frozenset(),
         ignore: Collection[str] = frozenset(),
     ) -> LintSettings:
-        """The settings of the command line, which may take minutes. 10 s of work suffice for a thousand times the usual
-        devices."""
-        return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
+        """The settings of the command line, which may take minutes."""
+        return cls(ignore, deny, warn, max_work=COMMAND_WORK, max_work_in_all=COMMAND_WORK_IN_ALL)
 
     @classmethod
     def for_admission(

@@ -20,7 +20,6 @@ from tests.controllers.hostile_selectors import HOSTILE
 from virt_dra.cli.main import cli
 from virt_dra.simulator import fit
 from virt_dra.simulator.deadline import AllocationDeadline
-from webhooks.lint import LintSettings
 
 pytestmark = pytest.mark.slow
 
@@ -74,10 +73,9 @@ def _files(folder: Path, selector: str, devices: int, vms: int) -> str:
 
 @pytest.fixture
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twentieth of the limits, since only what follows from them is looked at."""
-    monkeypatch.setattr(
-        LintSettings, "for_command", lambda **given: LintSettings(**given, max_work=500_000, max_work_in_all=1_500_000)
-    )
+    """A twentieth of the limits or less, since only what follows from them is looked at."""
+    monkeypatch.setattr("webhooks.lint.finding.COMMAND_WORK", 500_000)
+    monkeypatch.setattr("webhooks.lint.finding.COMMAND_WORK_IN_ALL", 1_500_000)
     monkeypatch.setattr("virt_dra.cli.lint.command.AllocationDeadline", lambda: AllocationDeadline(0.5))
 
 
