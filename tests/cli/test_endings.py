@@ -61,17 +61,17 @@ PRINTING = [
 ]
 
 
-def _run(*arguments: str, **given: Any) -> subprocess.CompletedProcess[bytes]:
+def _run(program: Path, *arguments: str, **given: Any) -> subprocess.CompletedProcess[bytes]:
     given = {"input": b'{"id": 1}\n', "stderr": subprocess.PIPE, "timeout": 60, **given}
-    return subprocess.run([PROGRAM, *arguments], cwd=ROOT, check=False, **given)
+    return subprocess.run([program, *arguments], cwd=ROOT, check=False, **given)
 
 
 @pytest.mark.slow(seconds=0.5)
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
-def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tuple[str, ...]) -> None:
+def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tuple[str, ...], program: Path) -> None:
     with FULL.open("wb") as full:
-        ran = _run(*arguments, stdout=full)
+        ran = _run(program, *arguments, stdout=full)
     assert (ran.returncode, ran.stderr.decode()) == (2, "error: cannot write the output: No space left on device\n")
 
 
@@ -80,9 +80,9 @@ def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tupl
 @pytest.mark.parametrize(
     "arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join
 )
-def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[str, ...]) -> None:
+def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[str, ...], program: Path) -> None:
     with FULL.open("wb") as full:
-        assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
+        assert _run(program, *arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
 @pytest.mark.slow(seconds=0.5)
@@ -90,8 +90,8 @@ def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[st
     not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning"
 )
 @pytest.mark.parametrize("name", LINES)
-def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
-    ran = _run(name, "--jsonl", "/proc/self/mem")
+def test_requests_that_can_not_be_read_are_one_line(name: str, program: Path) -> None:
+    ran = _run(program, name, "--jsonl", "/proc/self/mem")
     assert (ran.returncode, ran.stdout or b"", ran.stderr.decode()) == (
         2,
         b"",
@@ -101,11 +101,11 @@ def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
 
 @pytest.mark.slow(seconds=0.5)
 @pytest.mark.parametrize("arguments", PRINTING[::2], ids=" ".join)
-def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None:
+def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...], program: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        ran = _run(*arguments, stdout=writing)
+        ran = _run(program, *arguments, stdout=writing)
     finally:
         os.close(writing)
     assert (ran.returncode, ran.stderr) == (141, b"")

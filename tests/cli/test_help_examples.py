@@ -74,12 +74,12 @@ def test_completion_knows_every_option() -> None:
 
 
 @pytest.mark.parametrize(("line", "comment"), RUN, ids=[line for line, _ in RUN])
-def test_an_example_is_carried_out(line: str, comment: str, tmp_path: Path) -> None:
+def test_an_example_is_carried_out(line: str, comment: str, tmp_path: Path, program: Path) -> None:
     if "jq" in line and shutil.which("jq") is None:
         line = line.partition(" | jq")[0]
     line = line.replace("/tmp/out", str(tmp_path))
     line = re.sub(r"> (\S+\.(?:sarif|yaml))", rf"> {tmp_path}/\1", line)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
     ran = subprocess.run(
         ["sh", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
