@@ -23,6 +23,7 @@ import click
 from launcher import Conversion, LauncherError, libvirt_conn
 from launcher.addresses.metadata_files import overlaid, read_base, read_folder
 from launcher.errors import LIBVIRT_UNAVAILABLE
+from launcher.init_process import leave_process_1
 from launcher.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -98,6 +99,7 @@ def main(
     timeout: float, grace: float | None,
 ) -> None:  # fmt: skip
     """Run one VM: wait for its devices, define and start its libvirt domain, and exit when it ends."""
+    leave_process_1()
     stop = threading.Event()
     stopped_by: list[int] = []
 
