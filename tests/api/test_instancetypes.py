@@ -14,7 +14,9 @@ from virt_dra.api.instancetypes.expansion import Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.reading.scheme import read_object
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "instancetypes.yaml").read_text(encoding="utf-8"))
+CASES = yaml.load(
+    (Path(__file__).parent / "cases" / "instancetypes.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 
 
 def _at(wire: Any, path: str) -> Any:

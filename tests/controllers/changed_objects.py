@@ -18,12 +18,12 @@ def cases_in(folder: Path) -> list[Any]:
     return [
         pytest.param(case, id=f"{path.stem}: {case['case']}")
         for path in files
-        for case in yaml.safe_load(path.read_text())
+        for case in yaml.load(path.read_text(), yaml.CSafeLoader)
     ]
 
 
 def base_of(folder: Path) -> Json:
-    base: Json = yaml.safe_load((folder / "base.yaml").read_text())
+    base: Json = yaml.load((folder / "base.yaml").read_text(), yaml.CSafeLoader)
     return base
 
 

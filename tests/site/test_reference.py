@@ -119,15 +119,19 @@ def test_every_definition_and_field_of_the_manifests_is_a_row() -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def library_page() -> str:
+    return library.library_page()
+
+
 @pytest.mark.parametrize("name", library.MODULES)
-def test_every_public_name_is_in_the_reference_with_a_sentence(name: str) -> None:
+def test_every_public_name_is_in_the_reference_with_a_sentence(name: str, library_page: str) -> None:
     module = importlib.import_module(name)
-    page = library.library_page()
     named = library.public_names(module)
     listed = getattr(module, "__all__", [member.name for member in named])
     assert [member.name for member in named] == list(listed)
     for member in named:
-        assert f"### {name}.{member.name}\n" in page
+        assert f"### {name}.{member.name}\n" in library_page
         if isinstance(member.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             defined = getattr(module, member.name)
             assert (

@@ -22,7 +22,7 @@ from webhooks.vmi import RULE_SETS, review, rules_for
 CASES = [
     pytest.param(case, id=f"{path.stem}: {case['name']}")
     for path in sorted((Path(__file__).parent / "cases").glob("*.yaml"))
-    for case in yaml.safe_load(path.read_text())
+    for case in yaml.load(path.read_text(), yaml.CSafeLoader)
 ]
 KNOWN_KEYS = {"name", "spec", "vm", "object", "old", "old_vm", "annotations", "gates", "kubevirt", "causes", "warnings"}
 

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 VERSION = "0.1.0"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 GATES = ["GPUsWithDRA", "HostDevicesWithDRA", "HostDevices"]
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "doctor.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "doctor.yaml").read_text(), yaml.CSafeLoader)
 
 
 def kubevirt(

@@ -31,7 +31,7 @@ OPTIONS = {"objects", "kubevirt", "writers", "image", "pod", "computeLast", "now
 CASES = [
     pytest.param(case, id=f"{path.stem}: {case['name']}")
     for path in sorted(FOLDER.glob("*.yaml"))
-    for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+    for case in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 ]
 
 
