@@ -34,7 +34,8 @@ _FIELD = re.compile(
     r"    /\*\*(?P<comment>.*?)\*/\s*'?(?P<name>[\w.\-]+)'?(?P<optional>\??): (?P<type>[^;{]+|\{[^}]*\});\n", re.DOTALL
 )
 _SCALARS = {"string": "string", "number": "integer", "boolean": "boolean", "object": "{}"}
-_WIRE_NAMES = {"vSOCKCID": "VSOCKCID"}
+_WIRE_NAMES = {"_default": "default", "vSOCKCID": "VSOCKCID"}
+"""TypeScript names of fields that are spelt otherwise on the wire."""
 
 # Types and fields that replace or extend those of the package. "!" behind a name: required. Types:
 # virt_dra/api/schemas/kubevirt_schema.py.

@@ -68,7 +68,10 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
             }
         ],
         "nodeSelector": {"a/b": "c"},
-        "networks": [{"name": "default", "pod": {}}, {"name": "more", "multus": {"networkName": "n"}}],
+        "networks": [
+            {"name": "default", "pod": {}},
+            {"name": "more", "multus": {"networkName": "n", "default": False}},
+        ],
         "volumes": [
             {"name": "root", "persistentVolumeClaim": {"claimName": "root"}},
             {"name": "init", "cloudInitNoCloud": {"userData": "#cloud-config"}},

@@ -37,6 +37,7 @@ _SINCE: Final[Mapping[tuple[str, str], KubeVirtVersion]] = {
     ("VirtualMachineInstanceStatus", "deviceStatus"): V1_6_0,
     ("Memory", "reservedOverhead"): V1_8_0,
     ("Volume", "containerPath"): V1_8_0,
+    ("Interface", "passtBinding"): V1_8_0,
     ("Network", "resourceClaim"): V1_9_0,
 }
 _GONE: Final[Mapping[tuple[str, str], KubeVirtVersion]] = {("VirtualMachineInstanceStatus", "deviceStatus"): V1_8_0}
