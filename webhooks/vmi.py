@@ -29,11 +29,13 @@ from webhooks.verdict import REQUIRED, AdmissionCause, AdmissionCauseType, Verdi
 __all__ = ["AdmissionCause", "AdmissionCauseType", "Verdict", "review"]
 
 _NETWORKS: tuple[Rule, ...] = (
+    interfaces.discontinued_bindings,
     network_sources.one_default,
     network_sources.one_source,
-    networks.claim_networks,
     interfaces.bindings,
     network_sources.network_names,
+    networks.claim_networks,
+    network_sources.network_interfaces,
     network_sources.interface_names,
     interfaces.fields,
 )

@@ -30,14 +30,22 @@ _DISCONTINUED: Final[Mapping[str, str]] = {
 }
 
 
+def discontinued_bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
+    """Bindings that no release has any more (K-2.42)."""
+    for index, interface in enumerate(subject.spec.domain.devices.interfaces):
+        for name, text in _DISCONTINUED.items():
+            if (interface.model_extra or {}).get(name) is not None:
+                yield AdmissionCause(INVALID, text, subject.path(f"domain.devices.interfaces[{index}].{name}"))
+
+
 def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """No binding or several, masquerade without the pod network, discontinued bindings (K-2.42)."""
+    """No binding or several, masquerade or passt without the pod network (K-2.42)."""
     exactly_one = subject.gates.version >= V1_9_0
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
-        more = interface.model_extra or {}
-        methods = (interface.bridge, interface.masquerade, interface.sriov, more.get("passtBinding"))
+        passt = (interface.model_extra or {}).get("passtBinding")
+        methods = (interface.bridge, interface.masquerade, interface.sriov, passt)
         bound = sum(binding is not None for binding in (*methods, interface.binding))
         if exactly_one and bound != 1:
             text = f"logical {interface.name} interface must have exactly one binding method or binding plugin"
@@ -46,14 +54,15 @@ def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
             text = f"logical {interface.name} interface cannot have both binding plugin and interface binding method"
             yield AdmissionCause(INVALID, text, f"{field}.binding")
         network = networks.get(interface.name)
-        if interface.masquerade is not None and (network is None or network.pod is None):
+        on_pod_network = network is not None and network.pod is not None
+        if interface.masquerade is not None and not on_pod_network:
             yield AdmissionCause(INVALID, "Masquerade interface only implemented with pod network", f"{field}.name")
         if interface.masquerade is not None and (interface.mac_address or "").lower() == _RESERVED_MAC:
             text = "The requested MAC address is reserved for the in-pod bridge. Please choose another one."
             yield AdmissionCause(INVALID, text, f"{field}.macAddress")
-        for name, text in _DISCONTINUED.items():
-            if more.get(name) is not None:
-                yield AdmissionCause(INVALID, text, f"{field}.{name}")
+        if passt is not None and not on_pod_network:
+            text = "PasstBinding interface only implemented with pod network"
+            yield AdmissionCause(INVALID, text, f"{field}.name")
 
 
 def fields(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
@@ -65,7 +74,8 @@ def fields(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         yield from _addresses(interface, field)
         network = networks.get(interface.name)
         if network is not None and network.pod is not None:
-            yield from _ports((interface.model_extra or {}).get("ports"), field)
+            ports = (interface.model_extra or {}).get("ports")
+            yield from _ports(ports, field, strict=subject.gates.version >= V1_9_0)
 
 
 def _by_name(subject: ReviewedSpec) -> Mapping[str, Network]:
@@ -94,7 +104,7 @@ def _addresses(interface: Interface, field: str) -> Iterator[AdmissionCause]:
             )
         elif octets > _MAC_LENGTHS[0]:
             yield AdmissionCause(
-                INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress"
+                INVALID, f"interface {field}.name has too long MAC address ({mac}).", f"{field}.macAddress"
             )
     address = interface.pci_address
     if address and not _PCI_ADDRESS.fullmatch(address):
@@ -113,8 +123,9 @@ def _octets(mac: str) -> int:
     return (len(mac) + 1) // 5 * 2 if _DOTTED.fullmatch(mac) else 0
 
 
-def _ports(given: object, field: str) -> Iterator[AdmissionCause]:
-    """The ports of an interface on the pod network; values of another type are left to the API server."""
+def _ports(given: object, field: str, *, strict: bool) -> Iterator[AdmissionCause]:
+    """The ports of an interface on the pod network; values of another type are left to the API server. ``strict``: as
+    since 1.9, when 65536 stopped to pass."""
     ports: list[Any] = [port if isinstance(port, dict) else {} for port in given] if isinstance(given, list) else []
     seen: set[object] = set()
     for position, port in enumerate(ports):
@@ -128,9 +139,10 @@ def _ports(given: object, field: str) -> Iterator[AdmissionCause]:
         seen.add(name)
     for position, port in enumerate(ports):
         number, protocol, where = port.get("port", 0), port.get("protocol"), f"{field}.ports[{position}]"
+        of_number = f"{where}.port" if strict else where
         if number == 0:
-            yield AdmissionCause(REQUIRED, "Port field is mandatory.", where)
-        if isinstance(number, int) and not 0 <= number <= 65536:  # the bound is KubeVirt's
-            yield AdmissionCause(INVALID, "Port field must be in range 0 < x < 65536.", where)
+            yield AdmissionCause(REQUIRED, "Port field is mandatory.", of_number)
+        if isinstance(number, int) and not 0 <= number <= (65535 if strict else 65536):
+            yield AdmissionCause(INVALID, "Port field must be in range 0 < x < 65536.", of_number)
         if protocol and protocol not in ("TCP", "UDP"):
             yield AdmissionCause(INVALID, "Unknown protocol, only TCP or UDP allowed", f"{where}.protocol")

@@ -48,13 +48,17 @@ def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def network_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Every network has a name of its own and an interface (K-2.40)."""
-    interfaces = {interface.name for interface in subject.spec.domain.devices.interfaces}
-    yield from _repeated(
+    """Every network has a name of its own (K-2.40)."""
+    return _repeated(
         subject.spec.networks,
         lambda name: f"Network with name {quoted(name)} already exists, every network must have a unique name",
         subject.path("networks"),
     )
+
+
+def network_interfaces(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
+    """Every network has an interface (K-2.40)."""
+    interfaces = {interface.name for interface in subject.spec.domain.devices.interfaces}
     for index, network in enumerate(subject.spec.networks):
         if network.name not in interfaces:
             field = subject.path(f"networks[{index}].name")
