@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from virt_dra.api.kubevirt_v1 import RamFB
-from virt_dra.api.kubevirt_versions import HOST_DEVICES, MULTI_ARCHITECTURE, RESERVED_OVERHEAD_MEMLOCK, SIDECAR
+from virt_dra.api.kubevirt_v1 import RamFB, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_versions import HOST_DEVICES, MULTI_ARCHITECTURE, RESERVED_OVERHEAD_MEMLOCK, SIDECAR, Gates
 from webhooks.rules.reviewed_spec import ReviewedSpec
 from webhooks.verdict import INVALID, NOT_SUPPORTED, REQUIRED, AdmissionCause
 
@@ -25,11 +25,15 @@ RESERVED_LABELS: Final = (
 
 def architecture(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Another architecture than the control plane's with its feature gate off, up to 1.7 (K-2.47)."""
-    wanted, own = subject.spec.architecture, subject.gates.architecture
-    if wanted and own and wanted != own and MULTI_ARCHITECTURE not in subject.gates:
+    if MULTI_ARCHITECTURE not in subject.gates and another_architecture(subject.spec, subject.gates):
         field = subject.path("architecture")
         text = f"{MULTI_ARCHITECTURE} feature gate is not enabled in kubevirt-config, invalid entry {field}"
         yield AdmissionCause(REQUIRED, text, field)
+
+
+def another_architecture(spec: VirtualMachineInstanceSpec, gates: Gates) -> bool:
+    """True if the VM asks for an architecture that isn't the control plane's, as far as that is known."""
+    return bool(spec.architecture and gates.architecture) and spec.architecture != gates.architecture
 
 
 def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:

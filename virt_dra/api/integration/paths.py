@@ -188,8 +188,8 @@ IN_DEVICE_CLAIMS: Final = "InDeviceClaims"
 
 BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA, DRIVER_UNKNOWN, DRIVERS_DIFFER})
 """Reasons of decisions that depend on the drivers: no such decision may be made before the drivers are known."""
-BY_CHOICE: Final = frozenset({ASKED_FOR, NATIVE_NOT_READ, NO_DEVICE_CLAIMS})
-"""Reasons of decisions that the annotation makes."""
+BY_CHOICE: Final = frozenset({ASKED_FOR, NATIVE_NOT_READ, NO_METADATA_READ, NO_DEVICE_CLAIMS})
+"""Reasons of decisions that answer the annotation, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,9 @@ def decide(
         advice = (
             f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
         )
-        return PathDecision(
-            pair, NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True
-        )
+        asked = f"path {choice} was asked for, and " if choice != AUTO else ""
+        message = f"{asked}KubeVirt {version} reads no metadata files; {advice}"
+        return PathDecision(pair, NONE, NO_METADATA_READ, message, warning=True)
     if choice != AUTO:
         return _as_chosen(pair, choice, version, names, writing)
     if version < V1_8_3:

@@ -8,6 +8,7 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.paths import AUTO, BY_CHOICE, PATH_ANNOTATION
 from virt_dra.api.kubevirt_versions import (
     HOST_DEVICES,
+    MULTI_ARCHITECTURE,
     NETWORK_DEVICES_WITH_DRA,
     RESERVED_OVERHEAD_MEMLOCK,
     SIDECAR,
@@ -17,7 +18,7 @@ from virt_dra.api.kubevirt_versions import (
     V1_9_0,
 )
 from webhooks.lint.linted import Linted
-from webhooks.rules.features import HOOK_SIDECARS
+from webhooks.rules.features import HOOK_SIDECARS, another_architecture
 from webhooks.rules.reviewed_spec import DEVICE_LISTS
 from webhooks.verdict import FieldIssue
 
@@ -47,6 +48,9 @@ def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
         and memory.reserved_overhead is not None
     ):
         yield _off(linted, linted.path("domain.memory.reservedOverhead"), RESERVED_OVERHEAD_MEMLOCK, "reservedOverhead")
+    if version < V1_8_0 and MULTI_ARCHITECTURE not in gates and another_architecture(spec, gates):
+        subject = f"architecture {spec.architecture} on a control plane of {gates.architecture}"
+        yield _off(linted, linted.path("architecture"), MULTI_ARCHITECTURE, subject)
     if linted.reviewed.annotations.get(HOOK_SIDECARS) and SIDECAR not in gates:
         yield _off(linted, f"{linted.reviewed.metadata}.annotations[{HOOK_SIDECARS}]", SIDECAR, "a hook sidecar")
 
@@ -103,7 +107,7 @@ def path_may_not_work(linted: Linted) -> Iterator[FieldIssue]:
 
 def _chosen_paths(linted: Linted, *, fails: bool) -> Iterator[FieldIssue]:
     field = f"{linted.reviewed.metadata}.annotations[{PATH_ANNOTATION}]"
-    if linted.reviewed.annotations.get(PATH_ANNOTATION, AUTO) == AUTO:
+    if linted.reviewed.annotations.get(PATH_ANNOTATION, "") in ("", AUTO):
         return  # which drivers may serve a request takes evaluating selectors
     for use in linted.uses:
         decision = linted.path_of(use)
