@@ -15,15 +15,23 @@ from virt_dra.scheduling.why.tree import ExplainedRefusal, NodeRefusal, RefusedD
 WANTED = 8
 
 
-def node(name: str, in_use: int, request: str = "gpus") -> NodeRefusal:
-    """A node of eight devices, so many of which are in use."""
+def refused(name: str, *requests: RequestRefusal) -> NodeRefusal:
+    of_filter = FilterRefusal("DynamicResources", ("cannot allocate all claims",))
+    return NodeRefusal(name, (), ExplainedRefusal(of_filter, requests=requests))
+
+
+def unserved(node: str, request: str, wanted: int, in_use: int) -> RequestRefusal:
+    """A request for so many devices of a node, some of which are in use."""
     devices = tuple(
-        RefusedDevice(DeviceId("gpu.example.com", name, f"gpu-{number}"), Reason(IN_USE, "in use"))
+        RefusedDevice(DeviceId("gpu.example.com", node, f"gpu-{number}"), Reason(IN_USE, "in use"))
         for number in range(in_use)
     )
-    refusal = RequestRefusal("team-a/gpus", request, WANTED, WANTED - in_use, devices)
-    of_filter = FilterRefusal("DynamicResources", ("cannot allocate all claims",))
-    return NodeRefusal(name, (), ExplainedRefusal(of_filter, requests=(refusal,)))
+    return RequestRefusal("team-a/gpus", request, wanted, wanted - in_use, devices)
+
+
+def node(name: str, in_use: int, request: str = "gpus") -> NodeRefusal:
+    """A node of eight devices, so many of which are in use."""
+    return refused(name, unserved(name, request, WANTED, in_use))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +47,28 @@ def test_the_node_that_misses_the_fewest_devices_is_the_nearest(
     nodes: Sequence[NodeRefusal], order: list[list[str]]
 ) -> None:
     assert [group.nodes for group in grouped(nodes)] == order
+
+
+def test_a_request_that_was_never_tried_misses_all_its_devices() -> None:
+    """On a and c no device is free for the first request, on b one is."""
+    served = RequestRefusal("team-a/gpus", "first", 1, 1, ())
+    nodes = [
+        refused("a", unserved("a", "first", 1, 1)),
+        refused("b", served, unserved("b", "second", 1, 1)),
+        refused("c", unserved("c", "first", 1, 1)),
+    ]
+    assert [group.nodes for group in grouped(nodes)] == [["b"], ["a", "c"]]
+
+
+def test_alternatives_are_one_request() -> None:
+    """On b and c the first alternative served; on a none did, and the second request was never tried."""
+    served = RequestRefusal("team-a/gpus", "first/large", 1, 1, ())
+    nodes = [
+        refused("a", unserved("a", "first/large", 1, 1), unserved("a", "first/small", 1, 1)),
+        refused("b", served, unserved("b", "second", 2, 2)),
+        refused("c", served, unserved("c", "second", 2, 2)),
+    ]
+    assert [group.nodes for group in grouped(nodes)] == [["b", "c"], ["a"]]
 
 
 def test_it_is_named_as_the_nearest() -> None:

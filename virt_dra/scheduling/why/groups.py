@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted, listed
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.why.tree import NodeRefusal
+from virt_dra.scheduling.why.tree import NodeRefusal, RequestRefusal
 
 _SAMPLES: Final = 5
 """Devices of a group that are kept as examples of each reason."""
@@ -32,6 +32,8 @@ class RefusalGroup:
     placed: int = 0
     wanted: int = 0
     others: int = 0
+    tried: frozenset[tuple[str, str]] = frozenset()
+    """The requests that the search came to on these nodes, by claim and name; all but the last were served."""
 
     @property
     def missing(self) -> int:
@@ -51,8 +53,12 @@ class RefusalGroup:
 
 def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
     """The nodes that don't fit, by what is in the way: the nearest first, then where the fewest devices are
-    missing, then the largest group. The first node of a group misses the fewest."""
+    missing, then the largest group. The first node of a group misses the fewest.
+
+    Requests that the search never came to on a node miss as many devices as they ask for where it did.
+    """
     groups: dict[object, RefusalGroup] = {}
+    asked = dict[tuple[str, str], int]()
     # Details differ from device to device; those of the first stand for a group.
     reasons: dict[tuple[int, str, str], Reason] = {}
     for node in nodes:
@@ -64,9 +70,13 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
         key = (tuple(alike), claim, request, *((reason.code, reason.text) for reason in node.device_reasons))
         group = groups.get(key)
         if group is None:
+            requests = node.devices.requests if node.devices is not None else ()
+            wanted = {_asked_for(tried): tried.wanted for tried in requests}
+            asked = wanted | asked
             group = groups[key] = RefusalGroup(
-                node.node_reasons, claim, request, node.distance, common_reason=node.common_reason
-            )
+                node.node_reasons, claim, request, node.distance,
+                common_reason=node.common_reason, tried=frozenset(wanted),
+            )  # fmt: skip
         if blocking is None:
             group.nodes.append(node.node)
             continue
@@ -84,7 +94,19 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
             examples = group.examples.setdefault(reason, [])
             if len(examples) < _SAMPLES:
                 examples.append(refused.device)
-    return sorted(groups.values(), key=lambda group: (group.distance, group.missing, -len(group.nodes), group.nodes[0]))
+
+    def missing(group: RefusalGroup) -> int:
+        untried = asked.keys() - group.tried if group.wanted else ()
+        return group.missing + sum(asked[request] for request in untried)
+
+    return sorted(
+        groups.values(), key=lambda group: (group.distance, missing(group), -len(group.nodes), group.nodes[0])
+    )
+
+
+def _asked_for(tried: RequestRefusal) -> tuple[str, str]:
+    """The request of a claim, whichever of its alternatives was tried."""
+    return tried.claim, tried.request.partition("/")[0]
 
 
 def group_text(group: RefusalGroup) -> str:
