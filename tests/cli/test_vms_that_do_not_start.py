@@ -64,6 +64,18 @@ def _dump(folder: Path, changes: dict[str, Any]) -> str:
     return str(path)
 
 
+def _with_template(folder: Path, changes: dict[str, Any]) -> str:
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "single-gpu", "namespace": "lab"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "c"}}]}}},
+    }
+    dump = _dump(folder, changes)
+    Path(dump).write_text(f"{Path(dump).read_text()}---\n{yaml.safe_dump(template)}")
+    return dump
+
+
 def _run(*arguments: str) -> tuple[int, Any]:
     result = CliRunner().invoke(cli, [*arguments, "-o", "json"])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -85,14 +97,7 @@ def _refused(message: str) -> dict[str, Any]:
 @pytest.mark.parametrize("case", REFUSED)
 def test_explain_says_who_refused_the_pod_and_why(tmp_path: Path, case: str) -> None:
     message, by = REFUSED[case]
-    template = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "single-gpu", "namespace": "lab"},
-        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "c"}}]}}},
-    }
-    dump = _dump(tmp_path, _refused(message))
-    Path(dump).write_text(f"{Path(dump).read_text()}---\n{yaml.safe_dump(template)}")
+    dump = _with_template(tmp_path, _refused(message))
     code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
     assert (code, document["verdict"], document["reason"]) == (1, "broken", "PodNotCreated")
     assert document["headline"].startswith(f"VMI lab/fedora can't start: {by}")
@@ -120,6 +125,20 @@ def test_all_say_what_keeps_a_device_from_its_vm(tmp_path: Path, case: str) -> N
     contents = _reported(tmp_path, dump)
     assert contents["waiting"] == [document]
     assert [(vm["ready"], vm["reason"]) for vm in contents["vms"]] == [("0/1", reason)]
+
+
+@pytest.mark.parametrize(
+    "reason", ["FailedPvcNotFound", "FailedDataVolumeImport", "BackendStorageNotReady", "FailedGuaranteeResources"]
+)
+def test_explain_says_why_kubevirt_creates_no_pod(tmp_path: Path, reason: str) -> None:
+    """It isn't refused: something else is missing."""
+    changes = _refused("PVC lab/root isn't there")
+    changes["vmi.status"]["conditions"][0]["reason"] = reason
+    dump = _with_template(tmp_path, changes)
+    code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
+    assert (code, document["verdict"], document["reason"]) == (1, "broken", "PodNotCreated")
+    text = f"VMI lab/fedora can't start: KubeVirt doesn't create its pod ({reason}): PVC lab/root isn't there. "
+    assert document["headline"].startswith(text)
 
 
 PATHS: Final = {
@@ -177,6 +196,44 @@ def test_explain_says_of_a_new_vm_whether_its_path_works(tmp_path: Path, path: s
     code, document = _run("explain", "vm", "team/vm", "-f", str(dump))
     unknown = [fact["code"] for fact in document["unknown"] if fact["code"] == "PathMayNotWork"]
     assert (document["verdict"], document["reason"], code, unknown) == PATHS[path, driver]
+
+
+@pytest.mark.parametrize(("path", "driver"), PATHS)
+def test_explain_says_of_a_pod_that_waits_whether_its_path_works(tmp_path: Path, path: str, driver: str) -> None:
+    """As it does of the VM before there is a pod."""
+    *others, vm = yaml.safe_load_all(CLUSTER.replace("DRIVER", driver).replace("PATH", path))
+    template = vm["spec"]["template"]
+    there = {"name": "vm", "namespace": "team", "uid": "u"}
+    vmi = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "status": {"phase": "Scheduling"},
+        "metadata": {**there, **template["metadata"]},
+        "spec": template["spec"],
+    }
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": vmi["kind"], "name": "vm", "uid": "u", "controller": True}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "status": {"phase": "Pending"},
+        "metadata": {
+            "name": "launcher",
+            "namespace": "team",
+            "uid": "p",
+            "ownerReferences": [owner],
+            "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u"},
+        },
+        "spec": {
+            "resourceClaims": template["spec"]["resourceClaims"],
+            "containers": [{"name": "compute", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}],
+        },
+    }
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(yaml.safe_dump_all([*others, vm, vmi, pod]))
+    for kind, name in (("vm", "team/vm"), ("vmi", "team/vm"), ("pod", "team/launcher")):
+        code, document = _run("explain", kind, name, "-f", str(dump))
+        unknown = [fact["code"] for fact in document["unknown"] if fact["code"] == "PathMayNotWork"]
+        assert (document["verdict"], document["reason"], code, unknown) == PATHS[path, driver]
 
 
 def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ _ANSWERED_BY_FIT: Final = frozenset(
 )  # fmt: skip
 """Findings about a place, of which an explanation says more: by node, and beside all that runs."""
 _CHECKS: Final = tuple(check for check in CHECKS if check.severity == DENIAL and check.id not in _ANSWERED_BY_FIT)
+_OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id == "path-does-not-work")
+"""Of the denials, what still holds once the pod was made."""
 _DOUBTS: Final = tuple(check for check in CHECKS if check.id == "path-may-not-work")
 """Findings that leave open whether the VM starts."""
 _WORK: Final = 10_000_000
@@ -52,9 +54,10 @@ class AdmissionReview:
         )
         self._evaluator = ImmediateEvaluator(Work(_WORK))
 
-    def denial(self, subject: VmObject) -> Reason | None:
-        """The first finding that keeps the VM from starting; its code has a page in docs/lint."""
-        findings = findings_of(self._linted(subject), _CHECKS)
+    def denial(self, subject: VmObject, *, made: bool = False) -> Reason | None:
+        """The first finding that keeps the VM from starting; its code has a page in docs/lint. ``made``: its pod is
+        there already."""
+        findings = findings_of(self._linted(subject), _OF_MADE_PODS if made else _CHECKS)
         finding = next((finding for finding in findings if finding.severity == DENIAL), None)
         if finding is None:
             return None

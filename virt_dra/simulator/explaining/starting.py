@@ -9,7 +9,13 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED
-from virt_dra.controllers.kubevirt_failures import creation_failure, refuser, start_failure
+from virt_dra.controllers.kubevirt_failures import (
+    UNPROCESSED,
+    creation_failure,
+    refuser,
+    start_failure,
+    synchronized,
+)
 from virt_dra.inventory.vm_inputs import inputs_of
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.framework.refusals import Reason
@@ -24,10 +30,14 @@ def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason 
         return None
     inputs = inputs_of(vmi, model, _NOW)
     if inputs.pod is None:
-        failure = creation_failure(vmi)
+        failure = synchronized(vmi) if vmi.status.phase in UNPROCESSED else None
         if failure is None:
             return None
-        said = f"{refuser(failure)} refuses its pod: {failure.message}"
+        if creation_failure(vmi) is not None:
+            who = f"{refuser(failure)} refuses its pod"
+        else:
+            who = f"KubeVirt doesn't create its pod ({failure.reason})"
+        said = f"{who}: {failure.message}"
         return Reason(POD_NOT_CREATED, f"{said}. KubeVirt retries; the VMI's events have the latest attempt")
     current = current_devices(inputs)
     for device in current.report.devices if current is not None else ():

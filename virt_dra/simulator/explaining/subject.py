@@ -12,6 +12,7 @@ from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceCl
 from virt_dra.api.counting import listed
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import visible
+from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
@@ -122,14 +123,12 @@ class SubjectFinder:
         if isinstance(obj, Pod):
             of_pod = self.get(VirtualMachineInstance, vm_of_pod(obj), obj.namespace)
             current = of_pod is not None and self._pod_of(of_pod) == obj
-            stuck = self._why_not_started(of_pod) if of_pod is not None and current else None
-            return self._of_pod(asked, obj) if stuck is None else replace(asked, made=True, problem=stuck)
+            return self._of_pod(asked, obj, of_pod if current else None)
         vmi = obj if isinstance(obj, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
         vmi = vmi if vmi is not None and not vmi.finished else None
         pod = self._pod_of(vmi) if vmi is not None else None
-        stuck = self._why_not_started(vmi) if vmi is not None else None
         if pod is not None:
-            return self._of_pod(asked, pod) if stuck is None else replace(asked, made=True, problem=stuck)
+            return self._of_pod(asked, pod, vmi)
         subject = obj
         if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
             raise AssertionError("only VMs are left")
@@ -137,7 +136,7 @@ class SubjectFinder:
         problem = (
             (Reason(TERMINATING, deletion) if deletion else None)
             or self._named_gap(subject)
-            or stuck
+            or (self._why_not_started(vmi) if vmi is not None else None)
             or self._admission.denial(subject)
             or self._used_claim(subject)
         )
@@ -205,7 +204,14 @@ class SubjectFinder:
                 return Reason(SHARED_CLAIM, f"{text}; a device can be passed to one VM at a time")
         return None
 
-    def _of_pod(self, asked: AskedSubject, pod: Pod) -> AskedSubject:
+    def _of_pod(self, asked: AskedSubject, pod: Pod, vmi: VirtualMachineInstance | None) -> AskedSubject:
+        """``vmi``: the one that the pod runs, if it is the current pod of one."""
+        stuck = self._why_not_started(vmi) if vmi is not None else None
+        if stuck is None and vmi is not None and not pod.spec.node_name and PATH_ANNOTATION in vmi.metadata.annotations:
+            stuck = self._admission.denial(vmi, made=True)
+            asked = replace(asked, unknown=self._admission.doubts(vmi))
+        if stuck is not None:
+            return replace(asked, made=True, problem=stuck, unknown=())
         names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         claims: list[ResourceClaim] = []
         for number, entry in enumerate(pod.spec.resource_claims):
