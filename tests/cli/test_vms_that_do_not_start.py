@@ -244,6 +244,17 @@ def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) ->
     assert (code, document["verdict"]) == (0, "placed")
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_vm_has_released_its_devices(tmp_path: Path, phase: str) -> None:
+    """Also where no object of the operator says which they were."""
+    dump = _dump(tmp_path, {"vmi.status": {"phase": phase, "nodeName": "node-a"}, "pod.status": {"phase": phase}})
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    message = f"gpus/g0: the VMI has finished ({phase})"
+    assert (row["ready"], row["reason"], row["message"]) == ("0/1", "VMIFinished", message)
+    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]
+    assert (described["ready"], described["reason"], described["message"]) == ("0/1", "VMIFinished", message)
+
+
 DELETED: Final = {
     "the VM": ({"kind": "VirtualMachine"}, "vm"),
     "a VMI alone": ({"kind": "VirtualMachineInstance"}, "vmi"),

@@ -27,7 +27,7 @@ from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED, NOT_FILLED_IN
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
-from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED
+from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED, POD_MISSING
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
 from virt_dra.inventory.fields import RowFields
@@ -178,7 +178,11 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
         devices = _current(vmi, model, options, now)
     devices += _only_stored(devices, stored)
     if phase in FINISHED:
-        devices = tuple(_released(device, phase) for device in devices)
+        # Without the operator's object nothing says more of a device than that the pod has ended, too.
+        devices = tuple(
+            _released(device, phase) if device.resolved or (stored is None and device.reason == POD_MISSING) else device
+            for device in devices
+        )
     why, text = _allocatable(vmi, stored)
     if why:
         devices = tuple(
@@ -240,8 +244,6 @@ def _unless_unread(device: VmDevice, model: ClusterModel) -> VmDevice:
 
 
 def _released(device: VmDevice, phase: str) -> VmDevice:
-    if not device.resolved:
-        return device
     return replace(device, resolved=False, reason=FINISHED_VMI, message=f"the VMI has finished ({phase})")
 
 
