@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel with its modules, two more (mtty of the kernel's samples,
-# and hardware-lab/modules) and an initramfs, in a cache outside of the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
+# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel, unpacked, with its modules, two more (mtty of the kernel's
+# samples, and hardware-lab/modules) and an initramfs, in a cache outside of the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
 # it does nothing. With --print: writes the folder, and ends with 1 where it isn't complete.
 set -eu
 cd "$(dirname "$0")/hardware-lab"
@@ -13,9 +13,17 @@ programs_present() {
   for program in qemu-system-x86_64 modprobe depmod cpio busybox mkfs.ext4 nvme gcc make xz; do command -v "$program" >/dev/null || return 1; done
 }
 
-inputs() { cat init modules/*; }
+inputs() { cat ../hardware-lab.sh init modules/*; }
 
 complete() { [ -e "$cache/kernel/complete" ] && inputs | cmp -s - "$cache/kernel/complete"; }
+
+# The ELF image in a bzImage, whose header says where it is (Documentation/x86/boot.rst of the kernel), compressed and followed by its size: to unpack
+# it inside would take a fifth of each boot's time.
+unpack_kernel() { # unpack_kernel BZIMAGE ELF
+  number() { od -An -v -t "u$3" -j "$2" -N "$3" "$1" | tr -d ' '; }
+  start=$((($(number "$1" 0x1f1 1) + 1) * 512 + $(number "$1" 0x248 4)))
+  tail -c "+$((start + 1))" "$1" | head -c "$(($(number "$1" 0x24c 4) - 4))" | xz -dc >"$2"
+}
 
 # The headers are installed, since they name each other by absolute paths; the source is read for one file.
 build_modules() { # build_modules FOLDER RELEASE
@@ -45,7 +53,7 @@ build() {
       cp "$file" "$work/initramfs/modules/" && basename "$file" >>"$work/initramfs/modules/order" || return 1
     done
   (cd "$work/initramfs" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/kernel/initramfs" || return 1
-  mv "$work/kernel/boot/vmlinuz-$release" "$work/kernel/vmlinuz" && rm -rf "$work/kernel/boot" "$work/kernel/usr" || return 1
+  unpack_kernel "$work/kernel/boot/vmlinuz-$release" "$work/kernel/vmlinux" && rm -rf "$work/kernel/boot" "$work/kernel/usr" || return 1
   inputs >"$work/kernel/complete"
   rm -rf "$cache/kernel" && mv "$work/kernel" "$cache/kernel"
 }

@@ -121,7 +121,7 @@ def arguments(board: Board, folder: Path) -> list[str]:
         "qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=256", "-machine", "q35,kernel-irqchip=split",
         "-cpu", "max", "-nographic", "-nodefaults", "-serial", f"file:{folder}/console",
         "-smp", str(len(board.nodes)), "-m", str(sum(node.memory_mib for node in board.nodes)),
-        "-kernel", str(kernel / "vmlinuz"), "-initrd", str(kernel / "initramfs"), "-append", append,
+        "-kernel", str(kernel / "vmlinux"), "-initrd", str(kernel / "initramfs"), "-append", append,
         "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
         "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
         "-chardev", f"socket,id=port,path={folder}/port,server=on,wait=off",
