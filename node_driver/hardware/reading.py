@@ -59,7 +59,8 @@ def read_again(roots: HardwareRoots, earlier: Hardware, touched: frozenset[str])
     Raises as :func:`read_hardware`."""
     sysfs = FileTree(roots.sysfs)
     mediated = earlier.mdev_types.keys() | earlier.mdevs.keys() | earlier.vgpus.keys()
-    if touched & mediated or not _lists_the_same(sysfs, earlier):
+    unread = {device.subject for device in earlier.unreadable}
+    if touched & (mediated | unread) or not _lists_the_same(sysfs, earlier, unread):
         return read_hardware(roots)
     functions, unreadable = read_functions(sysfs, sorted(touched & earlier.functions.keys()))
     vgpus, unreadable_vgpus = read_vgpus(sysfs, functions)
@@ -68,11 +69,10 @@ def read_again(roots: HardwareRoots, earlier: Hardware, touched: frozenset[str])
     return replace(earlier, functions=with_indexes({**earlier.functions, **functions}))
 
 
-def _lists_the_same(sysfs: FileTree, earlier: Hardware) -> bool:
-    """True if no function, parent of mediated devices or mediated device came or went."""
-    unreadable = {device.subject for device in earlier.unreadable}
+def _lists_the_same(sysfs: FileTree, earlier: Hardware, unread: set[str]) -> bool:
+    """True if no function, parent of mediated devices or mediated device came or went, but for the unreadable ones."""
     return all(
-        devices.keys() <= listed and listed - devices.keys() <= unreadable
+        devices.keys() <= listed and listed - devices.keys() <= unread
         for folder, devices in ((DEVICES, earlier.functions), (PARENTS, earlier.mdev_types), (MDEVS, earlier.mdevs))
         for listed in [frozenset(sysfs.names(folder))]
     )

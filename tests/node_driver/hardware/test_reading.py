@@ -279,6 +279,18 @@ def test_what_changed_is_read_anew_as_the_whole_would_be(
     assert read_again(tree.roots, earlier, touched) == read_hardware(tree.roots)
 
 
+def test_a_function_that_couldnt_be_read_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    tree = machine("sriov-nic", tmp_path)
+    vendor = tree.sysfs / "bus/pci/devices/0000:41:00.3/vendor"
+    whole = vendor.read_text()
+    vendor.unlink()
+    earlier = read_hardware(tree.roots)
+    assert [device.subject for device in earlier.unreadable] == ["0000:41:00.3"]
+    vendor.write_text(whole)
+    assert read_again(tree.roots, earlier, frozenset()) == earlier
+    assert read_again(tree.roots, earlier, frozenset({"0000:41:00.3"})) == read_hardware(tree.roots) != earlier
+
+
 def test_what_isnt_touched_isnt_read_anew(tmp_path: Path) -> None:
     tree = machine("sriov-nic", tmp_path)
     earlier = read_hardware(tree.roots)
