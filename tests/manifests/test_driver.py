@@ -16,6 +16,7 @@ from node_driver.devices import DeviceKind, PassthroughDevice, PublishedSet
 from node_driver.publishing import Publisher
 from node_driver.slices import PoolOwner, plan_slices, slice_contents
 from tests.manifests.acting import acting_as
+from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.installation.kustomize import build
@@ -42,6 +43,7 @@ def test_a_class_for_each_kind_of_device() -> None:
         ]
         for kind in DeviceKind
     }
+    assert set(KNOWN_DRIVERS[DRIVER].classes) == selectors.keys()
 
 
 def test_the_container_is_privileged_and_gets_no_more_of_the_node_than_it_needs() -> None:

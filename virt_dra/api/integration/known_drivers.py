@@ -32,6 +32,11 @@ KNOWN_DRIVERS: Final[Mapping[str, KnownDriver]] = MappingProxyType(
     {
         driver.name: driver
         for driver in (
+            KnownDriver(
+                PASSTHROUGH_DRIVER,
+                "always",
+                ("vfio.virt-dra.io", "sriov.virt-dra.io", "mdev.virt-dra.io", "vgpu.virt-dra.io"),
+            ),
             KnownDriver(NVIDIA, "optional", ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com")),
             KnownDriver("gpu.intel.com", "always", ("gpu.intel.com", "gpu-vfio.intel.com")),
             KnownDriver("sriovnetwork.k8snetworkplumbingwg.io", "optional", ("sriovnetwork.k8snetworkplumbingwg.io",)),
