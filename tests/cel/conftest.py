@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture
 def frozen_heap() -> Iterator[None]:
-    """A measurement unfreezes all objects; with those of every test among them, later collections take a second."""
+    """A measurement unfreezes all objects; with those of every test among them, later collections take a second, also
+    those of the same module's next tests."""
     yield
     gc.freeze()

@@ -15,7 +15,7 @@ from devtools.cel.hostile.measure import accepted, measured
 from devtools.cel.hostile.search import OBJECTIVES, search
 from virt_dra.cel.types import BOOL
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("frozen_heap")]
 
 SECONDS = float(os.environ.get("HOSTILE_SECONDS", "60"))
 

@@ -17,6 +17,8 @@ from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.limits.sized_cache import SizedCache
 from virt_dra.cel.selector import SELECTORS, new_selector, selector_in_pieces
 
+pytestmark = pytest.mark.usefixtures("frozen_heap")
+
 TENS = "[" + ",".join(map(str, range(10, 100))) + "]"
 
 
