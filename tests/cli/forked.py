@@ -1,8 +1,7 @@
 """The command line in processes that are forked from one that has imported it: with files, a folder, an environment and
 an exit code of their own, and without a second of imports each.
 
-``python -m tests.cli.forked SOCKET`` is the process that is forked. A caller sends it its three standard files, its
-arguments, folder and environment.
+A caller sends the process that is forked its three standard files, its arguments, folder and environment.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def forked_program(folder: Path) -> Iterator[Path]:
         f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(caller))} "$0" "$@"\n', encoding="utf-8"
     )
     program.chmod(0o755)
-    command = [sys.executable, "-m", "tests.cli.forked", str(place)]
+    command = [sys.executable, "-c", "from tests.cli.forked import serve; serve()", str(place)]
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
     try:
         process = subprocess.Popen(
@@ -66,7 +65,17 @@ def forked_program(folder: Path) -> Iterator[Path]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _serve(place: str) -> None:
+def serve() -> None:
+    """The process that is forked: imports all commands, then runs the program in a fork for each caller."""
+    for name in SUBCOMMANDS:
+        cli.get_command(click.Context(cli), name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy all of it
+    _answer_callers(sys.argv[1])
+    main()
+
+
+def _answer_callers(place: str) -> None:
     """Forks a process for each caller, in which alone it returns."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
@@ -107,12 +116,3 @@ def _take_place_of_caller(request: list[Any], files: list[int]) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-
-
-if __name__ == "__main__":
-    for name in SUBCOMMANDS:
-        cli.get_command(click.Context(cli), name)
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy all of it
-    _serve(sys.argv[1])
-    main()
