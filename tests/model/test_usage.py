@@ -79,8 +79,12 @@ def test_what_is_not_known_is_said_once_and_for_all() -> None:
     assert facts == {
         ("RoomNotKnown", "bare"): "status.allocatable of the nodes isn't given: whether there is room isn't checked",
         ("ResourceNotListed", "example.com/gpu"): "no node lists example.com/gpu: whether there is any isn't checked",
-        ("NodesNotGiven", "Node"): "Nodes aren't given: those that ResourceSlices name, or a single one, are assumed, "
-        "with room for all and without taints",
-        ("PodsNotGiven", "Pod"): ("Pods aren't given: the room that they use and who runs beside whom isn't known"),
+        (
+            "NodesNotGiven",
+            "Node",
+        ): "Nodes aren't given or readable: those that ResourceSlices name, or a single one, "
+        "are assumed, with room for all and without taints",
+        ("PodsNotGiven", "Pod"): "Pods aren't given or readable: the room that they use and who runs beside whom "
+        "isn't known",
     }
     assert unknown_facts(ClusterModel([sized]), ["cpu"]) == ()

@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"
 WAITS: Final = """\
 AssertionError: VirtualMachine team-a/trainer isn't ready: placement: the one node can't take it. Nearest: node-2, \
-request gpu: 1 device: memory is 16Gi (KubeVirt 1.9)
+request gpu: 1 device: memory is 16Gi (virt-dra's own CRDs, by the rules of KubeVirt 1.9)
 VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
 ├── admission: allowed
 ├── launcher pod: virt-launcher-trainer-bbbbb
@@ -33,7 +33,7 @@ VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
     │   └──     gpu.example.com/node-2/gpu-0: SelectorMismatch: memory is 16Gi: \
 device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))
     └── what to do: correct the selectors of the claim or its DeviceClass, or add a node with devices that match them
-Not known: Pods aren't given: the room that they use and who runs beside whom isn't known
+Not known: Pods aren't given or readable: the room that they use and who runs beside whom isn't known
 Not known: no node lists devices.kubevirt.io/kvm, devices.kubevirt.io/tun, devices.kubevirt.io/vhost-net: whether \
 there is any isn't checked
 """

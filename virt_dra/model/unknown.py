@@ -63,12 +63,14 @@ def _kinds(model: ClusterModel) -> Iterator[UnknownFact]:
         yield UnknownFact(
             NODES_NOT_GIVEN,
             Node.KIND,
-            "Nodes aren't given: those that ResourceSlices name, or a single one, are assumed, with room for all and "
-            "without taints",
+            "Nodes aren't given or readable: those that ResourceSlices name, or a single one, are assumed, with "
+            "room for all and without taints",
         )
     if not model.knows_all(Pod):
         yield UnknownFact(
-            PODS_NOT_GIVEN, Pod.KIND, "Pods aren't given: the room that they use and who runs beside whom isn't known"
+            PODS_NOT_GIVEN,
+            Pod.KIND,
+            "Pods aren't given or readable: the room that they use and who runs beside whom isn't known",
         )
 
 

@@ -62,6 +62,9 @@ def ready_vms(inputs: ReadinessInputs) -> tuple[VmOutcome, ...]:
         )
     if not all(outcome.ready for outcome in outcomes):
         raise AssertionError(visible_lines(_explanation(ran, outcomes)))
+    if judgement.unreadable:
+        lost = (Document(manifest.raw, manifest.source) for manifest in judgement.unreadable)
+        raise _unusable(str(problem) for problem in unreadable(lost))
     return outcomes
 
 
@@ -130,7 +133,7 @@ def _explanation(ran: Ran, outcomes: Sequence[VmOutcome]) -> str:
     for outcome in waiting:
         console.print(outcome_tree(outcome, None), crop=False)
     trees = text.getvalue().rstrip().split("\n")
-    return "\n".join((f"{head} (KubeVirt {ran.version})", *notes_of(ran), *trees, *map(str, ran.unknown)))
+    return "\n".join((f"{head} ({ran.kubevirt})", *notes_of(ran), *trees, *map(str, ran.unknown)))
 
 
 def _sentence(outcome: VmOutcome) -> str:

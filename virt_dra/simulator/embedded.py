@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt
-from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.api.reading.namespaces import in_namespace
@@ -30,6 +30,7 @@ from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
 from virt_dra.simulator.outcome import VmOutcome
 from virt_dra.simulator.refused import with_refused_first
+from webhooks.lint.inputs import KubeVirtAtHand
 
 DEFAULT_NAMESPACE = "default"
 
@@ -51,14 +52,13 @@ class RunSettings:
 class Ran:
     """A finished run: every VM's outcome in input order, and all objects as they are now.
 
-    ``observed``: what the KubeVirt object says of its version; None where there is none, or the settings name one.
+    ``kubevirt``: what the VMs were checked against.
     """
 
-    version: KubeVirtVersion
+    kubevirt: KubeVirtAtHand
     outcomes: tuple[VmOutcome, ...]
     refused: tuple[RefusedObject, ...]
     objects: tuple[TypedObject, ...]
-    observed: ObservedVersion | None = None
     replaced: tuple[Replaced, ...] = ()
     """Objects that the input has several times with different content."""
     held_twice: tuple[HeldTwice, ...] = ()
@@ -92,19 +92,13 @@ async def run_on(
     there = {id(obj) for obj in accepted}
     vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
-    observed = (
-        ObservedVersion.parse(kubevirt.status.observed_kube_virt_version)
-        if kubevirt and settings.kubevirt is None
-        else None
-    )
-    version = settings.kubevirt or (observed.version if observed else NEWEST)
+    at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, beside_kubevirt=False)
     given = (*accepted, *stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node))
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
-    configuration = kubevirt.spec.configuration if kubevirt else KubeVirt().spec.configuration
     conditions = Conditions(
-        gates=Gates.configured(version, configuration.developer_configuration, settings.gates),
-        permitted_host_devices=configuration.permitted_host_devices,
+        gates=at_hand.gates,
+        permitted_host_devices=at_hand.permitted,
         only_node=settings.node,
         unread=frozenset((*not_given(accepted), *settings.unread)),
     )
@@ -116,7 +110,7 @@ async def run_on(
     )
     objects = cluster.snapshot()
     unknown = _unknown(ClusterModel(objects, unread=conditions.unread), outcomes)
-    return Ran(version, advised, refused, objects, observed, once.replaced, doubly, unknown)
+    return Ran(at_hand, advised, refused, objects, once.replaced, doubly, unknown)
 
 
 def _unknown(model: ClusterModel, outcomes: Iterable[VmOutcome]) -> tuple[UnknownFact, ...]:

@@ -50,7 +50,7 @@ def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], 
         if manifest.object is not None and (
             manifest.is_subject or not denials or any(denial.id == INVALID for denial in denials)
         ):
-            obj = manifest.stored_by(judgement.release) if manifest.is_subject else manifest.object
+            obj = manifest.stored_by(judgement.inputs.configuration.release) if manifest.is_subject else manifest.object
             inputs.append(Sourced(obj, manifest.source))
         elif not manifest.is_subject:
             refused.append(_refused(manifest, denials))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import MAIN, Gates, KubeVirtVersion
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import MAIN, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
 from virt_dra.api.schemas.applying import on_top
@@ -21,7 +21,7 @@ from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.evaluation import findings_as_written, findings_beside, findings_of
-from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
+from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Identity, Manifest
@@ -65,22 +65,25 @@ class LintResult:
     """The result of linting documents.
 
     ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings.
-    ``manifests``: every object of the input with the findings on it alone. ``release``: the KubeVirt release
-    whose VMs they are; None for virt-dra's own CRDs. ``unknown``: what couldn't be taken into account where nodes for
-    VMs were tried.
+    ``manifests``: every object of the input with the findings on it alone. ``unknown``: what couldn't be taken into
+    account where nodes for VMs were tried.
     """
 
     inputs: LintInputs
     subjects: tuple[ObjectFindings, ...]
     others: tuple[ObjectFindings, ...]
     manifests: tuple[tuple[Manifest, tuple[LintFinding, ...]], ...]
-    release: KubeVirtVersion | None = None
     unknown: tuple[UnknownFact, ...] = ()
 
     @property
     def readable(self) -> bool:
         """True if any object of the input has the shape of its kind."""
         return any(manifest.object is not None for manifest, _ in self.manifests)
+
+    @property
+    def unreadable(self) -> tuple[Manifest, ...]:
+        """The objects beside the VMs that don't have the shape of their kind."""
+        return tuple(manifest for manifest, _ in self.manifests if manifest.object is None and not manifest.is_subject)
 
     @property
     def checked(self) -> tuple[ObjectFindings, ...]:
@@ -128,32 +131,35 @@ def lint_documents(
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
-    read = [manifest.object for manifest in manifests if manifest.object is not None]
-    release = _release([*existing, *read], version, gates, beside_kubevirt)
-    as_written = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
+    # What VMs are judged by may be said by another object, if an API server takes that.
+    of_others = {manifest: findings_as_written(manifest, settings) for manifest in manifests if not manifest.is_subject}
     refused = {
-        manifest.identity: _why(manifest, findings)
-        for manifest, findings in as_written
-        if _denied(findings) and not manifest.is_subject
+        manifest.identity: _why(manifest, findings) for manifest, findings in of_others.items() if _denied(findings)
     }
     accepted = [
         manifest.object
-        for manifest, findings in as_written
-        if manifest.object is not None and (manifest.is_subject or not _denied(findings))
+        for manifest in manifests
+        if manifest.object is not None and not _denied(of_others.get(manifest, ()))
     ]
     objects = _latest([*existing, *accepted], namespace)
     inputs = LintInputs.from_objects(
         objects,
         version=version,
         gates=gates,
+        beside_kubevirt=beside_kubevirt,
         namespace=namespace,
         known_kinds=known_kinds,
         address_keys=address_keys,
         refused=refused,
     )
+    release = inputs.configuration.release
+    as_written = tuple(
+        (manifest, of_others[manifest] if manifest in of_others else findings_as_written(manifest, settings, release))
+        for manifest in manifests
+    )
     if trial is not None:
         inputs = replace(inputs, trial=trial(objects, inputs.configuration))
-    checking = _VmChecks(inputs, settings, namespace, progress, release.version if release else None)
+    checking = _VmChecks(inputs, settings, namespace, progress)
     subjects = checking.of_input(as_written)
     if not subjects:
         subjects = checking.of_cluster(also)
@@ -168,7 +174,6 @@ def lint_documents(
         tuple(subjects),
         tuple(others),
         as_written,
-        checking.release,
         inputs.trial.unknown() if inputs.trial is not None else (),
     )
 
@@ -190,7 +195,6 @@ class _VmChecks:
     settings: LintSettings
     namespace: str
     progress: ProgressCallback
-    release: KubeVirtVersion | None
 
     def __post_init__(self) -> None:
         self._left = self.settings.max_work_in_all
@@ -204,7 +208,7 @@ class _VmChecks:
                 if not _is_owned(vm, owners):
                     self.progress(number, len(as_written))
                     # What a newer release brought stays in it, for the checks that report it.
-                    stored = manifest.stored_by(MAIN if self.release is not None else None)
+                    stored = manifest.stored_by(None if self.inputs.configuration.own_crds else MAIN)
                     checked.append(self._checked(manifest.source, stored, findings))
             elif manifest.is_subject:
                 checked.append(_as_written(manifest, findings))
@@ -224,7 +228,7 @@ class _VmChecks:
         work = Work(min(limits, default=None))
         before = work.left
         linted = Linted(vm, vm.namespace or self.namespace, self.inputs, self.settings, ImmediateEvaluator(work))
-        findings = _findings(linted, as_written)
+        findings = findings_of_vm(linted, as_written)
         if self._left is not None and before is not None and work.left is not None:
             self._left = max(self._left - int(before - max(work.left, 0)), 0)
         return ObjectFindings(vm.KIND, linted.namespace, vm.name or vm.metadata.generate_name, source, findings, vm)
@@ -234,9 +238,11 @@ def _as_written(manifest: Manifest, findings: tuple[LintFinding, ...]) -> Object
     return ObjectFindings(manifest.kind, manifest.namespace, manifest.name, manifest.source, findings)
 
 
-def _findings(linted: Linted, as_written: Sequence[LintFinding]) -> tuple[LintFinding, ...]:
-    """The findings of all checks on a VM, in the order of the checks. ``as_written``: those on the object alone."""
-    findings = list(findings_of(linted, CHECKS, _denied(as_written)))
+def findings_of_vm(
+    linted: Linted, as_written: Sequence[LintFinding], checks: Sequence[LintCheck] = CHECKS
+) -> tuple[LintFinding, ...]:
+    """The findings of checks on a VM, in their order. ``as_written``: those on the object alone."""
+    findings = list(findings_of(linted, checks, _denied(as_written)))
     findings += _trial_ended_early(linted)
     # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is
     # kept.
@@ -269,19 +275,6 @@ def _trial_ended_early(linted: Linted) -> Iterator[LintFinding]:
 
 
 _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate(CHECKS)}
-
-
-def _release(
-    objects: Iterable[TypedObject],
-    version: KubeVirtVersion | None,
-    gates: Mapping[str, bool] | None,
-    beside_kubevirt: bool,
-) -> Gates | None:
-    """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; if neither does, the
-    newest, or None for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
-    kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
-    named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
-    return KubeVirtAtHand.configured(kubevirt, version, gates).gates if named or beside_kubevirt else None
 
 
 def _denied(findings: Iterable[LintFinding]) -> bool:

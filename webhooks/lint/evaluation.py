@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from webhooks.lint.finding import DENIAL, RUNNING, START, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
 from webhooks.lint.fixes.repairs import Repair
 from webhooks.lint.inputs import LintInputs
@@ -46,8 +46,11 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             yield LintFinding(check.id, severity, visible(issue.field), visible(message), *_more(issue))
 
 
-def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
-    """The findings on an object alone, without the objects that it names.
+def findings_as_written(
+    manifest: Manifest, settings: LintSettings, release: KubeVirtVersion | None = None
+) -> tuple[LintFinding, ...]:
+    """The findings on an object alone, without the objects that it names. ``release``: whose VM or VMI it is; None for
+    virt-dra's own CRDs.
 
     A field with a template instruction gets no other finding, nor does a missing required field beside an unknown one,
     which is probably a misspelling of it.

@@ -13,7 +13,7 @@ from webhooks.lint.fixes.repairs import Repair
 from webhooks.verdict import FieldIssue
 
 if TYPE_CHECKING:
-    from virt_dra.api.kubevirt_versions import Gates
+    from virt_dra.api.kubevirt_versions import KubeVirtVersion
     from virt_dra.api.meta import TypedObject
     from webhooks.lint.inputs import LintInputs
     from webhooks.lint.linted import Linted
@@ -82,7 +82,7 @@ class LintCheck:
     title: str
     find: Callable[[Linted], Iterator[FieldIssue]] | None = None
     lenient: bool = False
-    find_as_written: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
+    find_as_written: Callable[[Manifest, KubeVirtVersion | None], Iterator[FieldIssue]] | None = None
     find_beside: Callable[[TypedObject, LintInputs], Iterator[FieldIssue]] | None = None
     last: bool = False
     never_denies: bool = False

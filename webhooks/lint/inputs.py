@@ -51,16 +51,27 @@ class KubeVirtAtHand:
     """The KubeVirt at hand: its version with the enabled gates, and permittedHostDevices, None if it isn't set (K-4.8).
 
     ``observed``: the version in the KubeVirt object's status; None without such an object, or if a version is given
-    instead.
+    instead. ``own_crds``: that there is no KubeVirt, and VMs are of virt-dra's own CRDs.
     """
 
     gates: Gates = field(default_factory=lambda: Gates.for_version(NEWEST))
     permitted: PermittedHostDevices | None = None
     observed: ObservedVersion | None = None
+    own_crds: bool = False
 
     @property
     def version(self) -> KubeVirtVersion:
         return self.gates.version
+
+    @property
+    def release(self) -> KubeVirtVersion | None:
+        """The release whose API server stores the VMs; None for virt-dra's own CRDs."""
+        return None if self.own_crds else self.version
+
+    def __str__(self) -> str:
+        """What VMs are checked against."""
+        kubevirt = f"KubeVirt {self.version}"
+        return f"virt-dra's own CRDs, by the rules of {kubevirt}" if self.own_crds else kubevirt
 
     @classmethod
     def configured(
@@ -68,9 +79,11 @@ class KubeVirtAtHand:
         kubevirt: KubeVirt | None,
         version: KubeVirtVersion | None = None,
         choices: Mapping[str, bool] | None = None,
+        beside_kubevirt: bool = True,
     ) -> KubeVirtAtHand:
         """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the
-        newest release."""
+        newest release (K-1.11a), also of an object that names none. ``beside_kubevirt``: that there is a KubeVirt
+        although neither an object nor a version is given."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = (
             ObservedVersion.parse(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
@@ -79,7 +92,8 @@ class KubeVirtAtHand:
         gates = Gates.configured(release, configuration.developer_configuration, choices)
         if kubevirt is not None:
             gates = replace(gates, architecture=_control_plane_architecture(kubevirt))
-        return cls(gates, configuration.permitted_host_devices, observed)
+        own_crds = not beside_kubevirt and kubevirt is None and version is None
+        return cls(gates, configuration.permitted_host_devices, observed, own_crds)
 
 
 def _control_plane_architecture(kubevirt: KubeVirt) -> str | None:
@@ -135,6 +149,7 @@ class LintInputs:
         *,
         version: KubeVirtVersion | None = None,
         gates: Mapping[str, bool] | None = None,
+        beside_kubevirt: bool = True,
         namespace: str = DEFAULT_NAMESPACE,
         known_kinds: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
@@ -156,7 +171,7 @@ class LintInputs:
         kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
         return cls(
             ClusterModel(objects, namespace),
-            KubeVirtAtHand.configured(kubevirt, version, gates),
+            KubeVirtAtHand.configured(kubevirt, version, gates, beside_kubevirt),
             DeviceInventory.from_slices(of_kind(objects, ResourceSlice), address_keys),
             frozenset(known_kinds),
             refused or {},

@@ -76,7 +76,7 @@ def test_a_dump_is_read_from_standard_input_once() -> None:
     assert [event["reason"] for event in document["events"]] == ["DevicesNotAllocatable"]
 
 
-def test_an_object_that_cannot_be_read_is_left_out_with_what_is_wrong() -> None:
+def test_an_object_that_cannot_be_read_is_named_whatever_is_asked_for() -> None:
     broken = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -84,9 +84,9 @@ def test_an_object_that_cannot_be_read_is_left_out_with_what_is_wrong() -> None:
         "spec": {"driver": 1},
     }
     text = (ROOT / "examples" / "inventory" / "cluster.yaml").read_text(encoding="utf-8")
-    result = describe("driver", "gpu.example.com", "-f", "-", "-o", "json", stdin=f"{text}---\n{json.dumps(broken)}")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)[0]["name"] == "gpu.example.com"
+    result = describe("driver", "gpu.example.com", "-f", "-", stdin=f"{text}---\n{json.dumps(broken)}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith('ResourceSlice "s": spec.driver: must be a string, not an integer\n')
 
 
 def test_a_name_that_is_not_there_is_said_and_the_others_are_shown() -> None:

@@ -44,7 +44,7 @@ def test_a_vm_that_starts_and_one_that_stops_fitting() -> None:
 
 def test_what_is_not_known_of_a_state_is_said_once(tmp_path: Path) -> None:
     path = _file(tmp_path, "dump.json", node("n1", [gpu("g0")]))
-    text = "Pods aren't given: the room that they use and who runs beside whom isn't known"
+    text = "Pods aren't given or readable: the room that they use and who runs beside whom isn't known"
     assert _run(path, path).stdout == f"no VM starts or stops fitting\nNot known: {text}\n"
     unknown = json.loads(_run(path, path, "-o", "json").stdout)["unknown"]
     assert unknown == [{"code": "PodsNotGiven", "subject": "Pod", "text": text}]

@@ -24,6 +24,7 @@ from virt_dra.cli.main import cli
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GPU = str(EXAMPLES / "gpu-pci")
 CONTENTION = str(EXAMPLES / "contention")
+OWN_CRDS = "virt-dra's own CRDs, by the rules of KubeVirt 1.9"
 
 
 def _run(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -41,7 +42,7 @@ def test_the_tree_shows_every_hand_over() -> None:
     result = _run(GPU, "-v")
     assert result.exit_code == 0
     assert _without_random_names(result.stdout).splitlines() == [
-        f"{GPU} (KubeVirt 1.9)",
+        f"{GPU} ({OWN_CRDS})",
         f"VirtualMachineInstance gpu-test1/vmi-fedora: ready  ({GPU}/gpu.yaml:55 (document 4))",
         "├── lint: warnings",
         "│   └── warning: spec.domain.devices.gpus[0].requestName: every "
@@ -74,7 +75,7 @@ NO_DEVICE_LEFT = "none of 2 nodes can take it. Nearest: 2 nodes, request gpu: 2 
 def test_a_row_for_each_vm_and_the_steps_of_those_that_are_not_ready() -> None:
     result = _run(CONTENTION)
     assert _without_random_names(result.stdout).splitlines() == [
-        f"{CONTENTION} (KubeVirt 1.9)",
+        f"{CONTENTION} ({OWN_CRDS})",
         "VM               READY   NODE     DEVICES            REMARKS",
         "default/first    yes     node-1   gpu 0000:01:00.0",
         "default/second   yes     node-2   gpu 0000:01:00.0",

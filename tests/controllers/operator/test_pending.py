@@ -148,7 +148,7 @@ def test_where_the_claims_fit_that_is_said_too() -> None:
     assert (condition.status, condition.reason) == ("True", "ClaimsFit")
     assert condition.message == (
         "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for. "
-        "Not known: Pods aren't given: the room that they use and who runs beside whom isn't known; "
+        "Not known: Pods aren't given or readable: the room that they use and who runs beside whom isn't known; "
         "status.allocatable of the nodes isn't given: whether there is room isn't checked"
     )
 
@@ -156,7 +156,7 @@ def test_where_the_claims_fit_that_is_said_too() -> None:
 def test_what_is_not_known_of_a_sample_is_said_of_the_tried_nodes() -> None:
     condition = explained([node("a"), node("b")], [slice_of("a", 1)], limits=ExplainLimits(nodes=1))
     assert condition.status == "True"
-    assert " Not known of the tried nodes: Pods aren't given: " in (condition.message or "")
+    assert " Not known of the tried nodes: Pods aren't given or readable: " in (condition.message or "")
 
 
 def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:

@@ -206,11 +206,8 @@ class LintReport:
     def _totals(self) -> Iterator[str]:
         for replaced in self.replaced:
             yield str(replaced)
-        judge = f"KubeVirt {self.version}"
-        if self.judgement.release is None:
-            judge = f"virt-dra's own CRDs, by the rules of {judge}"
         yield (
-            f"{counted(len(self.judgement.subjects), 'VM')} checked against {judge}: "
+            f"{counted(len(self.judgement.subjects), 'VM')} checked against {self.judgement.inputs.configuration}: "
             f"{counted(self.denials, 'denial')}, {counted(self.warnings, 'warning')}"
         )
         if self.fixable:

@@ -16,7 +16,7 @@ import click
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.reading.documents import Document
+from virt_dra.api.reading.documents import Document, ReadProblem
 from virt_dra.api.wire import Json
 from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
@@ -32,7 +32,7 @@ from virt_dra.cli.shared.options import (
     output_option,
     parse_node,
 )
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
@@ -55,7 +55,8 @@ Examples:
     --kubevirt-gates GPUsWithDRA=true,HostDevices=false
 
 \b
-Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input.
+Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input, also of one
+object beside VMs that are ready.
 """
 
 
@@ -156,13 +157,14 @@ def command(
         for job, latest_objects, scoped in once
     ]
     reports: list[Json] = []
-    ready = True
+    ready, lost = True, list[ReadProblem]()
     for job, judgement, latest_objects, scoped in judged:
         ran = replace(
             _run(judgement, scoped, _chance(seed, latest_objects.documents)), replaced=latest_objects.replaced
         )
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
+        lost += unreadable(Document(manifest.raw, manifest.source) for manifest in judgement.unreadable)
         if show.document:
             reports.append(_report(job, ran, written))
         else:
@@ -171,7 +173,9 @@ def command(
                 say_unknown(ran.unknown)
     if show.document:
         print_document({"clusters": reports} if separate else reports[0], output)
-    sys.exit(0 if ready else 1)
+    for problem in lost:
+        say(f"error: {problem}", err=True)
+    sys.exit(1 if not ready else BAD_INPUT if lost else 0)
 
 
 def _jobs(paths: tuple[str, ...], out: Path | None, *, live: bool, separate: bool) -> list[_Job]:
@@ -262,8 +266,8 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
     return {
         "input": job.title,
         "ready": ran.ready,
-        "kubevirt": str(ran.version),
-        "kubevirtAssumed": ran.observed is not None and ran.observed.unreadable,
+        "kubevirt": str(ran.kubevirt.version),
+        "kubevirtAssumed": ran.kubevirt.observed is not None and ran.kubevirt.observed.unreadable,
         "refused": [refused.to_json() for refused in ran.refused],
         "replaced": [replaced.to_json() for replaced in ran.replaced],
         "heldTwice": [device.to_json() for device in ran.held_twice],
@@ -285,7 +289,7 @@ def _show(job: _Job, ran: Ran, written: Mapping[str, str], show: _Shown) -> None
     if show.quiet and not outcomes:
         return
     console = output_console()
-    console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
+    console.print(f"{job.title} ({ran.kubevirt})", style="bold")
     for note in notes_of(ran):
         console.print(note, soft_wrap=True)
     if not show.verbose:

@@ -21,9 +21,9 @@ SHOWN_LINES = 8
 def notes_of(ran: Ran) -> list[str]:
     """What is to be said of the input beside the VMs: an assumed release, refused and replaced objects, devices that
     are held twice."""
-    assumed = ran.observed if ran.observed is not None and ran.observed.unreadable else None
+    observed = ran.kubevirt.observed
     return [
-        *([f"{assumed}; {assumed.advice}"] if assumed is not None else []),
+        *([f"{observed}; {observed.advice}"] if observed is not None and observed.unreadable else []),
         *map(str, ran.refused),
         *map(str, ran.replaced),
         *(f"warning: {device}" for device in ran.held_twice),

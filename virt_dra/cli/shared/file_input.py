@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.files import read_inputs
@@ -17,6 +17,15 @@ def sourced_of_files(paths: Sequence[str], output: str) -> tuple[Sourced[TypedOb
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
     return loaded.objects
+
+
+def sourced_of_documents(documents: Iterable[Document], output: str) -> tuple[Sourced[TypedObject], ...]:
+    """The objects of documents that were read already. Ends the command as for files."""
+    read = [read_document(document) for document in documents]
+    problems = [str(problem) for obj in read if not isinstance(obj, Sourced) for problem in obj]
+    if problems:
+        refuse(problems, output)
+    return tuple(obj for obj in read if isinstance(obj, Sourced))
 
 
 def objects_of_files(paths: Sequence[str], output: str) -> tuple[TypedObject, ...]:

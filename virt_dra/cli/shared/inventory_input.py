@@ -11,10 +11,10 @@ import click
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.reading.collector import collector_paused
-from virt_dra.api.reading.documents import Document, Sourced, read_document
+from virt_dra.api.reading.documents import Document
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_files
+from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_documents, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, files_option, parse_namespace
 from virt_dra.cli.shared.output import refuse
@@ -67,8 +67,8 @@ class InventoryInput:
     ) -> tuple[ClusterModel, ReadScope]:
         """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
 
-        ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are
-        left out. ``judged``: without those that an API server would refuse, for verdicts on VMs; else as written.
+        ``documents``: what was read of the files already. ``judged``: without those that an API server would refuse,
+        for verdicts on VMs; else as written.
         """
         if not self.live:
             return self._of_files(kinds, output, documents, judged), ReadScope(dict.fromkeys(kinds.all, ""))
@@ -80,10 +80,9 @@ class InventoryInput:
     ) -> ClusterModel:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
-            if documents is None:
-                objects = sourced_of_files(self.paths, output)
-            else:
-                objects = tuple(obj for obj in map(read_document, documents) if isinstance(obj, Sourced))
+            objects = (
+                sourced_of_files(self.paths, output) if documents is None else sourced_of_documents(documents, output)
+            )
             once = applied((obj for obj in objects if isinstance(obj.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)

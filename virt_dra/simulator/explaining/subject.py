@@ -98,7 +98,7 @@ class SubjectFinder:
     def _kubevirt(self) -> KubeVirtAtHand:
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return KubeVirtAtHand.configured(next(iter(self._model.of(KubeVirt)), None))
+        return KubeVirtAtHand.configured(next(iter(self._model.of(KubeVirt)), None), beside_kubevirt=False)
 
     @cached_property
     def _admission(self) -> AdmissionReview:

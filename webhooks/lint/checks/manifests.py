@@ -13,7 +13,7 @@ from virt_dra.api.editing.changes import MemberPath, NestMembers, RemoveMember, 
 from virt_dra.api.editing.version_changes import V1
 from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import VirtualMachine
-from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import RENDER_FIRST, template_action
 from virt_dra.api.reading.positions import steps_of
@@ -40,13 +40,13 @@ SCANNED: Final = 10_000
 REFUSED: Final = "kubectl and the API server's strict validation refuse it; otherwise it is dropped"
 
 
-def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+def unreadable_object(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Values of another type than their field's, and versions that aren't served (K-2.2)."""
     for path, message in manifest.problems:
         yield FieldIssue(path, message)
 
 
-def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+def unrendered_template(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Template instructions (``{{ … }}``, ``{% … %}``) in fields where Kubernetes has no braces."""
     for path, text in _texts(manifest.raw, ()):
         if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
@@ -78,7 +78,7 @@ def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
 
-def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+def unknown_field(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Fields that the kind doesn't have (K-1.9). Objects of a cluster are exempt: its API server accepted their
     fields."""
     if manifest.stored:
@@ -93,7 +93,7 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
             )
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
-        yield LintIssue(field.path, _of_kubevirt(field, release), _repair(field, manifest.raw))
+        yield LintIssue(field.path, _of_kubevirt(field), _repair(field, manifest.raw))
 
 
 def _repair(field: UnknownSchemaField, raw: object) -> Repair | None:
@@ -135,7 +135,7 @@ def _cure(path: str, cure: FieldCure) -> Repair | None:
     return OwnRepair((NestMembers(steps[:-1], (str(steps[-1]),), "spec"),)) if cure == "nest" else None
 
 
-def old_version(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+def old_version(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Versions of resource.k8s.io before v1, which API servers serve only if an administrator enables them (A-22.1)."""
     group, _, version = manifest.api_version.rpartition("/")
     if (
@@ -153,15 +153,15 @@ def old_version(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssu
         )
 
 
-def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
+def _schema(manifest: Manifest, release: KubeVirtVersion | None) -> Schema | None:
     """The schema of a VM or VMI: of the named release, else of virt-dra's own CRDs, which also have the design's
     spelling (K-1.7)."""
     if not manifest.is_subject or not isinstance(manifest.raw, dict):
         return None
-    return schema_of(manifest.kind, release.version if release is not None else None)
+    return schema_of(manifest.kind, release)
 
 
-def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
+def _of_kubevirt(field: UnknownSchemaField) -> str:
     if field.since is not None:
         return f"unknown field; it exists since KubeVirt {field.since}"
     if _is_design_form(field):
@@ -174,7 +174,7 @@ def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
     return f"unknown field{meant} ({REFUSED})"
 
 
-def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+def invalid_object(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Errors of the API server's validation, with its messages."""
     schema = _schema(manifest, release)
     if schema is not None and isinstance(manifest.raw, dict):
