@@ -67,6 +67,9 @@ REFUSED: Final = {
     "request-missing": SOUND.replace("requestName: gpu", "requestName: other"),
     "several-devices": CLUSTER.replace("COUNT", "2") + VM,
     "no-address": SOUND.replace("resource.kubernetes.io/pciBusID", "serial"),
+    "unknown-field": SOUND.replace("devices: {gpus:", "devices: {gpuz: [], gpus:"),
+    "invalid-object": SOUND.replace("      domain:", "      accessCredentials: [{sshPublicKey: {}}]\n      domain:"),
+    "unrendered-template": SOUND.replace("      domain:", '      hostname: "{{ .Values.host }}"\n      domain:'),
 }
 """By the finding of the lint."""
 

@@ -6,17 +6,20 @@ from typing import Final
 
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import UnknownFact
 from virt_dra.scheduling.framework.refusals import Reason
-from webhooks.lint.evaluation import findings_of
+from webhooks.lint.documents import findings_of_vm
+from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintSettings
 from webhooks.lint.inputs import KINDS, KubeVirtAtHand, LintInputs, Trial
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.linted import Linted
+from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import CHECKS
 from webhooks.rules.reviewed_spec import VmObject
 
@@ -57,7 +60,13 @@ class AdmissionReview:
     def denial(self, subject: VmObject, *, made: bool = False) -> Reason | None:
         """The first finding that keeps the VM from starting; its code has a page in docs/lint. ``made``: its pod is
         there already."""
-        findings = findings_of(self._linted(subject), _OF_MADE_PODS if made else _CHECKS)
+        linted = self._linted(subject)
+        if made:
+            findings = tuple(findings_of(linted, _OF_MADE_PODS))
+        else:
+            manifest = Manifest.read(Document(subject.to_wire(), DocumentSource(subject.key)), subject.namespace)
+            as_written = findings_as_written(manifest, LintSettings(), self._inputs.configuration.release)
+            findings = findings_of_vm(linted, as_written, _CHECKS)
         finding = next((finding for finding in findings if finding.severity == DENIAL), None)
         if finding is None:
             return None
