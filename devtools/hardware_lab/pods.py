@@ -107,7 +107,7 @@ def running_container(node: LabNode, pod: str) -> str:
         for container in status.get("containerStatuses", ()):
             if "running" in container["state"]:
                 identity = container["containerID"].partition("//")[2]
-                if not node.exec(identity, "true").status:
+                if node.container_root(identity):
                     ids.append(identity)
                     return True
         return False

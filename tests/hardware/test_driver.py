@@ -45,11 +45,11 @@ def test_a_pod_gets_its_claimed_device_and_no_other_one(
     before, address = bindings(machine), addresses["edu"]
     create_claim(driver, "edu", at_address(address))
     create_pod(driver, "user", "edu")
-    container = running_container(driver, "user")
+    root = driver.container_root(running_container(driver, "user"))
     assert bindings(machine) == {**before, address: "vfio-pci"}
     group = iommu_group(machine, f"pci/devices/{address}")
-    assert set(driver.exec(container, "ls", "/dev/vfio").out.split()) == {"vfio", group}
-    metadata = driver.exec(container, "cat", f"{METADATA}/edu/device/{DRIVER}-metadata.json").out
+    assert set(machine.check("ls", f"{root}/dev/vfio").split()) == {"vfio", group}
+    metadata = machine.check("cat", f"{root}{METADATA}/edu/device/{DRIVER}-metadata.json")
     newest, _ = json.JSONDecoder().raw_decode(metadata)
     (device,) = newest["requests"][0]["devices"]
     assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": address}
@@ -76,8 +76,8 @@ def test_a_claimed_device_comes_back_after_a_reboot(
     driver.load_modules()
     driver.start()
     driver.start_driver(policy(addresses))
-    container = running_container(driver, "user")
+    root = driver.container_root(running_container(driver, "user"))
     assert bindings(machine) == {**before, address: "vfio-pci"}
-    assert "vfio" in driver.exec(container, "ls", "/dev/vfio").out.split()
+    assert "vfio" in machine.check("ls", f"{root}/dev/vfio").split()
     delete_pod(driver, "user", "edu")
     assert bindings(machine) == before

@@ -35,9 +35,11 @@ CLAIMED = ("together", "each", "vf", "port", "vgpu")
 
 @dataclass(frozen=True)
 class User:
-    """A pod with one claim of each kind. ``before``: what drivers the functions had."""
+    """A pod with one claim of each kind. ``root``: its container's root folder as the machine sees it. ``before``: what
+    drivers the functions had."""
 
     container: str
+    root: str
     before: Mapping[str, str]
 
 
@@ -50,7 +52,8 @@ def user(driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]) -> 
     create_claim(driver, "port", f'device.attributes["{DRIVER}"].mdevType == "mtty-2"', "mdev")
     create_claim(driver, "vgpu", f'device.attributes["{DRIVER}"].vgpuProfileID == "558"', "vgpu")
     create_pod(driver, "user", *CLAIMED)
-    return User(running_container(driver, "user"), before)
+    container = running_container(driver, "user")
+    return User(container, driver.container_root(container), before)
 
 
 def test_virtual_functions_are_made_and_one_is_bound(
@@ -67,7 +70,7 @@ def test_an_iommu_group_is_one_device(
     members = [addresses["together1"], addresses["together2"]]
     assert [bindings(machine)[address] for address in members] == ["vfio-pci", "vfio-pci"]
     (group,) = {iommu_group(machine, f"pci/devices/{address}") for address in members}
-    assert group in driver.exec(user.container, "ls", "/dev/vfio").out.split()
+    assert group in machine.check("ls", f"{user.root}/dev/vfio").split()
     names = {address: device_name(address) for address in members}
     assert [name in published_devices(driver) for name in names.values()] == [True, False]
 
@@ -82,12 +85,12 @@ def test_other_pods_are_kept_away_from_the_rest_of_a_group_of_several_devices(
     assert taint_reasons(driver, claimed) == set()
 
 
-def test_a_mediated_device_is_made(user: User, driver: LabNode, machine: LabMachine) -> None:
+def test_a_mediated_device_is_made(user: User, machine: LabMachine) -> None:
     (uuid,) = machine.check("ls", "/sys/bus/mdev/devices").split()
     assert machine.check("readlink", f"/sys/bus/mdev/devices/{uuid}/mdev_type").strip().endswith("/mtty-2")
     group = iommu_group(machine, f"mdev/devices/{uuid}")
-    assert group in driver.exec(user.container, "ls", "/dev/vfio").out.split()
-    assert '"mdevUUID"' in driver.exec(user.container, "cat", f"{METADATA}/port/device/{DRIVER}-metadata.json").out
+    assert group in machine.check("ls", f"{user.root}/dev/vfio").split()
+    assert '"mdevUUID"' in machine.check("cat", f"{user.root}{METADATA}/port/device/{DRIVER}-metadata.json")
 
 
 def test_a_virtual_function_gets_its_vgpu_profile_and_keeps_the_vendors_driver(
@@ -101,7 +104,7 @@ def test_a_virtual_function_gets_its_vgpu_profile_and_keeps_the_vendors_driver(
     assert sorted(profiles.values()) == ["0", "558"]
     assert allocated_device(driver, "vgpu") == f"{device_name(vgpu)}-558".replace("pci-", "vgpu-")
     group = iommu_group(machine, f"pci/devices/{vgpu}")
-    assert group in driver.exec(user.container, "ls", "/dev/vfio").out.split()
+    assert group in machine.check("ls", f"{user.root}/dev/vfio").split()
 
 
 def test_a_device_that_is_bound_but_not_claimed_cannot_be_opened(

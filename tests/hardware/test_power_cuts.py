@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import signal
+import json
 import sys
 from collections.abc import Iterator
 from itertools import count
+from typing import NamedTuple
 
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.control_plane import require as require_control_plane
 from devtools.hardware_lab import kubelet_call
-from devtools.hardware_lab.halting_driver import HALTED
+from devtools.hardware_lab.halting_driver import HALT_AT, HALTED
 from devtools.hardware_lab.machine import ROOT as REPOSITORY
 from devtools.hardware_lab.machine import Board, Card, LabMachine, NumaNode, require
 from devtools.hardware_lab.node import FOLDERS, LabNode
@@ -29,6 +30,13 @@ POLICY = {
     "metadata": {"name": "lab"},
     "spec": {"deviceSets": [{"name": "edu", "sanitize": "none", "select": [{"vendor": "1234"}]}]},
 }
+
+
+class Claim(NamedTuple):
+    name: str
+    uid: str
+
+
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 
@@ -48,63 +56,61 @@ def test_after_a_power_cut_at_any_write_nothing_is_lost_or_given_twice(
 ) -> None:
     node, machine = small_node, small_node.machine
     address = machine.addresses()["edu"]
+    held = f"device {device_name(address)} is held by ResourceClaim default/{{}} ({{}}), which is prepared"
     stages = []
+    _start(node)
     for number in count(1):
-        uids = {name: _allocated_claim(node, name, device_name(address)) for name in (f"a{number}", f"b{number}")}
-        (first, first_uid), (second, second_uid) = uids.items()
-        _start(node, halt_before=number)
-        for method in (PREPARE, UNPREPARE):
-            if not _halted(node):
-                _call(node, method, first, first_uid)
+        first, second = (_allocated_claim(node, name, device_name(address)) for name in (f"a{number}", f"b{number}"))
+        machine.check("tee", HALT_AT, stdin=str(number))
+        errors = _call(node, (PREPARE, first), (UNPREPARE, first))
         if not _halted(node):
+            assert errors == ["", ""]
             break
         machine.cut_power()
         machine.power_on()
-        stages.append(_stages(node).get(first_uid, ""))
+        stages.append(_stages(node).get(first.uid, ""))
+        is_prepared = stages[-1] == "done"
         _start(node)
 
-        held = (
-            f"device {device_name(address)} is held by ResourceClaim default/{first} ({first_uid}), which is prepared"
-        )
-        _eventually_says(node, held if stages[-1] == "done" else "", PREPARE, second, second_uid)
-        if stages[-1] == "done":
-            assert _call(node, PREPARE, first, first_uid) == ""
+        _eventually_says(node, held.format(first.name, first.uid) if is_prepared else "", PREPARE, second)
         assert bindings(machine)[address] == "vfio-pci"
         assert len(_stages(node)) == 1
-        for name, uid in uids.items():
-            assert _call(node, UNPREPARE, name, uid) == ""
+        again = [(PREPARE, first)] if is_prepared else []
+        errors = _call(node, *again, (UNPREPARE, first), (UNPREPARE, second))
+        assert errors == [""] * len(errors)
         assert (bindings(machine)[address], _stages(node), machine.check("ls", str(FOLDERS.cdi))) == ("", {}, "")
-        machine.signal(node.driver, signal.SIGKILL)
     assert stages == ["", "started", "done", "removing"]
 
 
-def _start(node: LabNode, *, halt_before: int = 0) -> None:
-    """Starts the driver and waits until it can be called, or has halted."""
+def _start(node: LabNode) -> None:
+    """Starts the driver and waits until it can be called."""
     node.make_folders()
     node.machine.check("modprobe", "vfio-pci")
-    node.start_driver(POLICY, halt_before=halt_before)
+    node.start_driver(POLICY, halting=True)
     socket = str(PLUGIN / "dra.sock")
-    eventually(lambda: _halted(node) or not node.machine.run("test", "-S", socket).status, node)
-    eventually(lambda: _halted(node) or len(published_devices(node)) == 1, node)
+    eventually(lambda: not node.machine.run("test", "-S", socket).status, node)
+    eventually(lambda: len(published_devices(node)) == 1, node)
 
 
 def _halted(node: LabNode) -> bool:
     return not node.machine.run("test", "-e", HALTED).status
 
 
-def _call(node: LabNode, method: str, name: str, uid: str) -> str:
-    """What the driver says is wrong; whatever it is where it halts meanwhile."""
-    return node.machine.check(
-        "env", f"--chdir={REPOSITORY}", sys.executable, "-m", kubelet_call.__name__, str(PLUGIN / "dra.sock"), method,
-        name, uid, timeout=150,
-    ).strip()  # fmt: skip
+def _call(node: LabNode, *calls: tuple[str, Claim]) -> list[str]:
+    """What the driver says is wrong with each call, up to the one at which it halts."""
+    said = node.machine.check(
+        "env", f"--chdir={REPOSITORY}", sys.executable, "-m", kubelet_call.__name__, str(PLUGIN / "dra.sock"),
+        *(f"{method}:{claim.name}:{claim.uid}" for method, claim in calls), timeout=150,
+    )  # fmt: skip
+    errors: list[str] = json.loads(said)
+    return errors
 
 
-def _eventually_says(node: LabNode, beginning: str, method: str, name: str, uid: str) -> None:
+def _eventually_says(node: LabNode, beginning: str, method: str, claim: Claim) -> None:
     """Calls the driver until it says that; until it has looked through the node after a reboot it says so."""
 
     def says_it() -> bool:
-        said = _call(node, method, name, uid)
+        (said,) = _call(node, (method, claim))
         return said.startswith(beginning) if beginning else not said
 
     eventually(says_it, node)
@@ -118,8 +124,8 @@ def _stages(node: LabNode) -> dict[str, str]:
     return {uid: claim.stage.value for uid, claim in decoded(checkpoint.out).claims.items()}
 
 
-def _allocated_claim(node: LabNode, name: str, device: str) -> str:
-    """The UID of a claim that has the device, as a scheduler has allocated it."""
+def _allocated_claim(node: LabNode, name: str, device: str) -> Claim:
+    """A claim that has the device, as a scheduler has allocated it."""
     request = {"name": "device", "exactly": {"deviceClassName": "vfio.virt-dra.io"}}
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
@@ -129,4 +135,4 @@ def _allocated_claim(node: LabNode, name: str, device: str) -> str:
     result = {"request": "device", "driver": DRIVER, "pool": NAME, "device": device}
     created["status"] = {"allocation": {"devices": {"results": [result]}}}
     node.plane.request("PUT", f"{CLAIMS}/{name}/status", created)
-    return str(created["metadata"]["uid"])
+    return Claim(name, created["metadata"]["uid"])
