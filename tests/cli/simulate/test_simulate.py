@@ -53,7 +53,7 @@ def test_a_row_for_each_policy() -> None:
     result = _run(FLEET, "--policy", "pack", "--policy", "spread,pack", "--until", "6h")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == "40 nodes, 320 devices, 472 arrivals, seed 1"
+    assert lines[0] == "40 nodes, 320 devices, 129 arrivals, seed 1"
     assert lines[1].split() == (
         [
             "POLICY",
@@ -195,6 +195,14 @@ def test_broken_claims_are_said_with_every_output(tmp_path: Path) -> None:
         assert _run(str(tmp_path / "x.yaml"), "--policy", "pack", "-o", output).stderr == f"{fault}\n"
     page = _run(str(tmp_path / "x.yaml"), "--policy", "pack", "-o", "html").stdout
     assert html.escape(fault) in page
+    several = _run(str(tmp_path / "x.yaml"), "--policy", "pack,spread", "--seeds", "1..3")
+    assert several.stderr == f"{fault.replace('pack', 'pack, spread')}\n"
+    sized = ("--policy", "pack", "--size", "node=1..3", "--target", "waiting < 1")
+    assert _run(str(tmp_path / "x.yaml"), *sized).stderr == f"{fault}\n"
+    runs = json.loads(_run(str(tmp_path / "x.yaml"), *sized, "-o", "json").stdout)["answers"][0]["runs"]
+    assert [(run["errors"], run["firstError"]) for run in runs] == [
+        (2, fault.removeprefix("pack: 2 VMs with broken claims, the first: "))
+    ]
 
 
 def _bold(page: str) -> list[list[str]]:
@@ -220,7 +228,7 @@ def test_the_best_of_the_complete_results_is_marked_where_they_differ() -> None:
     ]
     best = [["a"], ["b", "6", "1", "7"], ["c (interrupted)"]]
     runs = [RunResult(Run(of.policy, 0), of) for of in results]
-    comparison = Comparison("x.yaml", 2, "devices", 9, loaded=False, part="", policies=compared(runs))
+    comparison = Comparison("x.yaml", 2, "devices", loaded=False, part="", policies=compared(runs))
     assert _bold(page(comparison, "<svg/>")) == best
     assert _bold(page(replace(comparison, policies=comparison.policies[:1]), None)) == [["a"]]
 
@@ -353,11 +361,12 @@ def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
     assert [
         (policy["policy"], policy["complete"], policy["vms"]) for policy in json.loads(result.stdout)["policies"]
     ] == [
-        ("pack", True, 472),
-        ("spread", False, 200),
+        ("pack", True, 478),
+        ("spread", False, 202),
     ]
     table = _run(FLEET, "--policy", "spread")
     assert table.exit_code == 130
+    assert table.stdout.splitlines()[0] == "40 nodes, 320 devices, 202 arrivals, seed 1"
     assert table.stdout.splitlines()[2].startswith("spread (interrupted) ")
 
 
@@ -365,9 +374,10 @@ def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path:
     result = _run(FLEET, "--policy", "pack,spread", "--seeds", "1..3", "--until", "12h")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0] == "40 nodes, 320 devices, 472 arrivals, seeds 1 to 3"
     document = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2,3", "--until", "12h")
     assert (document["input"], document["seeds"], document["nodes"]) == ("fleet.yaml", [1, 2, 3], 40)
+    arrivals = [policy["vms"] for policy in document["policies"]]
+    assert lines[0] == f"40 nodes, 320 devices, {min(arrivals)}–{max(arrivals)} arrivals, seeds 1 to 3"
     assert [(policy["policy"], policy["seed"]) for policy in document["policies"]] == [
         (policy, seed) for policy in ("pack", "spread") for seed in (1, 2, 3)
     ]
@@ -378,7 +388,9 @@ def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path:
     ranges = [str(min(of)) if min(of) == max(of) else f"{min(of)}–{max(of)}" for of in waiting]
     assert [line.split()[2] for line in lines[2:4]] == ranges
     better = sum(a < b for a, b in zip(*waiting, strict=True))
-    assert document["conclusion"].endswith(f"of 472 VMs wait at the end than with spread, in {better} of 3 seeds.")
+    assert document["conclusion"].endswith(
+        f"of {min(arrivals)}–{max(arrivals)} VMs wait at the end than with spread, in {better} of 3 seeds."
+    )
     assert lines[-1] == document["conclusion"]
     for seed in (1, 2, 3):
         alone = _document(FLEET, "--policy", "pack", "--seed", str(seed), "--until", "12h")["policies"][0]
@@ -443,15 +455,53 @@ def test_added_nodes_take_what_waits(tmp_path: Path) -> None:
 
 
 def test_every_size_has_a_row(tmp_path: Path) -> None:
-    result = _run(FLEET, "--policy", "pack", "--until", "3h", "--size", "gpu=40,42")
-    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+    sized = (FLEET, "--policy", "pack,spread", "--until", "9h", "--size", "gpu=20,40,22")
+    lines = _run(*sized).stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:8]] == [
         ["gpu", "POLICY"],
-        ["40", "pack"],
-        ["42", "pack"],
+        *([str(size), policy] for size in (20, 22, 40) for policy in ("pack", "spread")),
     ]
+    document = _document(*sized)
+    waiting = {(of["policy"], of["size"]): of["waiting"] for of in document["policies"]}
+    arrivals = document["policies"][0]["vms"]
+    assert lines[0] == f"160–320 devices, {arrivals} arrivals, seed 1"
+    cells = [f"{waiting[policy, 20]} and {waiting[policy, 40]}" for policy in ("pack", "spread")]
+    assert lines[-1] == document["conclusion"]
+    assert document["conclusion"] == (
+        f"With 20 and 40 gpu {cells[0]} of {arrivals} VMs wait at the end with pack, {cells[1]} with spread."
+    )
     node = _node_file(tmp_path)
     document = _document(CLUSTER, "--policy", "pack", "--size", f"{node}=0..2")
     assert [(of["size"], of["cards"]) for of in document["policies"]] == [(0, 6), (1, 7), (2, 8)]
+
+
+def test_nothing_is_unknown_of_nodes_that_are_added_to_a_description(tmp_path: Path) -> None:
+    result = _run(FLEET, "--policy", "pack", "--until", "1h", "--size", f"{_node_file(tmp_path)}=0..2")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_files_of_a_description_are_read_as_a_cluster_has_them(tmp_path: Path) -> None:
+    """Without the objects that an API server would refuse, which are named."""
+    node = _node_file(tmp_path)
+    node.write_text(node.read_text(encoding="utf-8").replace("name: gpu-0", "name: GPU_0"), encoding="utf-8")
+    (tmp_path / "x.yaml").write_text(
+        f"kind: Simulation\ncluster: {{files: [{node.name}], nodes: [{{name: own}}]}}\n"
+        "vms: [{name: one, arrivals: {count: 2}}]\n",
+        encoding="utf-8",
+    )
+    result = _run(str(tmp_path / "x.yaml"), "--policy", "pack")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("2 nodes, 0 devices, 2 arrivals, seed 0\n")
+    refused = [line for line in result.stderr.splitlines() if line.startswith("refused by the API server: ")]
+    assert [line.partition(": spec.devices[0].name: ")[0] for line in refused] == [
+        f"refused by the API server: {node}:3 (document 2): ResourceSlice new"
+    ]
+
+
+def test_placements_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / f"{'p' * 300}.csv"
+    result = _run(FLEET, "--policy", "pack", "--until", "1h", "--placements", str(path))
+    assert (result.exit_code, result.stderr) == (2, f"error: {path}: File name too long\n")
 
 
 def test_placements_are_written(tmp_path: Path) -> None:
@@ -504,12 +554,18 @@ def test_the_page_says_what_was_simulated_and_what_came_out() -> None:
         (("--seeds", "5..1"), "Invalid value for '--seeds': "
          "'5..1': must be 1 to 1000 seeds of at most 2^63, the smallest first"),
         (("--target", "used > 1"), "--target needs --size, which says what is varied"),
-        (("--size", "gpu=1..2", "--target", "used>1", "-o", "csv"), "--target goes with -o text, json or yaml"),
+        *((("--size", "gpu=1..2", "--target", "used>1", option, value),
+           "--target goes with -o text, json or yaml, and neither --plot nor --placements")
+          for option, value in (("-o", "csv"), ("--plot", "x.svg"), ("--placements", "x.csv"))),
         (("--size", "gpu=0..900"), "--size: more than 200 sizes are searched, with --target, not shown"),
         (("--by", "colour"), "Invalid value for '--by': 'colour' is neither kind nor model"),
         (("--whole-per-cent", "--policy", "pack"), "--whole-per-cent goes with the policies "
          "least-fragmentation, random, dot-product, clustering, best-fit, gpu-packing; pack doesn't rate"),
         (("--placements", "x.txt"), "Invalid value for '--placements': 'x.txt' ends with neither .csv nor .jsonl"),
+        (("--placements", "/none/x.csv"), "Invalid value for '--placements': there is no folder /none"),
+        (("--plot", "/none/x.svg"), "Invalid value for '--plot': there is no folder /none"),
+        (("--dask", "host"), "Invalid value for '--dask': 'host' is no address of a Dask scheduler; write such as "
+         "tcp://host:8786"),
     ],
 )  # fmt: skip
 def test_options_of_sweeps_are_checked_first(arguments: tuple[str, ...], message: str) -> None:

@@ -59,6 +59,9 @@ def test_targets_as_users_write_them(text: str, shown: str) -> None:
         ("speed < 3", "there is no measure 'speed'; the measures are p50 wait, p95 wait, p99 wait, waiting, evicted, "
          "unused, used, fragmented, largest vm"),
         ("used > much", "'much' is no number"),
+        ("waiting < nan", "'nan' is no number"),
+        ("used > 50", "'50': used is a part of the whole; write such as 0.8 or 80%"),
+        ("unused >= 3%", "'3%': unused is a number, not a part of the whole"),
         ("p95 wait < soon", "'soon' is no duration; write seconds, or such as 90s, 1h30m or 2d"),
     ],
 )  # fmt: skip

@@ -125,6 +125,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def _parse_scheduler(text: str) -> str:
+    if re.fullmatch(r"(tcp|tls|ws|wss)://\S+:\d{1,5}", text) is None:
+        raise ValueError(f"{text!r} is no address of a Dask scheduler; write such as tcp://host:8786")
+    return text
+
+
 _TABLES = {"kind": ("By kind of VM", by_kind), "model": ("By model of device", by_model)}
 
 
@@ -189,8 +195,9 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 @click.option("--jobs", type=click.IntRange(1, 1024),
               help="Processes.  [default: as many as processors, for long simulations]")  # fmt: skip
 @click.option(
-    "--dask", metavar="ADDRESS", help="Simulate on the Dask cluster with this scheduler, e.g. tcp://host:8786."
-)
+    "--dask", metavar="ADDRESS", callback=parsed_by(_parse_scheduler),
+    help="Simulate on the Dask cluster with this scheduler, e.g. tcp://host:8786.",
+)  # fmt: skip
 @output_option("text", "json", "yaml", "csv", "html")
 @click.option(
     "--plot",
@@ -224,10 +231,10 @@ def command(
 
         answer(paths, changes, policies[0] if policies else _DEFAULT[0], seeds[0] if seeds else 0, output)
         return
-    _check_sweep(sizes, target, inflate, warm_up, output, plot)
+    _check_sweep(sizes, target, inflate, warm_up, output, plot or placements)
+    _check_file(plot, "--plot", (".svg", ".png"))
+    _check_file(placements, "--placements", (".csv", ".jsonl"))
     draw = _plots(plot, output)
-    if placements is not None and placements.suffix not in (".csv", ".jsonl"):
-        raise click.BadParameter(f"{placements.name!r} ends with neither .csv nor .jsonl", param_hint="'--placements'")
     with status("reading"), collector_paused():
         asked = _read(paths, policies, seeds, sizes, trace_nodes, trace_pods, inflate, output)
         sweep = Sweep(asked.workload, until, nodes_only, whole_per_cent, warm_up or 0.0, placements is not None)
@@ -254,7 +261,6 @@ def command(
         source=asked.source,
         nodes=len(first.nodes),
         unit=first.unit,
-        arrivals=len(first.arrivals),
         loaded=inflate is not None,
         part="" if sizes is None else sizes.part,
         policies=compared(results),
@@ -262,9 +268,9 @@ def command(
     )
     _show(comparison, results, output, tables or (), draw)
     if plot is not None and draw is not None:
-        plot.write_bytes(draw(comparison, plot.suffix[1:]))
+        _write(plot, draw(comparison, plot.suffix[1:]), output)
     if placements is not None:
-        placements.write_text(placements_text(results, placements.suffix[1:]), encoding="utf-8")
+        _write(placements, placements_text(results, placements.suffix[1:]).encode(), output)
     if len(results) < len(runs) or not results[-1].measures.complete:
         say("interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -287,12 +293,13 @@ def _check_what_if(
 
 def _check_sweep(
     sizes: SizeRange | None, target: Target | None, inflate: float | None, warm_up: float | None, output: str,
-    plot: Path | None,
+    file: Path | None,
 ) -> None:  # fmt: skip
+    """``file``: one that is written beside the output."""
     if target is not None and sizes is None:
         raise click.UsageError("--target needs --size, which says what is varied")
-    if target is not None and (output in ("csv", "html") or plot is not None):
-        raise click.UsageError("--target goes with -o text, json or yaml")
+    if target is not None and (output in ("csv", "html") or file is not None):
+        raise click.UsageError("--target goes with -o text, json or yaml, and neither --plot nor --placements")
     if inflate is not None and warm_up:
         raise click.UsageError("--warm-up does not go with --inflate, whose tasks have no times")
     if target is None and sizes is not None and len(sizes.sizes) > _MOST_SIZES:
@@ -308,14 +315,30 @@ def _check_rated(policies: Sequence[str]) -> None:
             raise click.UsageError(f"--whole-per-cent goes with the policies {', '.join(RATED)}; {policy} doesn't rate")
 
 
+def _check_file(path: Path | None, option: str, suffixes: tuple[str, str]) -> None:
+    """Before anything is simulated."""
+    if path is None:
+        return
+    if path.suffix not in suffixes:
+        problem = f"{path.name!r} ends with neither {suffixes[0]} nor {suffixes[1]}"
+        raise click.BadParameter(problem, param_hint=f"'{option}'")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.parent}", param_hint=f"'{option}'")
+
+
+def _write(path: Path, content: bytes, output: str) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        refuse([f"{path}: {error.strerror or error}"], output)
+
+
 Draw = Callable[[Comparison, str], bytes]
 """What is compared, and svg or png -> a picture."""
 
 
 def _plots(plot: Path | None, output: str) -> Draw | None:
     """Checked before anything is simulated. None: no plots are wanted, or only a page's, without matplotlib."""
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise click.BadParameter(f"{plot.name!r} ends with neither .svg nor .png", param_hint="'--plot'")
     if plot is None and output != "html":
         return None
     try:
@@ -406,6 +429,9 @@ def _run_on_dask(sweep: Sweep, runs: Sequence[Run], address: str, output: str) -
 
 def _answer(engine: RunAll, asked: _Asked, sizes: SizeRange, target: Target, output: str) -> None:
     answers = fewest_nodes(engine, asked.policies, asked.seeds, sizes.sizes, target)
+    shown = [result.measures for answer in answers for result in (*answer.below, *answer.results)]
+    for problem in broken_claims(shown):
+        say(problem, err=True)
     if output in ("json", "yaml"):
         print_document(answers_document(answers, sizes, target), output)
         return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from virt_dra.api.counting import counted
 from virt_dra.model.unknown import UnknownFact
 from virt_dra.simulator.experiment.durations import shown
 from virt_dra.simulator.experiment.measures import Measures
 from virt_dra.simulator.experiment.sweep import RunResult
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,6 @@ class Comparison:
     source: str
     nodes: int
     unit: str
-    arrivals: int
     loaded: bool
     part: str
     policies: tuple[ComparedPolicy, ...]
@@ -71,7 +72,13 @@ class Comparison:
     @property
     def size_text(self) -> str:
         nodes = "" if self.sized else f"{counted(self.nodes, 'node')}, "
-        return f"{nodes}{self.measures[0].cards} {self.unit}"
+        return f"{nodes}{in_range([of.cards for of in self.measures], str)} {self.unit}"
+
+    @property
+    def arrivals(self) -> str:
+        """The number of VMs that arrive, which may differ between seeds."""
+        whole = [of.vms for of in self.measures if of.complete]
+        return in_range(whole or [max(of.vms for of in self.measures)], lambda number: f"{number:,}")
 
     @property
     def notes(self) -> list[str]:
@@ -97,13 +104,17 @@ class ComparedColumn:
 
     def cell(self, of: Sequence[Measures]) -> str:
         """Of several seeds the least and the most."""
-        values = [self.value(measures) for measures in of]
-        low, high = self.text(min(values)), self.text(max(values))
-        return low if low == high else f"{low}–{high}"
+        return in_range([self.value(measures) for measures in of], self.text)
 
     def rank(self, of: Sequence[Measures]) -> float:
         """The less, the better."""
         return self.sign * sum(self.value(measures) for measures in of) / len(of)
+
+
+def in_range(values: Sequence[N], text: Callable[[N], str]) -> str:
+    """The least and the most, which may be the same."""
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def wait_text(seconds: float) -> str:
@@ -129,7 +140,7 @@ def columns(comparison: Comparison) -> list[ComparedColumn]:
     gangs = ComparedColumn("GANGS WAITING", lambda of: of.gangs_waiting, _whole)
     return [
         ComparedColumn("STARTED", lambda of: of.started, _whole, -1),
-        ComparedColumn("WAITING", lambda of: of.waiting, _whole),
+        _WAITING,
         *(waits if timed else ()),
         ComparedColumn("USED mean", lambda of: of.used_mean, _per_cent, -1),
         ComparedColumn("end", lambda of: of.last.used, _per_cent, -1),
@@ -139,6 +150,9 @@ def columns(comparison: Comparison) -> list[ComparedColumn]:
         ComparedColumn("EVICTED", lambda of: of.evictions, _whole),
         *([gangs] if any(of.gangs for of in comparison.measures) else ()),
     ]
+
+
+_WAITING: Final = ComparedColumn("WAITING", lambda of: of.waiting, _whole)
 
 
 def best_cells(column: ComparedColumn, policies: Sequence[ComparedPolicy]) -> list[bool]:
@@ -167,7 +181,7 @@ def _placed(best: str, by: float, other: str, of: Comparison) -> str:
 
 
 def _waiting(best: str, by: float, other: str, of: Comparison) -> str:
-    return f"with {best} {_number(by)} fewer of {of.arrivals:,} VMs wait at the end than with {other}"
+    return f"with {best} {_number(by)} fewer of {of.arrivals} VMs wait at the end than with {other}"
 
 
 def _waited(best: str, by: float, other: str, of: Comparison) -> str:
@@ -188,16 +202,18 @@ _BY_TIME: Final = (
 
 
 def conclusion(comparison: Comparison) -> str:
-    """One sentence: the best policy, by how much, and in how many of the seeds. Of several sizes: nothing."""
+    """One sentence: the best policy, by how much, and in how many of the seeds; of several sizes, what the number of
+    nodes changes."""
     policies = [of for of in comparison.policies if of.complete]
-    if comparison.sized or not policies:
+    if not policies:
         return ""
+    if comparison.sized:
+        return _over_sizes(policies, comparison)
     if len(policies) == 1:
         of_end = ComparedColumn("", lambda of: of.last.used, _per_cent)
-        waiting = ComparedColumn("", lambda of: of.waiting, _whole)
         measures = policies[0].measures
         return (
-            f"With {policies[0].policy} {waiting.cell(measures)} of {comparison.arrivals:,} VMs wait at the end, and "
+            f"With {policies[0].policy} {_WAITING.cell(measures)} of {comparison.arrivals} VMs wait at the end, and "
             f"{of_end.cell(measures)} of the {measures[0].cards:,} {comparison.unit} are in use."
         )
     for criterion in (_UNUSED,) if comparison.loaded else _BY_TIME:
@@ -205,6 +221,23 @@ def conclusion(comparison: Comparison) -> str:
         if sentence is not None:
             return sentence[0].upper() + sentence[1:] + "."
     return "No policy is better than another here."
+
+
+def _over_sizes(policies: Sequence[ComparedPolicy], comparison: Comparison) -> str:
+    """With the fewest nodes and the most: ``With 3 and 6 gpu 90 and 4 of 100 VMs wait at the end with pack, …``."""
+    sizes = list(dict.fromkeys([of.size for of in (policies[0], policies[-1])]))
+    waiting: dict[str, list[str]] = {}
+    for of in policies:
+        if of.size in sizes:
+            waiting.setdefault(of.policy, []).append(_WAITING.cell(of.measures))
+    of_policies = [(policy, " and ".join(cells)) for policy, cells in waiting.items() if len(cells) == len(sizes)]
+    if not of_policies:
+        return ""
+    (first, cells), *others = of_policies
+    return (
+        f"With {' and '.join(map(str, sizes))} {comparison.part} {cells} of {comparison.arrivals} VMs wait at the end "
+        f"with {first}{''.join(f', {cells} with {policy}' for policy, cells in others)}."
+    )
 
 
 def _told_apart(criterion: _Criterion, policies: Sequence[ComparedPolicy], comparison: Comparison) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from virt_dra.api.reading.documents import DocumentError, read_documents
-from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
+from virt_dra.cli.shared.file_input import accepted_of_files
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
 from virt_dra.simulator.experiment.added_nodes import NodeFile
@@ -61,7 +61,8 @@ def described_workload(
 ) -> DescribedWorkload:
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
-    objects = tuple(objects_of_files([str(base / file) for file in description.cluster.files], output))
+    files = [str(base / file) for file in description.cluster.files]
+    objects = accepted_of_files(files, output, DEFAULT_NAMESPACE) if files else ()
     arrivals = None
     if description.arrivals is not None:
         path = str(base / description.arrivals)
@@ -125,7 +126,7 @@ def _is_file(name: str) -> bool:
 
 
 def _node_file(path: str, output: str) -> NodeFile:
-    return NodeFile(path, tuple(objects_of_files([path], output)))
+    return NodeFile(path, accepted_of_files([path], output, DEFAULT_NAMESPACE))
 
 
 def dumped_workload(paths: Sequence[str], sizes: SizeRange | None, output: str) -> DumpedWorkload:

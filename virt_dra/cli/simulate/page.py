@@ -89,7 +89,7 @@ def page(comparison: Comparison, plot: str | None) -> str:
     return _PAGE.substitute(
         title=escape(f"{source}: {comparison.size_text}, {comparison.seeds_text}"),
         conclusion=escape(conclusion(comparison)),
-        facts=escape(f"{comparison.arrivals:,} arrivals{lasted}."),
+        facts=escape(f"{comparison.arrivals} arrivals{lasted}."),
         notes=f"<p>{escape(notes)}</p>\n" if notes else "",
         head="<th>policy</th>" + "".join(f"<th>{escape(_name(column.heading))}</th>" for column in shown_columns),
         rows="\n".join(rows),

@@ -7,18 +7,14 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import TypeVar
 
 from rich.table import Table
 
-from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
-from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, wait_text
+from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, in_range, wait_text
 from virt_dra.simulator.experiment.journal import Stay
 from virt_dra.simulator.experiment.measures import ClusterSample, Measures
 from virt_dra.simulator.experiment.sweep import FewestNodes, RunResult, SizeRange, Target
-
-N = TypeVar("N", int, float)
 
 _LOAD_STEPS = 10
 """Rows of the table over the load, up to the whole cluster."""
@@ -45,11 +41,11 @@ def by_kind(comparison: Comparison) -> Table:
                     kind,
                     _labelled(of, comparison),
                     *(
-                        _range([getattr(of_run, name) for of_run in measured], str)
+                        in_range([getattr(of_run, name) for of_run in measured], str)
                         for name in ("vms", "started", "waiting")
                     ),
-                    *(_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
-                    _range([of_run.used for of_run in measured], lambda part: f"{part:.1%}"),
+                    *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
+                    in_range([of_run.used for of_run in measured], lambda part: f"{part:.1%}"),
                 )
     return table
 
@@ -65,10 +61,10 @@ def by_model(comparison: Comparison) -> Table:
                 table.add_row(
                     model,
                     _labelled(of, comparison),
-                    _range([of_run.cards for of_run in measured], str),
-                    *(_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
+                    in_range([of_run.cards for of_run in measured], str),
+                    *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
                     *(
-                        _range([getattr(of_run, name) for of_run in measured], lambda part: f"{part:.1%}")
+                        in_range([getattr(of_run, name) for of_run in measured], lambda part: f"{part:.1%}")
                         for name in ("used_mean", "used_end")
                     ),
                 )
@@ -96,17 +92,16 @@ def _labelled(of: ComparedPolicy, comparison: Comparison) -> str:
     return f"{of.policy} with {of.size} {comparison.part}" if of.size is not None else of.policy
 
 
-def _range(values: Sequence[N], text: Callable[[N], str]) -> str:
-    low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low}–{high}"
-
-
 def broken_claims(results: Sequence[Measures]) -> list[str]:
-    """A sentence for each policy that met VMs with broken claims."""
+    """A sentence for the policies that met VMs with the same broken claims."""
+    by_error: dict[str, list[Measures]] = {}
+    for of in results:
+        if of.first_error is not None:
+            by_error.setdefault(of.first_error, []).append(of)
     return [
-        f"{result.policy}: {counted(result.errors, 'VM')} with broken claims, the first: {result.first_error}"
-        for result in results
-        if result.first_error is not None
+        f"{', '.join(_names(of.policy for of in broken))}: {in_range([of.errors for of in broken], str)} "
+        f"{'VM' if all(of.errors == 1 for of in broken) else 'VMs'} with broken claims, the first: {error}"
+        for error, broken in by_error.items()
     ]
 
 
@@ -130,8 +125,8 @@ def _at_load(measures: Sequence[Measures], load: float) -> str:
     samples = [(of, sample) for of, sample in reached if sample is not None]
     if not samples:
         return ""
-    unused = _range([(1 - sample.used) * of.cards for of, sample in samples], lambda cards: f"{cards:.1f}")
-    return f"{unused} / {_range([sample.fragmentation for _, sample in samples], lambda part: f'{part:.1%}')}"
+    unused = in_range([(1 - sample.used) * of.cards for of, sample in samples], lambda cards: f"{cards:.1f}")
+    return f"{unused} / {in_range([sample.fragmentation for _, sample in samples], lambda part: f'{part:.1%}')}"
 
 
 def document(comparison: Comparison) -> Json:
@@ -172,7 +167,14 @@ def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: T
 
 def _attempt(result: RunResult, target: Target) -> Json:
     value = round(target.value(result.measures), 6)
-    return {"size": result.run.size, "seed": result.run.seed, target.measure: value, "met": target.met([result])}
+    error = result.measures.first_error
+    return {
+        "size": result.run.size,
+        "seed": result.run.seed,
+        target.measure: value,
+        "met": target.met([result]),
+        **({} if error is None else {"errors": result.measures.errors, "firstError": error}),
+    }
 
 
 def placements_text(results: Sequence[RunResult], format: str) -> str:

@@ -68,7 +68,6 @@ class NodeFile:
     name: str
     objects: tuple[TypedObject, ...]
 
-    def extended(
-        self, objects: tuple[TypedObject, ...], size: int | None, taken: frozenset[str]
-    ) -> tuple[TypedObject, ...]:
-        return objects if not size else (*objects, *copies_of_node(self.objects, size, taken, self.name))
+    def copies(self, size: int | None, taken: Collection[str]) -> list[Node | ResourceSlice]:
+        """None: no sizes are asked for. Raises BadExperiment."""
+        return copies_of_node(self.objects, size, taken, self.name) if size else []

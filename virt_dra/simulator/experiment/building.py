@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
-from virt_dra.api.wire import Json, WireError
+from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.csv_input import read_csv
@@ -24,6 +24,7 @@ from virt_dra.simulator.experiment.description import (
     LifetimePart,
     NodesPart,
     VmPart,
+    accepted,
     claims_of,
     nodes_of,
 )
@@ -45,15 +46,15 @@ _PER_SLICE: Final = 128
 
 def build_experiment(
     description: Description, source: str, objects: Sequence[TypedObject] = (),
-    arrivals: tuple[str, Iterable[str]] | None = None, *, seed: int | None = None,
+    arrivals: tuple[str, Iterable[str]] | None = None, *, seed: int | None = None, added: Sequence[TypedObject] = (),
 ) -> Experiment:  # fmt: skip
     """``objects``: those of the cluster's files; ``arrivals``: name and lines of the CSV file; ``seed``: instead of the
-    description's.
+    description's; ``added``: nodes beside those of the cluster, and their slices.
 
     Raises BadExperiment with every fault of a part.
     """
     seed = description.seed if seed is None else seed
-    there = cluster_of(objects)
+    there = cluster_of((*objects, *added))
     nodes = [*there.model.of(Node)]
     slices = [*there.model.of(ResourceSlice)]
     for part in description.cluster.nodes:
@@ -130,10 +131,7 @@ def _classes(
 ) -> Iterator[DeviceClass]:
     given: dict[str, DeviceClass] = {device_class.name: device_class for device_class in there}
     for number, raw in enumerate(description.classes):
-        try:
-            made = DeviceClass.from_wire(raw)
-        except WireError as error:
-            raise BadExperiment(f"{source}: classes[{number}]: {error}") from None
+        made = accepted(DeviceClass, raw, f"{source}: classes[{number}]")
         given[made.name] = made
     for driver in dict.fromkeys(slice_.spec.driver for slice_ in slices):
         if driver not in given:

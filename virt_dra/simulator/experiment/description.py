@@ -7,7 +7,7 @@ All faults are reported at once, each with its field path, before anything runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
@@ -15,9 +15,11 @@ from virt_dra.api.core_v1 import Node, Taint
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.nearest import nearest
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
+from virt_dra.api.schemas.unknown_fields import unknown_fields
 from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import WireError
+from virt_dra.cel.validation import COMPILED
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.errors import BadExperiment
 
@@ -50,6 +52,8 @@ def _rate(value: object) -> float:
         raise ValueError(f"must be more than 0 and less than a million a second, is {value}")
     return rate
 
+
+K = TypeVar("K", DeviceClass, ResourceClaim)
 
 Seconds = Annotated[float, BeforeValidator(seconds_of)]
 Amount = Annotated[Quantity, BeforeValidator(_amount)]
@@ -272,21 +276,26 @@ def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]
     )
     claims: list[ResourceClaim] = []
     for position, (field, spec) in enumerate(given):
-        where = f"{source}: vms[{number}].{field}"
-        try:
-            claim = ResourceClaim.from_wire(
-                {"metadata": {"name": f"claim-{position}", "namespace": "simulated"}, "spec": spec}
-            )
-        except WireError as error:
-            raise BadExperiment(f"{where}: {error}") from None
-        claim = defaulted(claim)
-        errors = validate_create(claim)
-        if errors:
-            raise BadExperiment(
-                *[f"{where}: {str(error).removeprefix('spec.devices.').removeprefix('spec.')}" for error in errors]
-            )
-        claims.append(claim)
+        raw = {"metadata": {"name": f"claim-{position}", "namespace": "simulated"}, "spec": spec}
+        claims.append(accepted(ResourceClaim, raw, f"{source}: vms[{number}].{field}"))
     return tuple(claims)
+
+
+def accepted(kind: type[K], raw: Mapping[str, Any], where: str) -> K:
+    """The object with defaults. Raises BadExperiment, each fault behind ``where``, for what an API server's strict
+    validation would refuse."""
+    written = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, **raw}
+    try:
+        made = defaulted(kind.from_wire(written))
+    except WireError as error:
+        raise BadExperiment(f"{where}: {error}") from None
+    problems = [f"{field.path}: {field.message}" for field in unknown_fields(written)]
+    problems += [str(error) for error in validate_create(made, COMPILED)]
+    if problems:
+        raise BadExperiment(
+            *[f"{where}: {problem.removeprefix('spec.devices.').removeprefix('spec.')}" for problem in problems]
+        )
+    return made
 
 
 def nodes_of(part: NodesPart, source: str) -> Sequence[Node]:

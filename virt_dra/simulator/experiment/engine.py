@@ -27,7 +27,7 @@ from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
 ArrivalProgress = Callable[[int, int], None]
-"""VMs that have arrived, and all of them."""
+"""VMs and gangs that have arrived, and all of them."""
 
 _REPORTED_EVERY: Final = 200
 """Arrivals between two reports of progress."""
@@ -75,7 +75,7 @@ class Simulation:
         self._numbers = count()
         self._samples: list[ClusterSample] = []
         self._now = self._used_seconds = 0.0
-        self._vms = self._gangs = self._errors = self._asked = 0
+        self._arrivals = self._vms = self._gangs = self._errors = self._asked = 0
         self._first_error: str | None = None
         self._complete = False
 
@@ -102,10 +102,10 @@ class Simulation:
             self._pass_time(at)
             if isinstance(happening, Arrival):
                 self._arrive(happening)
-                if self._vms % sampled_every == 0:
+                if self._arrivals % sampled_every == 0:
                     self._sample()
-                if self._vms % _REPORTED_EVERY == 0:
-                    self._progress(self._vms, total)
+                if self._arrivals % _REPORTED_EVERY == 0:
+                    self._progress(self._arrivals, total)
             elif isinstance(happening, int):
                 self._depart(happening)
             else:
@@ -211,7 +211,8 @@ class Simulation:
     # --- VMs ---------------------------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
-        self._vms += 1
+        self._arrivals += 1
+        self._vms += arrival.members
         self._journal.arrives(arrival)
         self._asked += self._cards_of(arrival)
         self._gangs += arrival.members > 1

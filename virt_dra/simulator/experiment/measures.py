@@ -113,6 +113,7 @@ class Measures:
     """False if it was interrupted."""
     cards: int
     vms: int
+    """VMs that have arrived, those of gangs included."""
     started: int
     """VMs that have started, each once, however often it was evicted."""
     waiting: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from typing import Final, Protocol
 
 from virt_dra.api.nearest import did_you_mean
@@ -134,10 +135,17 @@ def parse_target(text: str) -> Target:
         raise ValueError(f"there is no measure {measure!r}{hint}")
     if measure.endswith("wait"):
         return Target(measure, comparison, seconds_of("".join(value.split()).replace("min", "m")))
+    is_part = measure in _PARTS
     try:
         limit = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     except ValueError:
-        raise ValueError(f"{value!r} is no number") from None
+        limit = nan
+    if not isfinite(limit):
+        raise ValueError(f"{value!r} is no number")
+    if is_part and not 0 <= limit <= 1:
+        raise ValueError(f"{value!r}: {measure} is a part of the whole; write such as 0.8 or 80%")
+    if not is_part and value.endswith("%"):
+        raise ValueError(f"{value!r}: {measure} is a number, not a part of the whole")
     return Target(measure, comparison, limit)
 
 

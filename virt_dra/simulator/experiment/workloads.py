@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 
@@ -30,14 +30,15 @@ class DescribedWorkload:
     varied: str | NodeFile | None = None
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
-        description, objects = self.description, self.objects
+        description = self.description
+        added: Sequence[TypedObject] = ()
         if isinstance(self.varied, NodeFile):
             described = {f"{part.name}-{i}" for part in description.cluster.nodes for i in range(part.count)}
-            objects = self.varied.extended(objects, size, frozenset(described | node_names(objects)))
+            added = self.varied.copies(size, described | node_names(self.objects))
         elif self.varied is not None and size is not None:
             description = _sized(description, self.varied, size, self.source)
         arrivals = None if self.arrivals is None else (self.arrivals[0], _lines(self.arrivals[1]))
-        return build_experiment(description, self.source, objects, arrivals, seed=seed)
+        return build_experiment(description, self.source, self.objects, arrivals, seed=seed, added=added)
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,8 @@ class DumpedWorkload:
     varied: NodeFile | None = None
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
-        objects = self.objects
-        if self.varied is not None:
-            objects = self.varied.extended(objects, size, node_names(objects))
-        return replayed(cluster_of(objects), self.source)
+        added = [] if self.varied is None else self.varied.copies(size, node_names(self.objects))
+        return replayed(cluster_of((*self.objects, *added)), self.source)
 
 
 @dataclass(frozen=True)
