@@ -1,4 +1,5 @@
-"""Guests that our launcher starts inside of the machine, with devices that are bound to vfio already."""
+"""Guests that our launcher starts beside pods, with devices that are bound to vfio already; in a pod:
+:mod:`.launcher_pods`."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.hardware_lab import halting_driver
+from devtools.hardware_lab import halting_driver, launcher_runtime
 from devtools.hardware_lab.machine import HOST_FROM_INSIDE, ROOT, Finished, LabError, LabMachine
 from devtools.real_node.configuration import (
     NodeFolders,
@@ -41,8 +42,13 @@ class LabNode:
         self.driver = 0
         """The process id of the driver that was started last."""
         settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
+        specification = self._files / "launcher.json"
+        plain = subprocess.run([binaries() / "ctr", "oci", "spec"], check=True, capture_output=True, text=True).stdout
         for file, text in {
-            "containerd.toml": containerd_configuration(FOLDERS, binaries()),
+            "containerd.toml": containerd_configuration(FOLDERS, binaries())
+            + launcher_runtime.containerd_settings(binaries() / "runc", specification),
+            specification.name: launcher_runtime.base_specification(plain, self._files),
+            **launcher_runtime.ACCOUNTS,
             "cni.conflist": json.dumps(cni_configuration()),
             "kubelet.json": json.dumps(settings),
             "kubeconfig": self.kubeconfig(f"system:node:{name}", ("system:nodes",)),
@@ -61,6 +67,7 @@ class LabNode:
     def start(self) -> None:
         """Starts containerd and kubelet and waits until the node is ready. Raises :class:`LabError`."""
         self.make_folders()
+        self.machine.check("sh", "-c", f"mkdir -p {launcher_runtime.HOME} && chown 107:107 {launcher_runtime.HOME}")
         self.machine.check("cp", f"{self._files}/cni.conflist", f"{FOLDERS.run}/cni/10-none.conflist")
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
         self.machine.start(
@@ -125,6 +132,10 @@ class LabNode:
         return self.machine.run(
             "sh", "-c", f"root=/proc/$(cat {task})/root && test -d $root/dev && echo $root"
         ).out.strip()
+
+    def container_log(self, pod: str, container: str) -> str:
+        """What a container of a pod in the namespace ``default`` wrote."""
+        return self.machine.run("sh", "-c", f"cat {FOLDERS.logs}/default_{pod}_*/{container}/*.log").out
 
     def logs(self) -> str:
         return self.machine.run("sh", "-c", "tail -n 30 /var/lib/lab/*.log").out

@@ -18,6 +18,8 @@ DRIVER: Final = "passthrough.virt-dra.io"
 RESOURCES: Final = "/apis/resource.k8s.io/v1"
 CLAIMS: Final = f"{RESOURCES}/namespaces/default/resourceclaims"
 METADATA: Final = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims"
+REQUEST: Final = "device"
+"""The only one of each claim."""
 WAIT_SECONDS: Final = 300.0
 
 
@@ -68,7 +70,7 @@ def iommu_group(machine: LabMachine, folder: str) -> str:
 def create_claim(node: LabNode, name: str, expression: str, kind: str = "vfio") -> None:
     """``expression``: of CEL, about ``device``."""
     selectors = [{"cel": {"expression": expression}}]
-    request = {"name": "device", "exactly": {"deviceClassName": f"{kind}.virt-dra.io", "selectors": selectors}}
+    request = {"name": REQUEST, "exactly": {"deviceClassName": f"{kind}.virt-dra.io", "selectors": selectors}}
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
         "spec": {"devices": {"requests": [request]}},

@@ -12,6 +12,7 @@ import yaml
 
 from devtools.cluster.control_plane import CONTROLLERS, DEFAULT_CONTROLLERS, SCHEDULER, ControlPlane
 from devtools.cluster.control_plane import require as require_control_plane
+from devtools.hardware_lab import launcher_runtime
 from devtools.hardware_lab.machine import Board, Card, HostBridge, LabMachine, require
 from devtools.hardware_lab.node import LabNode
 from devtools.hardware_lab.pods import RESOURCES, eventually, published_devices
@@ -37,6 +38,7 @@ BOARD = Board(
     ),
 )
 PUBLISHED = 15
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 def policy(addresses: Mapping[str, str]) -> dict[str, Any]:
@@ -86,6 +88,7 @@ def node(machine: LabMachine) -> Iterator[LabNode]:
         plane.start_scheduler()
         plane.start_controllers(*DEFAULT_CONTROLLERS, "node-lifecycle-controller")
         here.let_nodes_in(plane)
+        plane.request("POST", RUNTIME_CLASSES, launcher_runtime.CLASS)
         running = LabNode(machine, plane, "lab-1")
         running.start()
         yield running

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from devtools.hardware_lab.launching import launch
+from devtools.hardware_lab.launcher_pods import run_guest
 from devtools.hardware_lab.machine import LabMachine
 from devtools.hardware_lab.node import FOLDERS, LabNode
 from devtools.hardware_lab.pods import (
@@ -54,7 +54,7 @@ def test_a_pod_gets_its_claimed_device_and_no_other_one(
     (device,) = newest["requests"][0]["devices"]
     assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": address}
 
-    lines = launch(machine, address)
+    lines = run_guest(driver, "edu")
     assert (lines[0], lines[-1]) == ("probe begins", "probe ends")
     (used,) = [line.split()[2:] for line in lines if line.startswith("edu ")]
     assert used == ["id=ok", "invert=ok", "dma=ok"]
