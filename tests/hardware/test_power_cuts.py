@@ -86,8 +86,9 @@ def _start(node: LabNode) -> None:
     """Starts the driver and waits until it can be called."""
     node.make_folders()
     node.machine.check("modprobe", "vfio-pci")
-    node.start_driver(POLICY, halting=True)
     socket = str(PLUGIN / "dra.sock")
+    node.machine.check("rm", "-f", socket)  # of the boot before: gRPC would try it less and less often
+    node.start_driver(POLICY, halting=True)
     eventually(lambda: not node.machine.run("test", "-S", socket).status, node)
     eventually(lambda: len(published_devices(node)) == 1, node)
 
