@@ -34,6 +34,8 @@ pytestmark = pytest.mark.go
 Json = dict[str, Any]
 OWNER = PoolOwner("passthrough.virt-dra.io", "node-1", "0000-1111")
 CASES = 150
+TRIES = 3
+"""How often a problem with two answers is asked again."""
 TAINTS = (
     DeviceTaint(key="passthrough.virt-dra.io/held", effect="NoSchedule"),
     DeviceTaint(key="passthrough.virt-dra.io/gone", value="bus", effect="NoExecute"),
@@ -205,16 +207,27 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
+def _theirs(reference: Path, asked: list[Json]) -> list[list[list[Json]]]:
+    lines = "".join(json.dumps(problem) + "\n" for problem in asked)
+    answered = subprocess.run([reference], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    rounds = [[_comparable(writes) for writes in json.loads(line)["rounds"]] for line in answered]
+    return [_without_repeated_deletes(answer) for answer in rounds]
+
+
 def test_the_same_writes_as_kubernetes_helper(reference: Path) -> None:
+    """The reference's informer has 200 ms to see its writes, else it repeats them. On a busy machine that isn't always
+    enough: a problem with two answers is asked again, alone."""
     seed = int(os.environ.get("SLICES_SEED") or SystemRandom().randrange(2**32))
     random = Random(seed)
     print(f"SLICES_SEED={seed}")  # noqa: T201 - the seed repeats the run
     problems = [_problem(random) for _ in range(CASES)]
-    lines = "".join(json.dumps(asked) + "\n" for asked, _, _ in problems)
-    answered = subprocess.run([reference], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    answers = _theirs(reference, [asked for asked, _, _ in problems])
     verbs: set[str] = set()
-    for (asked, existing, wanted), line in zip(problems, answered, strict=True):
-        theirs = _without_repeated_deletes([_comparable(writes) for writes in json.loads(line)["rounds"]])
-        assert _ours(asked, existing, wanted) == theirs, json.dumps(asked)
+    for (asked, existing, wanted), theirs in zip(problems, answers, strict=True):
+        ours = _ours(asked, existing, wanted)
+        for _ in range(TRIES):
+            if ours != theirs:
+                (theirs,) = _theirs(reference, [asked])
+        assert ours == theirs, json.dumps(asked)
         verbs |= {write["verb"] for writes in theirs for write in writes}
     assert verbs == {"delete", "update", "create"}
