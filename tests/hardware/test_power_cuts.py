@@ -73,11 +73,11 @@ def test_after_a_power_cut_at_any_write_nothing_is_lost_or_given_twice(
         _start(node)
 
         _eventually_says(node, held.format(first.name, first.uid) if is_prepared else "", PREPARE, second)
+        if is_prepared:  # a kubelet asks again after a reboot, which binds the device again
+            assert _call(node, (PREPARE, first)) == [""]
         assert bindings(machine)[address] == "vfio-pci"
         assert len(_stages(node)) == 1
-        again = [(PREPARE, first)] if is_prepared else []
-        errors = _call(node, *again, (UNPREPARE, first), (UNPREPARE, second))
-        assert errors == [""] * len(errors)
+        assert _call(node, (UNPREPARE, first), (UNPREPARE, second)) == ["", ""]
         assert (bindings(machine)[address], _stages(node), machine.check("ls", str(FOLDERS.cdi))) == ("", {}, "")
     assert stages == ["", "started", "done", "removing"]
 
