@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="ask a real API server everything, not only a sample (about a minute)",
     )
+
+
+def pytest_configure() -> None:
+    """Programs that tests start can be interrupted, also where this run is one in a shell's background: a program
+    ignores what the one that starts it ignores."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 NEEDED_BY_FIXTURE = {
