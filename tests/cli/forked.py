@@ -49,14 +49,9 @@ def forked_program(folder: Path) -> Iterator[Path]:
     )
     program.chmod(0o755)
     command = [sys.executable, "-c", "from tests.cli.forked import serve; serve()", str(place)]
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
-    try:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
-        )
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    with process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"

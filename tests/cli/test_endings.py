@@ -163,20 +163,13 @@ WAITING = [
 ]
 
 
-def _interruptible(command: list[str], *, stdin: int | None = None, stdout: int) -> subprocess.Popen[str]:
-    """A process that SIGINT reaches, also where the tests were started in the background of a script and so ignore
-    it."""
-
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
-    try:
-        return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, ours)
+def _started(command: list[str], *, stdin: int | None = None, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 def _interrupted(arguments: tuple[str, ...]) -> tuple[int, str]:
     """Exit code and standard error of a command that gets SIGINT while it waits for input or a cluster."""
-    process = _interruptible([PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = _started([PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         _wait_until_idle(process.pid)
         process.send_signal(signal.SIGINT)
@@ -234,7 +227,7 @@ sys.argv[1:] = ["lint", "-f", {GPU!r}]
 from virt_dra.cli.start import main
 main()
 """
-    process = _interruptible([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    process = _started([sys.executable, "-c", program])
     out, told = process.communicate(timeout=60)
     assert (process.returncode, out, told) == (130, "", "error: interrupted\n")
 
@@ -267,7 +260,7 @@ with orderly(), interruptible():
 
 
 def test_an_interrupt_ends_what_computes_below_an_event_loop() -> None:
-    process = _interruptible([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE)
+    process = _started([sys.executable, "-c", _BUSY])
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "computing\n"

@@ -47,7 +47,7 @@ def test_a_class_for_each_kind_of_device() -> None:
 
 
 def test_the_container_is_privileged_and_gets_no_more_of_the_node_than_it_needs() -> None:
-    """D-54."""
+    """The parts of the node that D-54 lists, and no other host path."""
     (daemon_set,) = objects("DaemonSet")
     spec = daemon_set["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -64,7 +64,7 @@ def test_the_container_is_privileged_and_gets_no_more_of_the_node_than_it_needs(
 
 
 def test_what_its_account_may_do() -> None:
-    """D-53."""
+    """The verbs of D-53, no more."""
     rules = [rule for role in objects("ClusterRole") for rule in role["rules"]]
     granted = {resource: sorted(rule["verbs"]) for rule in rules for resource in rule["resources"]}
     assert granted == {

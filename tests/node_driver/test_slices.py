@@ -141,7 +141,7 @@ def test_slices_are_valid() -> None:
     [(1, 1, 1), (1, 2, 1), (65, 66, 1), (130, 131, 1), (64, 65, 2), (65, 1, 1), (130, 1, 1), (200, 130, 2)],
 )  # fmt: skip
 def test_a_generation_rises_when_more_than_one_slice_changes(before: int, after: int, generation: int) -> None:
-    """D-23."""
+    """It is kept while at most one slice changes and none is new (D-23)."""
     existing = stored(plan_slices(contents(before), (), OWNER))
     slices = stored(plan_slices(contents(after), existing, OWNER), existing)
     count = max(1, -(-after // 64))

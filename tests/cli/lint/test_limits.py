@@ -112,12 +112,7 @@ def test_after_some_trials_that_took_too_long_no_other_is_begun() -> None:
 @pytest.mark.parametrize("arguments", [("lint", "-f"), ("run",)], ids=["lint", "run"])
 def test_an_interrupt_ends_it_at_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments, _files(tmp_path, HOSTILE["loops in loops"], 120, 20)]
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    with process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         _wait_until_it_computes(process)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)

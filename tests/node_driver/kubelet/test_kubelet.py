@@ -177,7 +177,7 @@ async def test_a_driver_that_ends_takes_its_sockets_with_it_and_comes_back(node:
 
 
 async def test_a_kubelet_that_starts_again_prepares_again(node: KubeletFolder) -> None:
-    """D-15."""
+    """A kubelet asks for every pod again after its start (D-15)."""
     service, vm = OneDeviceEach(), pod("a")
     async with node.server(service):
         async with node.kubelet() as kubelet:
@@ -207,7 +207,7 @@ async def test_slices_of_a_driver_that_is_killed_are_wiped_after_the_delay(node:
 
 
 async def test_claims_of_a_pod_that_was_deleted_by_force_are_released(node: KubeletFolder) -> None:
-    """D-16."""
+    """The pod is gone, so the kubelet names claims of its own record (D-16)."""
 
     async def released() -> None:
         assert service.calls == ["prepare a", "unprepare a"]

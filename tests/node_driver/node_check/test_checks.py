@@ -143,7 +143,7 @@ def test_a_launcher_locks_the_guests_memory_and_a_gib(limit: int | None, level: 
     ],
 )
 def test_a_container_runtime_must_know_cdi(runtime: str, version: str, level: str, message: str) -> None:
-    """D-33."""
+    """By its own version: before, it ignores CDI devices (D-33)."""
     programs = {"QEMU": "8.2.1", "containerd": "1.0", "crio": "1.0", runtime: version}
     facts = NodeFacts(Hardware(), runtimes=(MemoryLock(runtime, None),), programs=programs)
     findings = kernel_checks.container_runtimes(NodeExamination(facts))

@@ -184,7 +184,7 @@ async def test_registration_says_where_and_in_which_versions_the_driver_serves(f
 async def test_a_refused_registration_is_logged_with_the_kubelets_error(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """D-6."""
+    """The kubelet says by NotifyRegistrationStatus why it refuses a driver (D-6)."""
     status = REGISTRATION["RegistrationStatus"](plugin_registered=False, error="no common version")
     async with served(folder, OneDeviceEach()):
         socket = folder / f"registry/{DRIVER}-reg.sock"
