@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from launcher.entry import main as launcher
+from launcher.process.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, HelpSection, cli
 
 ROOT: Final = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ To test the domain XML of your own VMI::
         assert 'bus="0x41"' in gpu.xml
 
 Must not know: clusters, controllers, allocation. It sees a VMI, environment variables, metadata files and (if given)
-the pod; it takes only ``virt_dra.api``. libvirt itself is reached through :mod:`launcher.libvirt_conn` alone.
+the pod; it takes only ``virt_dra.api``. libvirt itself is reached through :mod:`launcher.process.libvirt_conn` alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher import xml as _xml
 from launcher.conversion import NO_VARIABLES, ConversionInputs, ConvertedDevice
 from launcher.devices import host_devices, warnings
-from launcher.domain import Domain, domain
+from launcher.domain import domain
+from launcher.elements import page as _xml
+from launcher.elements.domain import Domain
+from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Dialect
+from launcher.elements.page import pretty
 from launcher.errors import LauncherError
-from launcher.hostdev import KUBEVIRT, LIBVIRT, Dialect
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
@@ -58,7 +60,7 @@ class Conversion:
     @property
     def domain_xml(self) -> str:
         """The ``<domain>``, indented."""
-        return _xml.pretty(self.domain)
+        return pretty(self.domain)
 
 
 def hostdevs(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from launcher.hostdev import HostAddress, Hostdev
-from launcher.xml import compact
+from launcher.elements.hostdev import HostAddress, Hostdev
+from launcher.elements.page import compact
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion

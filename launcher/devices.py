@@ -7,10 +7,10 @@ from launcher.addresses.dra_devices import dra_devices
 from launcher.addresses.dra_devices_before_1_8 import dra_devices_before_1_8
 from launcher.addresses.plugin_devices import plugin_devices
 from launcher.conversion import ConversionInputs, ConvertedDevice
+from launcher.elements.page import XmlTextError, checked_text
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
 from launcher.sriov import left_out, sriov_devices
-from launcher.xml import XmlTextError, checked_text
 from virt_dra.api.kubevirt_versions import V1_8_0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from launcher.hostdev import Hostdev
+from launcher.elements.hostdev import Hostdev
 from virt_dra.api.kubevirt_v1 import GPU, VGPUDisplayOptions
 from virt_dra.api.kubevirt_versions import MAIN, V1_9_0, KubeVirtVersion
 

@@ -9,14 +9,14 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from launcher.conversion import ConvertedDevice
-from launcher.disks import DiskElement, disks
+from launcher.elements.disks import DiskElement, disks
+from launcher.elements.domain import Controller, Domain, Graphics, Video
+from launcher.elements.hostdev import LIBVIRT, Dialect, Hostdev
+from launcher.elements.page import XmlTextError, checked_text
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, AddressSyntaxError, LauncherError
-from launcher.hostdev import LIBVIRT, Dialect, Hostdev
-from launcher.mdev import MdevUuid
-from launcher.xml import Page, Property, XmlTextError, checked_text
+from launcher.host_addresses.mdev import MdevUuid
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 from virt_dra.api.quantity import Quantity
 
@@ -45,111 +45,6 @@ MACHINES: Mapping[str, Architecture] = {
     "arm64": Architecture("aarch64", "virt", is_pcie=True, acpi=False, video="virtio"),
     "s390x": Architecture("s390x", "s390-ccw-virtio", is_pcie=False, acpi=False, video="virtio"),
 }
-
-
-@dataclass(frozen=True)
-class Controller(Page):
-    """A PCI Express root or root port. Each device without a guest address gets a port of its own."""
-
-    TAG: ClassVar[str] = "controller"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("index", attribute="index"),
-        Property("model", attribute="model"),
-    )
-
-    index: int
-    model: str
-    type: str = "pci"
-
-
-@dataclass(frozen=True)
-class Graphics(Page):
-    """A VNC display without a listener, which the launcher configures; ``display="on"`` needs one (K-14.1)."""
-
-    TAG: ClassVar[str] = "graphics"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("listen", "listen", "type"),
-    )
-
-    type: str = "vnc"
-    listen: str = "none"
-
-
-@dataclass(frozen=True)
-class Video(Page):
-    """The emulated graphics adapter beside the passed-through GPU."""
-
-    TAG: ClassVar[str] = "video"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("model", "model", "type"),
-        Property("heads", "model", "heads"),
-    )
-
-    model: str
-    heads: int = 1
-
-
-@dataclass(frozen=True)
-class Domain(Page):
-    """A ``<domain>``. A field that is ``None``, ``False`` or empty is not written."""
-
-    TAG: ClassVar[str] = "domain"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("name", "name"),
-        Property("uuid", "uuid"),
-        Property("memory_unit", "memory", "unit"),
-        Property("memory", "memory"),
-        Property("hugepages", "memoryBacking/hugepages"),
-        Property("vcpus_placement", "vcpu", "placement"),
-        Property("vcpus", "vcpu"),
-        Property("arch", "os/type", "arch"),
-        Property("machine", "os/type", "machine"),
-        Property("os_type", "os/type"),
-        Property("boot_device", "os/boot", "dev"),
-        Property("acpi", "features/acpi"),
-        Property("cpu_mode", "cpu", "mode"),
-        Property("cpu_match", "cpu", "match"),
-        Property("cpu_model", "cpu/model"),
-        Property("sockets", "cpu/topology", "sockets"),
-        Property("cores", "cpu/topology", "cores"),
-        Property("threads", "cpu/topology", "threads"),
-        Property("disks", "devices"),
-        Property("controllers", "devices"),
-        Property("graphics", "devices"),
-        Property("video", "devices"),
-        Property("hostdevs", "devices"),
-    )
-
-    name: str
-    uuid: str
-    memory: int
-    hugepages: bool
-    sockets: int
-    cores: int
-    threads: int
-    cpu_mode: str | None
-    cpu_match: str | None
-    cpu_model: str | None
-    arch: str
-    machine: str
-    boot_device: str | None
-    acpi: bool
-    disks: tuple[DiskElement, ...] = ()
-    controllers: tuple[Controller, ...] = ()
-    graphics: tuple[Graphics, ...] = ()
-    video: tuple[Video, ...] = ()
-    hostdevs: tuple[Hostdev, ...] = ()
-    type: str = "kvm"
-    os_type: str = "hvm"
-    memory_unit: str = "b"
-    vcpus_placement: str = "static"
-
-    @property
-    def vcpus(self) -> int:
-        return self.sockets * self.cores * self.threads
 
 
 def domain(

@@ -13,10 +13,10 @@ from launcher.addresses.sources import (
     recognised_claim_object,
 )
 from launcher.conversion import ConversionInputs, ConvertedDevice
+from launcher.elements.hostdev import Hostdev, at_guest_address, pci
 from launcher.entry_kinds import SRIOV_ALIAS
 from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
-from launcher.hostdev import Hostdev, at_guest_address, pci
-from launcher.pci import PciAddress
+from launcher.host_addresses.pci import PciAddress
 from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 

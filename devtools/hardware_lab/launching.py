@@ -28,7 +28,7 @@ def launch(machine: LabMachine, *addresses: str) -> tuple[str, ...]:
     if machine.run("test", "-S", _VIRTLOGD).status:
         machine.start("/usr/sbin/virtlogd", log="/run/virtlogd.log")
     launched = machine.run(
-        "env", f"--chdir={ROOT}", sys.executable, "-m", "launcher.entry", "--info-dir", info, "--run-dir",
+        "env", f"--chdir={ROOT}", sys.executable, "-m", "launcher.process.entry", "--info-dir", info, "--run-dir",
         f"/run/launcher{number}", "--termination-message", "/run/message", "--daemon", "/usr/sbin/libvirtd",
         environment={f"PCI_RESOURCE_EXAMPLE_ORG_DEVICE{index}": at for index, at in enumerate(addresses)},
         timeout=_SECONDS,

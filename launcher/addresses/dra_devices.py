@@ -19,6 +19,7 @@ from launcher.addresses.sources import (
 )
 from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.display import mdev_with_display, with_default_display
+from launcher.elements.hostdev import HostAddress, Hostdev, mdev, pci
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import (
     INCOMPLETE_CLAIM_REQUEST,
@@ -27,9 +28,8 @@ from launcher.errors import (
     AddressSyntaxError,
     LauncherError,
 )
-from launcher.hostdev import HostAddress, Hostdev, mdev, pci
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, DeviceStatusInfo
 from virt_dra.api.kubevirt_versions import V1_8_3
 

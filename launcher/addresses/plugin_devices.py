@@ -9,12 +9,12 @@ from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX, AddressPool, varia
 from launcher.addresses.sources import ENVIRONMENT
 from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.display import mdev_with_display, plugin_pci_with_display, with_default_display
+from launcher.elements.hostdev import HostAddress, Hostdev, mdev, pci, usb
 from launcher.entry_kinds import GPUS, USB_ALIAS, EntryKind
 from launcher.errors import COUNT_MISMATCH, MALFORMED_ADDRESS, AddressSyntaxError, LauncherError
-from launcher.hostdev import HostAddress, Hostdev, mdev, pci, usb
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
-from launcher.usb import UsbAddress
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
+from launcher.host_addresses.usb import UsbAddress
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from devtools.completions import PLACE, table_text
-from launcher.entry import main as launcher
+from launcher.process.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, cli
 
 pytestmark = pytest.mark.slow(seconds=0.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.libvirt_conn import DEFAULT_URI, _connection
+from launcher.process.libvirt_conn import DEFAULT_URI, _connection
 
 
 def define(xml: str, uri: str = DEFAULT_URI) -> str:

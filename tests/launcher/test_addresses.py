@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import AddressSyntaxError
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
-from launcher.usb import UsbAddress
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
+from launcher.host_addresses.usb import UsbAddress
 
 HEX = "0123456789abcdefABCDEF"
 

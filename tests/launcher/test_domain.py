@@ -7,7 +7,7 @@ from lxml import etree
 
 from devtools.libvirt import witness as libvirt_witness
 from launcher import LauncherError, convert
-from launcher.domain import Domain
+from launcher.elements.domain import Domain
 from tests.conftest import Golden
 from virt_dra.api.wire import Json
 

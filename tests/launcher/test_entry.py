@@ -65,7 +65,7 @@ class Pod:
         command = [
             sys.executable,
             "-m",
-            "launcher.entry",
+            "launcher.process.entry",
             *map(str, places),
             "--uri",
             "test:///default",

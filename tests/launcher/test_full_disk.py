@@ -28,7 +28,17 @@ def pod(tmp_path: Path) -> Pod:
 
 def command(pod: Pod, run: Path, *options: str) -> tuple[str | Path, ...]:
     places = ("--info-dir", pod.info, "--run-dir", run, "--root", pod.root, "--termination-message", pod.message)
-    return (sys.executable, "-m", "launcher.entry", *places, "--uri", "test:///default", "--poll", "0.02", *options)
+    return (
+        sys.executable,
+        "-m",
+        "launcher.process.entry",
+        *places,
+        "--uri",
+        "test:///default",
+        "--poll",
+        "0.02",
+        *options,
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,8 +99,8 @@ def test_a_domain_that_libvirt_can_not_start_is_removed_and_the_first_error_told
     """As libvirt fails whose own disk is full: ``create`` raises, and so may what comes after it."""
     import libvirt
 
-    from launcher import libvirt_conn
     from launcher.errors import LauncherError
+    from launcher.process import libvirt_conn
 
     steps: list[str] = []
 

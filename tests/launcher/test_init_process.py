@@ -38,7 +38,7 @@ def pod(tmp_path: Path) -> Pod:
 
 def command(pod: Pod, *options: str | Path) -> tuple[str | Path, ...]:
     places = ("--info-dir", pod.info, "--run-dir", pod.run, "--root", pod.root, "--termination-message", pod.message)
-    return (*NAMESPACE, sys.executable, "-m", "launcher.entry", *places, *options)
+    return (*NAMESPACE, sys.executable, "-m", "launcher.process.entry", *places, *options)
 
 
 def test_it_frees_processes_whose_parents_are_gone(pod: Pod, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 from lxml import etree
 
-from launcher.disks import DiskElement
-from launcher.domain import Controller, Domain, Graphics, Video
-from launcher.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
-from launcher.xml import Page, Property, XmlTextError, checked_text, compact, element
+from launcher.elements.disks import DiskElement
+from launcher.elements.domain import Controller, Domain, Graphics, Video
+from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
+from launcher.elements.page import Page, Property, XmlTextError, checked_text, compact, element
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
 from tests.launcher.scenarios import CASES, cases, converted
 from tests.launcher.test_domain import SPECS, page_of
 

@@ -15,7 +15,7 @@ from devtools.libvirt import witness as libvirt_witness
 from devtools.libvirt.daemon import Daemon, Mode, NoDaemon, Plan, usual_mode
 from devtools.libvirt.witness import emulated
 from launcher import LauncherError, convert
-from launcher.libvirt_conn import answers
+from launcher.process.libvirt_conn import answers
 from tests.launcher.libvirt_domains import define, dumpxml, undefine
 
 

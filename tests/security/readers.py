@@ -14,10 +14,10 @@ from typing import Final
 
 from launcher.addresses.metadata_files import MetadataError, _from_stream
 from launcher.errors import AddressSyntaxError
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
-from launcher.usb import UsbAddress
-from launcher.waiting import BadFile, read_device_status, read_vmi
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
+from launcher.host_addresses.usb import UsbAddress
+from launcher.process.waiting import BadFile, read_device_status, read_vmi
 from virt_dra.allocator.node_selection import integer
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from launcher import AnyVmi, LauncherError, as_vmi, convert
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import AddressSyntaxError
-from launcher.mdev import MdevUuid
+from launcher.host_addresses.mdev import MdevUuid
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_v1 import (
     DeviceAttributes,

@@ -12,7 +12,7 @@ import pytest
 
 from launcher import Conversion
 from launcher.addresses.metadata_files import overlaid, read_base
-from launcher.waiting import Waiting, decide, read_device_status, read_vmi
+from launcher.process.waiting import Waiting, decide, read_device_status, read_vmi
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.standalone.world import SETTINGS, World, slice_of
 from virt_dra.api.core_v1 import Pod

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.waiting import Waiting, decide, read_device_status, read_vmi
+from launcher.process.waiting import Waiting, decide, read_device_status, read_vmi
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.standalone.world import SETTINGS, START, World, slice_of, vmi_spec
 from virt_dra.api import names

@@ -9,8 +9,8 @@ from itertools import count, product
 from string import ascii_lowercase
 from typing import ClassVar
 
+from launcher.elements.page import Page, Property, XmlTextError, checked_text
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
-from launcher.xml import Page, Property, XmlTextError, checked_text
 from virt_dra.api.kubevirt_v1 import Disk as DiskEntry
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from launcher.mdev import MdevUuid
-from launcher.pci import PciAddress
-from launcher.usb import UsbAddress
-from launcher.xml import Page, Property
+from launcher.elements.page import Page, Property
+from launcher.host_addresses.mdev import MdevUuid
+from launcher.host_addresses.pci import PciAddress
+from launcher.host_addresses.usb import UsbAddress
 
 HostAddress = PciAddress | MdevUuid | UsbAddress
 

@@ -20,11 +20,12 @@ from time import monotonic
 
 import click
 
-from launcher import Conversion, LauncherError, libvirt_conn
+from launcher import Conversion, LauncherError
 from launcher.addresses.metadata_files import overlaid, read_base, read_folder
 from launcher.errors import LIBVIRT_UNAVAILABLE
-from launcher.init_process import leave_process_1
-from launcher.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
+from launcher.process import libvirt_conn
+from launcher.process.init_process import leave_process_1
+from launcher.process.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 

@@ -1,0 +1,115 @@
+"""The ``<domain>`` and the elements of its devices other than disks and host devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from launcher.elements.disks import DiskElement
+from launcher.elements.hostdev import Hostdev
+from launcher.elements.page import Page, Property
+
+
+@dataclass(frozen=True)
+class Controller(Page):
+    """A PCI Express root or root port. Each device without a guest address gets a port of its own."""
+
+    TAG: ClassVar[str] = "controller"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("index", attribute="index"),
+        Property("model", attribute="model"),
+    )
+
+    index: int
+    model: str
+    type: str = "pci"
+
+
+@dataclass(frozen=True)
+class Graphics(Page):
+    """A VNC display without a listener, which the launcher configures; ``display="on"`` needs one (K-14.1)."""
+
+    TAG: ClassVar[str] = "graphics"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("listen", "listen", "type"),
+    )
+
+    type: str = "vnc"
+    listen: str = "none"
+
+
+@dataclass(frozen=True)
+class Video(Page):
+    """The emulated graphics adapter beside the passed-through GPU."""
+
+    TAG: ClassVar[str] = "video"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("model", "model", "type"),
+        Property("heads", "model", "heads"),
+    )
+
+    model: str
+    heads: int = 1
+
+
+@dataclass(frozen=True)
+class Domain(Page):
+    """A ``<domain>``. A field that is ``None``, ``False`` or empty is not written."""
+
+    TAG: ClassVar[str] = "domain"
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("name", "name"),
+        Property("uuid", "uuid"),
+        Property("memory_unit", "memory", "unit"),
+        Property("memory", "memory"),
+        Property("hugepages", "memoryBacking/hugepages"),
+        Property("vcpus_placement", "vcpu", "placement"),
+        Property("vcpus", "vcpu"),
+        Property("arch", "os/type", "arch"),
+        Property("machine", "os/type", "machine"),
+        Property("os_type", "os/type"),
+        Property("boot_device", "os/boot", "dev"),
+        Property("acpi", "features/acpi"),
+        Property("cpu_mode", "cpu", "mode"),
+        Property("cpu_match", "cpu", "match"),
+        Property("cpu_model", "cpu/model"),
+        Property("sockets", "cpu/topology", "sockets"),
+        Property("cores", "cpu/topology", "cores"),
+        Property("threads", "cpu/topology", "threads"),
+        Property("disks", "devices"),
+        Property("controllers", "devices"),
+        Property("graphics", "devices"),
+        Property("video", "devices"),
+        Property("hostdevs", "devices"),
+    )
+
+    name: str
+    uuid: str
+    memory: int
+    hugepages: bool
+    sockets: int
+    cores: int
+    threads: int
+    cpu_mode: str | None
+    cpu_match: str | None
+    cpu_model: str | None
+    arch: str
+    machine: str
+    boot_device: str | None
+    acpi: bool
+    disks: tuple[DiskElement, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    graphics: tuple[Graphics, ...] = ()
+    video: tuple[Video, ...] = ()
+    hostdevs: tuple[Hostdev, ...] = ()
+    type: str = "kvm"
+    os_type: str = "hvm"
+    memory_unit: str = "b"
+    vcpus_placement: str = "static"
+
+    @property
+    def vcpus(self) -> int:
+        return self.sockets * self.cores * self.threads
