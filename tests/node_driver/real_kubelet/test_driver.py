@@ -27,6 +27,8 @@ RESOURCES = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{RESOURCES}/namespaces/default/resourceclaims"
 CLASSES = Path(__file__).parents[3] / "manifests" / "driver" / "device_classes.yaml"
 VIRT_DRA = str(Path(sys.executable).with_name("virt-dra"))
+USER = 107
+"""As whom KubeVirt's launchers run that aren't root's."""
 FUNCTION = {"vendor": "1234", "device": "11e8", "class": "00ff00", "driver": "vfio-pci"}
 MACHINE = {
     "functions": {
@@ -72,11 +74,16 @@ def driver(node: Node) -> Iterator[Node]:
 
 
 def test_a_pod_has_its_device_and_reads_of_it_until_it_is_deleted(driver: Node) -> None:
+    """The device nodes are those of the pod's user, the node's stay as they were (D-55)."""
     _create_claim(driver, "one")
     _create_pod(driver, "user", "one")
     driver.wait_for_pod("user", "Running")
     address, group = _claimed(driver, "one")
     assert driver.exec("user", "ls", "/dev/vfio").split() == [group, "vfio"]
+    owners = driver.exec("user", "busybox", "stat", "-c", "%u:%g", f"/dev/vfio/{group}", "/dev/vfio/vfio")
+    assert owners.split() == [f"{USER}:{USER}"] * 2
+    on_the_node = [(driver.folder / HOST_ROOT / "dev" / "vfio" / name).stat() for name in (group, "vfio")]
+    assert [(status.st_uid, status.st_gid) for status in on_the_node] == [(0, 0)] * 2
     folder = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/one/device"
     newest, _ = json.JSONDecoder().raw_decode(driver.exec("user", "cat", f"{folder}/{DRIVER}-metadata.json"))
     (device,) = newest["requests"][0]["devices"]
@@ -151,6 +158,7 @@ def _create_pod(node: Node, name: str, claim: str) -> None:
     node.create_pod(
         name, resources={"claims": [{"name": "device"}]},
         resourceClaims=[{"name": "device", "resourceClaimName": claim}],
+        securityContext={"runAsUser": USER, "runAsGroup": USER},
     )  # fmt: skip
 
 
