@@ -2,11 +2,11 @@
 
 To test the domain XML of your own VMI::
 
-    from launcher import hostdevs, domain_xml
+    from launcher import AddressSources, hostdevs
 
     def test_the_gpu_reaches_the_domain():
         vmi = yaml.safe_load(Path("vm.yaml").read_text())
-        (gpu,) = hostdevs(vmi, env={"PCI_RESOURCE_NVIDIA_COM_A100": "0000:41:00.0"})
+        (gpu,) = hostdevs(vmi, AddressSources(env={"PCI_RESOURCE_NVIDIA_COM_A100": "0000:41:00.0"}))
         assert (gpu.device, gpu.source) == ("gpus/gpu1", "environment")
         assert 'bus="0x41"' in gpu.xml
 
@@ -19,15 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher.conversion import NO_VARIABLES, ConversionInputs, ConvertedDevice
+from launcher.conversion import NO_SOURCES, AddressSources, ConversionInputs, ConvertedDevice
 from launcher.devices import host_devices, warnings
 from launcher.domain import domain
-from launcher.elements import page as _xml
 from launcher.elements.domain import Domain
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Dialect
 from launcher.elements.page import pretty
 from launcher.errors import LauncherError
-from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.wire import WireError
@@ -35,6 +33,7 @@ from virt_dra.api.wire import WireError
 __all__ = [
     "KUBEVIRT",
     "LIBVIRT",
+    "AddressSources",
     "Conversion",
     "ConvertedDevice",
     "Dialect",
@@ -64,42 +63,26 @@ class Conversion:
 
 
 def hostdevs(
-    vmi: AnyVmi,
-    env: Mapping[str, str] = NO_VARIABLES,
-    *,
-    pod: Pod | Mapping[str, object] | None = None,
-    kubevirt: KubeVirtVersion | str = NEWEST,
-    files: Mapping[str, str] | None = None,
+    vmi: AnyVmi, sources: AddressSources = NO_SOURCES, *, kubevirt: KubeVirtVersion | str = NEWEST
 ) -> tuple[ConvertedDevice, ...]:
     """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``,
     ``.address`` and ``.xml``.
 
-    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it
-    (K-7.5); ``files`` are its metadata files, absolute path -> content (K-7.7). Raises :class:`LauncherError`, or
-    :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
+    Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
     """
-    return host_devices(_request(vmi, env, pod, kubevirt, files))
+    return host_devices(_inputs(vmi, sources, kubevirt))
 
 
-def domain_xml(
-    vmi: AnyVmi,
-    env: Mapping[str, str] = NO_VARIABLES,
-    *,
-    pod: Pod | Mapping[str, object] | None = None,
-    kubevirt: KubeVirtVersion | str = NEWEST,
-    files: Mapping[str, str] | None = None,
-) -> str:
+def domain_xml(vmi: AnyVmi, sources: AddressSources = NO_SOURCES, *, kubevirt: KubeVirtVersion | str = NEWEST) -> str:
     """A complete domain that libvirt defines, indented. Raises as :func:`hostdevs` does."""
-    return convert(vmi, env, pod=pod, kubevirt=kubevirt, files=files).domain_xml
+    return convert(vmi, sources, kubevirt=kubevirt).domain_xml
 
 
 def convert(
     vmi: AnyVmi,
-    env: Mapping[str, str] = NO_VARIABLES,
+    sources: AddressSources = NO_SOURCES,
     *,
-    pod: Pod | Mapping[str, object] | None = None,
     kubevirt: KubeVirtVersion | str = NEWEST,
-    files: Mapping[str, str] | None = None,
     dialect: Dialect = LIBVIRT,
 ) -> Conversion:
     """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
@@ -107,26 +90,15 @@ def convert(
     The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to
     libvirt.
     """
-    request = _request(vmi, env, pod, kubevirt, files)
-    devices = host_devices(request)
-    page, lost = domain(request.vmi, devices, dialect)
-    return Conversion(devices, page, (*warnings(request, devices), *lost))
+    inputs = _inputs(vmi, sources, kubevirt)
+    devices = host_devices(inputs)
+    page, lost = domain(inputs.vmi, devices, dialect)
+    return Conversion(devices, page, (*warnings(inputs, devices), *lost))
 
 
-def _request(
-    vmi: AnyVmi,
-    env: Mapping[str, str],
-    pod: Pod | Mapping[str, object] | None,
-    kubevirt: KubeVirtVersion | str,
-    files: Mapping[str, str] | None,
-) -> ConversionInputs:
-    return ConversionInputs(
-        vmi=as_vmi(vmi),
-        env=env,
-        pod=Pod.from_wire(dict(pod)) if isinstance(pod, Mapping) else pod,
-        version=KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt,
-        files=files,
-    )
+def _inputs(vmi: AnyVmi, sources: AddressSources, kubevirt: KubeVirtVersion | str) -> ConversionInputs:
+    version = KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt
+    return ConversionInputs(as_vmi(vmi), sources, version)
 
 
 def as_vmi(given: AnyVmi) -> VirtualMachineInstance:

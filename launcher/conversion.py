@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from launcher.elements.hostdev import HostAddress, Hostdev
 from launcher.elements.page import compact
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
-NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+@dataclass(frozen=True)
+class AddressSources:
+    """What a launcher reads addresses of devices from, beside the VMI's own status (K-7.6)."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the compute container, never the caller's own."""
+    files: Mapping[str, str] | None = None
+    """Its metadata files, absolute path -> content (K-7.7); None if they weren't read."""
+    pod: Pod | None = None
+    """The launcher pod, whose status has the names of the claims generated for it (K-7.5)."""
+
+
+NO_SOURCES = AddressSources()
 
 
 @dataclass(frozen=True)
 class ConversionInputs:
-    """A VMI, and what its launcher can read. ``pod``: its status has the names of generated claims.
-
-    ``files``: the metadata files of the container, absolute path -> content; None if they weren't read.
-    """
+    """A VMI, what its launcher reads besides, and the release whose rules apply."""
 
     vmi: VirtualMachineInstance
-    env: Mapping[str, str]
-    pod: Pod | None = None
-    version: KubeVirtVersion = NEWEST
-    files: Mapping[str, str] | None = None
+    sources: AddressSources
+    version: KubeVirtVersion
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
         for network in request.vmi.spec.networks
         if network.resource_claim is not None
     }
-    claims = ClaimObjects.for_vmi(request.vmi, request.pod)
+    claims = ClaimObjects.for_vmi(request.vmi, request.sources.pod)
     return tuple(
         _device(request, claims, index, interface, sources[interface.name])
         for index, interface in enumerate(request.vmi.spec.domain.devices.interfaces)
@@ -77,8 +77,10 @@ def _resolve(request: ConversionInputs, claims: ClaimObjects, name: str, wanted:
     files = from_files(request, claim, of_claim, with_mdev=False)
     if files is not None and files.address is not None:
         return files.address.pci, files.address.source
-    claim_object = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
-    answer = from_environment(request.env, claim_object, of_claim) if claim_object else None
+    claim_object = claims.names.get(claim, "") or recognised_claim_object(
+        request.sources.env, claims, claim, of_claim, device
+    )
+    answer = from_environment(request.sources.env, claim_object, of_claim) if claim_object else None
     if answer is None or not answer.pci:
         why = files.no_pci if files is not None else nothing_found(claims, claim, claim_object, of_claim, (PCI_PREFIX,))
         raise LauncherError(NO_ADDRESS, device, f"{where}: {why}")

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from devtools.agents.kubevirt_admission import FINALIZER
 from devtools.agents.rate_limiter import RateLimiter
-from launcher import Conversion, LauncherError, convert
+from launcher import AddressSources, Conversion, LauncherError, convert
 from virt_dra.api.core_v1 import ObjectReference, Pod
 from virt_dra.api.kubevirt_v1 import (
     LAUNCHER,
@@ -358,7 +358,8 @@ class FakeKubeVirt:
             return SyncError(SYNC_FAILED, "the launcher isn't there yet")
         self.syncs[key] = self.syncs.get(key, 0) + 1
         try:
-            domain = convert(vmi, container.environment, kubevirt=self.gates.version, files=container.metadata_files())
+            sources = AddressSources(container.environment, container.metadata_files())
+            domain = convert(vmi, sources, kubevirt=self.gates.version)
         except LauncherError as failure:
             error = SyncError(SYNC_FAILED, f'server error. command SyncVMI failed: "{failure}"')
             self._event("virt-handler", vmi, "Warning", "SyncFailed", error.message)

@@ -36,7 +36,7 @@ from virt_dra.api.kubevirt_versions import V1_8_3
 
 def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     """The devices of all entries with a claim. Raises :class:`LauncherError` for the first without a usable address."""
-    claims = ClaimObjects.for_vmi(request.vmi, request.pod)
+    claims = ClaimObjects.for_vmi(request.vmi, request.sources.pod)
     statuses = kind.statuses(request.vmi.status.device_status)
     entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
     built = tuple(
@@ -68,8 +68,8 @@ def _resolve(
     read = files.address if files is not None else None
     claim_object = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
     if stated is None and read is None:
-        claim_object = claim_object or recognised_claim_object(request.env, claims, claim, wanted, device)
-    variable = from_environment(request.env, claim_object, wanted) if claim_object and wanted else None
+        claim_object = claim_object or recognised_claim_object(request.sources.env, claims, claim, wanted, device)
+    variable = from_environment(request.sources.env, claim_object, wanted) if claim_object and wanted else None
     answers = [answer for answer in (stated, read, variable) if answer is not None]
     if not answers:
         where = (

@@ -28,7 +28,7 @@ def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[Converte
     resources = tuple(dict.fromkeys(entry.device_name for _, entry in entries if entry.device_name))
     built: list[ConvertedDevice] = []
     for prefix in kind.prefixes:
-        pool = AddressPool(prefix, resources, request.env)
+        pool = AddressPool(prefix, resources, request.sources.env)
         for index, entry in entries:
             text = pool.pop(entry.device_name or "")
             if text:

@@ -146,10 +146,10 @@ class FromFiles:
 
 def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev: bool = True) -> FromFiles | None:
     """The address in the metadata files; None if they weren't read. ``with_mdev`` False: mdevs are ignored (K-7.21)."""
-    if request.files is None:
+    if request.sources.files is None:
         return None
     try:
-        device = device_of(request.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
+        device = device_of(request.sources.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
     except MetadataError as error:
         return FromFiles(None, str(error), str(error))
     if not with_mdev:

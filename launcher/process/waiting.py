@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher import Conversion, convert
+from launcher import AddressSources, Conversion, convert
 from launcher.errors import NO_ADDRESS, LauncherError
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.wire import WireError
@@ -57,7 +57,7 @@ def decide(
     """
     complete = vmi.with_(status=vmi.status.with_(device_status=status)) if status is not None else vmi
     try:
-        return convert(complete, env, files=files)
+        return convert(complete, AddressSources(env, files))
     except LauncherError as error:
         if error.reason == NO_ADDRESS:
             return Waiting(f"{error.subject} has no address yet")

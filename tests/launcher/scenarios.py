@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from launcher import Conversion, convert
+from launcher import AddressSources, Conversion, convert
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json
 
 CASES = Path(__file__).parent / "cases"
@@ -39,7 +40,8 @@ def vmi_of(case: Mapping[str, object]) -> Json:
 
 def converted(case: Json) -> Conversion:
     version = case.get("kubevirt", "1.9")
-    return convert(vmi_of(case), case.get("env", {}), pod=case.get("pod"), kubevirt=version, files=files_of(case))
+    pod = Pod.from_wire(case["pod"]) if "pod" in case else None
+    return convert(vmi_of(case), AddressSources(case.get("env", {}), files_of(case), pod), kubevirt=version)
 
 
 def files_of(case: Json) -> dict[str, str] | None:

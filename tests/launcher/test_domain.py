@@ -6,13 +6,13 @@ import pytest
 from lxml import etree
 
 from devtools.libvirt import witness as libvirt_witness
-from launcher import LauncherError, convert
+from launcher import AddressSources, LauncherError, convert
 from launcher.elements.domain import Domain
 from tests.conftest import Golden
 from virt_dra.api.wire import Json
 
 GPU = {"name": "g", "deviceName": "v.com/x"}
-ENV = {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}
+SOURCES = AddressSources({"PCI_RESOURCE_V_COM_X": "0000:01:00.0"})
 
 SPECS: dict[str, Json] = {
     "bare": {},
@@ -57,19 +57,19 @@ def vmi_with(spec: Json) -> Json:
 
 
 def page_of(spec: Json) -> Domain:
-    return convert(vmi_with(spec), ENV).domain
+    return convert(vmi_with(spec), SOURCES).domain
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_domain_of_a_spec(name: str, golden: Golden) -> None:
-    golden(f"domain-{name}.xml", convert(vmi_with(SPECS[name]), ENV).domain_xml)
+    golden(f"domain-{name}.xml", convert(vmi_with(SPECS[name]), SOURCES).domain_xml)
 
 
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 @pytest.mark.parametrize("name", SPECS)
 def test_libvirt_accepts_the_domain_of_a_spec(name: str) -> None:
-    xml = convert(vmi_with(SPECS[name]), ENV).domain_xml
+    xml = convert(vmi_with(SPECS[name]), SOURCES).domain_xml
     libvirt_witness.validate(xml)
     if name not in UNKNOWN_HERE:
         for uri in libvirt_witness.URIS:
@@ -79,7 +79,7 @@ def test_libvirt_accepts_the_domain_of_a_spec(name: str) -> None:
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 def test_libvirts_own_tool_agrees_with_its_schema() -> None:
-    good = convert(vmi_with(SPECS["disks"]), ENV).domain_xml
+    good = convert(vmi_with(SPECS["disks"]), SOURCES).domain_xml
     bad = good.replace("<vcpu ", "<vcpus ").replace("</vcpu>", "</vcpus>")
 
     libvirt_witness.validate_with_tool(good)
@@ -91,7 +91,7 @@ def test_libvirts_own_tool_agrees_with_its_schema() -> None:
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 def test_libvirt_keeps_the_device_its_alias_and_the_memory() -> None:
-    defined = etree.fromstring(libvirt_witness.define(convert(vmi_with({}), ENV).domain_xml, libvirt_witness.QEMU))
+    defined = etree.fromstring(libvirt_witness.define(convert(vmi_with({}), SOURCES).domain_xml, libvirt_witness.QEMU))
 
     source = defined.find("devices/hostdev/source/address")
     assert source is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devtools.libvirt import witness as libvirt_witness
-from launcher import KUBEVIRT, LauncherError, convert, domain_xml, hostdevs
+from launcher import KUBEVIRT, AddressSources, LauncherError, convert, domain_xml, hostdevs
 from launcher.addresses.metadata_files import read_folder
 from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE
 from tests.launcher.libvirt_domains import define, dumpxml, undefine
@@ -25,12 +25,13 @@ VMI: Json = {
 }
 POD: Json = {"status": {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "pod-c-x"}]}}
 ENV = {"PCI_RESOURCE_pod-c-x_r": "0000:41:00.0"}
+SOURCES = AddressSources(env=ENV, pod=Pod.from_wire(POD))
 
 
 def test_a_dict_and_a_typed_vmi_give_the_same() -> None:
-    typed = hostdevs(VirtualMachineInstance.from_wire(VMI), ENV, pod=Pod.from_wire(POD))
+    typed = hostdevs(VirtualMachineInstance.from_wire(VMI), SOURCES)
 
-    assert hostdevs(VMI, env=ENV, pod=POD) == typed
+    assert hostdevs(VMI, SOURCES) == typed
     (gpu,) = typed
     assert (gpu.device, gpu.source, str(gpu.address), gpu.field) == (
         "gpus/gpu1",
@@ -48,9 +49,9 @@ def test_a_dict_and_a_typed_vmi_give_the_same() -> None:
 def test_a_virtual_machine_stands_for_the_vmi_it_would_start() -> None:
     machine = {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}
 
-    assert domain_xml(machine, ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
-    assert domain_xml({**machine, "kind": None}, ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
-    assert domain_xml(VirtualMachine.from_wire(machine), ENV, pod=POD) == domain_xml(VMI, ENV, pod=POD)
+    assert domain_xml(machine, SOURCES) == domain_xml(VMI, SOURCES)
+    assert domain_xml({**machine, "kind": None}, SOURCES) == domain_xml(VMI, SOURCES)
+    assert domain_xml(VirtualMachine.from_wire(machine), SOURCES) == domain_xml(VMI, SOURCES)
 
 
 def test_a_dict_that_is_no_vmi_is_refused_with_the_field() -> None:
@@ -72,7 +73,7 @@ def test_the_callers_own_environment_is_never_read(monkeypatch: pytest.MonkeyPat
     for name, value in ENV.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(LauncherError, match="has no mdevUUID or pciBusID"):
-        hostdevs(VMI, pod=POD)
+        hostdevs(VMI, AddressSources(pod=SOURCES.pod))
 
 
 def test_metadata_files_are_found_where_drivers_and_downward_volumes_put_them(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_metadata_files_are_found_where_drivers_and_downward_volumes_put_them(tm
 
 
 def test_the_domain_can_be_written_as_kubevirt_would() -> None:
-    xml = convert(VMI, ENV, pod=POD, dialect=KUBEVIRT).domain_xml
+    xml = convert(VMI, SOURCES, dialect=KUBEVIRT).domain_xml
     assert '<address type="pci" domain="0x0000" bus="0x41"' in xml
 
 
@@ -111,7 +112,7 @@ def test_without_the_binding_libvirt_is_refused_with_advice(monkeypatch: pytest.
 @pytest.mark.usefixtures("libvirt")
 def test_a_domain_is_defined_read_back_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:
     libvirt_witness.require_binding()
-    conversion, uri = convert(VMI, ENV, pod=POD), libvirt_witness.qemu_uri()
+    conversion, uri = convert(VMI, SOURCES), libvirt_witness.qemu_uri()
 
     assert define(libvirt_witness.emulated(conversion.domain_xml), uri) == conversion.domain.uuid
     assert "ua-dra-gpu-gpu1" in dumpxml("ns_library-test", uri)

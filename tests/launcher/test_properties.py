@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from devtools.libvirt import witness as libvirt_witness
-from launcher import Conversion, LauncherError, convert
+from launcher import AddressSources, Conversion, LauncherError, convert
 from virt_dra.api.wire import Json
 
 anything = st.text(st.characters(codec=None), max_size=8)  # no codec: surrogates too
@@ -57,7 +57,7 @@ def vmis(draw: st.DrawFn) -> Json:
 
 def outcome(vmi: Json, env: Mapping[str, str] = {}) -> Conversion | LauncherError:
     try:
-        return convert(vmi, env)
+        return convert(vmi, AddressSources(env))
     except LauncherError as refusal:
         return refusal
 
@@ -100,6 +100,6 @@ def test_any_names_give_well_formed_xml_that_carries_them_or_a_typed_refusal(vmi
 def test_any_value_of_a_variable_is_an_address_or_a_typed_refusal(value: str, prefix: str) -> None:
     raw = {"spec": {"domain": {"devices": {"hostDevices": [{"name": "h", "deviceName": "v.com/x"}]}}}}
     with pytest.raises(LauncherError) as refusal:
-        convert(raw, {f"{prefix}_RESOURCE_V_COM_X": "!" + value})
+        convert(raw, AddressSources({f"{prefix}_RESOURCE_V_COM_X": "!" + value}))
     assert refusal.value.reason == "MalformedAddress"
     assert refusal.value.subject == "hostDevices/h"

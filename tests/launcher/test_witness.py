@@ -40,7 +40,7 @@ def test_a_domain_that_libvirt_refuses_is_no_silent_success(uri: str) -> None:
 
 
 MODES: tuple[Mode, ...] = ("namespace", "session")
-GOOD = emulated(convert({"metadata": {"namespace": "ns", "name": "own-daemon"}, "spec": {}}, {}).domain_xml)
+GOOD = emulated(convert({"metadata": {"namespace": "ns", "name": "own-daemon"}, "spec": {}}).domain_xml)
 
 
 @pytest.fixture(params=MODES)

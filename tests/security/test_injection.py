@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from devtools.webhooks.hostile_reviews import TEXTS, hostile_reviews
 from devtools.webhooks.serving import serving
-from launcher import LauncherError, convert
+from launcher import AddressSources, LauncherError, convert
 from tests.controllers.changed_objects import changed
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
@@ -234,7 +234,7 @@ def domain_of(name: str, device: str, network: str) -> str:
         },
     }
     path = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/vf/d-metadata.json"
-    return convert(vmi, files={path: json.dumps(file)}).domain_xml
+    return convert(vmi, AddressSources(files={path: json.dumps(file)})).domain_xml
 
 
 PLAIN = shape(domain_of("fedora", "g", "n"))

@@ -105,7 +105,7 @@ class DomainXmlMaker:
         ``vmi``: an object, a dict, or a file that has one VMI or VM among its objects. ``addresses``: by ``gpus/NAME``
         or ``hostDevices/NAME``, the PCI address or mdev UUID of a device from a claim. ``device_status``:
         ``status.deviceStatus``, in place of the VMI's own. ``env``, ``pod``, ``files``: what else the launcher reads
-        addresses from, see :func:`launcher.hostdevs`.
+        addresses from, see :class:`launcher.AddressSources`.
 
         What the launcher warns of is a warning. Raises :class:`launcher.LauncherError` where no domain can be made,
         :class:`UnusableInput` where the input can't be read.

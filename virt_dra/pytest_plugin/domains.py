@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher import AnyVmi, LauncherError, as_vmi, convert
+from launcher import AddressSources, AnyVmi, LauncherError, as_vmi, convert
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import AddressSyntaxError
 from launcher.host_addresses.mdev import MdevUuid
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_v1 import (
     DeviceAttributes,
@@ -49,7 +50,8 @@ def made_domain(inputs: DomainInputs) -> str:
     try:
         vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
         version = KubeVirtVersion.parse(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
-        made = convert(vmi, inputs.env, pod=inputs.pod, kubevirt=version, files=inputs.files)
+        pod = Pod.from_wire(dict(inputs.pod)) if inputs.pod is not None else None
+        made = convert(vmi, AddressSources(inputs.env, inputs.files, pod), kubevirt=version)
     except LauncherError as error:
         raise LauncherError(error.reason, error.subject, visible_lines(error.message)) from None
     except ValueError as error:  # of from_wire and parse

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final, Protocol
 
-from launcher import LauncherError, convert
+from launcher import AddressSources, LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.core_v1 import Namespace, Node, Pod, PodResourceClaimStatus
@@ -172,7 +172,7 @@ class Fitting:
         said nothing."""
         env = variables_of(pod) if pod is not None else {}
         try:
-            convert(vmi, env, pod=pod, kubevirt=self._configuration.version, files=files or None)
+            convert(vmi, AddressSources(env, files or None, pod), kubevirt=self._configuration.version)
         except LauncherError as error:
             if error.reason in only if only else error.reason != COUNT_MISMATCH:
                 return error.subject if error.subject.startswith("spec.") else "spec.domain", str(error)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from launcher import LauncherError, convert
+from launcher import AddressSources, LauncherError, convert
 from launcher.errors import COUNT_MISMATCH
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
@@ -396,16 +396,16 @@ async def _define_domains(cluster: Cluster, runs: Sequence[_VmRun], conditions: 
         vmi, pod = run.vmi, await _pod(cluster, run)
         if vmi is None:
             continue
-        files, env = run.files or None, variables_of(pod) if pod is not None else {}
+        sources = AddressSources(variables_of(pod) if pod is not None else {}, run.files or None, pod)
         left_out: tuple[str, ...] = ()
         try:
             try:
-                rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
+                rendered = convert(vmi, sources, kubevirt=conditions.gates.version)
             except LauncherError as error:
                 if error.reason != COUNT_MISMATCH or not run.taken_over or vmi.status.phase != "Running":
                     raise
                 vmi, left_out = without_plugin_devices(vmi)
-                rendered = convert(vmi, env, pod=pod, kubevirt=conditions.gates.version, files=files)
+                rendered = convert(vmi, sources, kubevirt=conditions.gates.version)
         except LauncherError as error:
             run.fail(HandOver.DOMAIN_XML, error.reason, str(error), advice.launcher(error))
             continue

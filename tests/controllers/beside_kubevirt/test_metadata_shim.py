@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launcher import hostdevs
+from launcher import AddressSources, hostdevs
 from tests.controllers.changed_objects import changed
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, CLAIM, NOW, POD, World
@@ -429,7 +429,7 @@ async def test_a_shimmed_device_reaches_the_domain_of_every_kubevirt(version: st
     assert list(files.values()) == [""]  # KubeVirt tries again until there is something (K-7.26)
     await world.reconcile()
     files, env = kubelet(await world.pod())
-    (device,) = hostdevs(vmi, env, kubevirt=version, files=files)
+    (device,) = hostdevs(vmi, AddressSources(env, files), kubevirt=version)
     assert (device.device, str(device.address)) == ("gpus/g0", "0000:01:00.0")
     assert (await world.status())["devices"][0]["integrationPath"] == "metadata-shim"
 
@@ -453,7 +453,7 @@ async def test_a_claim_in_place_of_a_plugin_device_reaches_the_domain_of_every_k
     await world.reconcile()
     assert (await world.pod()).metadata.annotations["addresses.virt-dra.io/ready"] == "true"
     _, env = kubelet(await world.pod())
-    (device,) = hostdevs(vmi, env, kubevirt=version)
+    (device,) = hostdevs(vmi, AddressSources(env), kubevirt=version)
     assert (device.device, str(device.address), device.source) == ("gpus/a", "0000:01:00.0", "environment")
     assert [device["integrationPath"] for device in (await world.status())["devices"]] == ["device-plugin"]
 

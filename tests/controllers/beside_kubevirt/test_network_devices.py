@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher import hostdevs
+from launcher import AddressSources, hostdevs
 from tests.controllers.published_world import POD, World, objects
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -254,7 +254,7 @@ async def test_the_shims_file_gives_the_domain_its_function() -> None:
         files = {f"{attributes_root}/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json": text}
         vmi = await world.vmi()
         status = vmi.status.with_(device_status=(await world.devices()).status.device_status)
-        devices = hostdevs(vmi.with_(status=status), files=files)
+        devices = hostdevs(vmi.with_(status=status), AddressSources(files=files))
         assert [(device.device, device.source, str(device.address)) for device in devices] == [
             ("gpus/g0", "status", "0000:01:00.0"),
             ("interfaces/fast", "metadata", "0000:3b:02.1"),

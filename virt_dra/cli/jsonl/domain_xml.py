@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from launcher import LauncherError, convert
+from launcher import AddressSources, LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
@@ -24,10 +24,9 @@ def answer(request: Json) -> Json:
     KubeVirt's text. Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
     """
     vmi = vmi_of(request)
-    env = _texts(request, "env")
-    files = _files(request)
+    sources = AddressSources(_texts(request, "env"), _files(request), _pod(request))
     try:
-        result = convert(vmi, env, pod=_pod(request), kubevirt=gates_of(request).version, files=files)
+        result = convert(vmi, sources, kubevirt=gates_of(request).version)
     except LauncherError as error:
         return {**REFUSAL, "error": str(error)}
     hostdevs = [{"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs]
