@@ -8,6 +8,7 @@ the KubeVirt object, what isn't ours is kept unread.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from virt_dra.api import kubevirt_v1 as kubevirt
@@ -42,15 +43,18 @@ def _definition(kind: type[TypedObject], short_names: tuple[str, ...], version: 
     return made
 
 
-def schema_of(definition: Json) -> Json:
-    """The schema of its one version."""
-    schema: Json = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return schema
+@lru_cache(maxsize=64)
+def stored_schemas(version: KubeVirtVersion) -> Mapping[str, Schema]:
+    """The schemas by which an API server stores objects of these kinds, by kind."""
+    return {
+        definition["spec"]["names"]["kind"]: Schema.from_structural(
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        )
+        for definition in definitions(version)
+    }
 
 
-def pruned_object(obj: Json, definition: Json) -> Json:
+def pruned_object(obj: Json, schema: Schema) -> Json:
     """What is left of an object when it is stored; its metadata is the API server's own matter."""
-    kept: dict[str, Any] = pruned(
-        {key: value for key, value in obj.items() if key != "metadata"}, Schema.from_structural(schema_of(definition))
-    )
+    kept: dict[str, Any] = pruned({key: value for key, value in obj.items() if key != "metadata"}, schema)
     return {**kept, "metadata": obj.get("metadata", {})}

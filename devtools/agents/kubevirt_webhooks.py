@@ -15,11 +15,11 @@ from typing import Any, Literal, cast
 from aiohttp import web
 
 from devtools.agents.kubevirt_admission import KubeVirtAdmission, Operation, patch_between
-from devtools.agents.kubevirt_crds import definitions, pruned_object, schema_of
+from devtools.agents.kubevirt_crds import pruned_object, stored_schemas
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT, TypedObject, format_time
-from virt_dra.api.schemas.walk import Schema, faults
+from virt_dra.api.schemas.walk import faults
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import patches
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -153,9 +153,7 @@ class EmbeddedBesideKubeVirt:
     ) -> None:
         self._cluster, self._admission, self._user = cluster, admission, user
         self._clock = clock or (lambda: datetime.now(UTC))
-        self._definitions = {
-            definition["spec"]["names"]["kind"]: definition for definition in definitions(admission.gates.version)
-        }
+        self._schemas = stored_schemas(admission.gates.version)
 
     async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)
@@ -209,8 +207,8 @@ class EmbeddedBesideKubeVirt:
 
     def as_stored(self, obj: ObjectT) -> ObjectT:
         """Without the fields that this KubeVirt doesn't know."""
-        definition = self._definitions.get(type(obj).KIND) if self._concerns(type(obj)) else None
-        return obj if definition is None else type(obj).from_wire(pruned_object(obj.to_wire(), definition))
+        schema = self._schemas.get(type(obj).KIND) if self._concerns(type(obj)) else None
+        return obj if schema is None else type(obj).from_wire(pruned_object(obj.to_wire(), schema))
 
     def _concerns(self, kind: type[TypedObject]) -> bool:
         return issubclass(kind, (VirtualMachine, VirtualMachineInstance, KubeVirt))
@@ -222,9 +220,7 @@ class EmbeddedBesideKubeVirt:
         wire = self._admission.mutated(
             operation, self._user, self.as_stored(obj).to_wire(), before, format_time(self._clock())
         )
-        wrong = tuple(
-            faults({**wire, "metadata": {}}, Schema.from_structural(schema_of(self._definitions[type(obj).KIND])))
-        )
+        wrong = tuple(faults({**wire, "metadata": {}}, self._schemas[type(obj).KIND]))
         if wrong:
             raise Invalid(
                 f"{type(obj).KIND} is invalid: {wrong[0].path}: {wrong[0].message}",

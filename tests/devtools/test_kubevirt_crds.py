@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.agents.kubevirt_crds import definitions, pruned_object
+from devtools.agents.kubevirt_crds import definitions, pruned_object, stored_schemas
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
@@ -37,7 +37,7 @@ def kept(version: str, **fields: object) -> Json:
             "unknown": True,
         },
     }
-    return pruned_object(vmi, definitions(KubeVirtVersion.parse(version))[0])
+    return pruned_object(vmi, stored_schemas(KubeVirtVersion.parse(version))["VirtualMachineInstance"])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
