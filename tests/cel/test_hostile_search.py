@@ -1,5 +1,5 @@
-"""A minute's search for expressions that hurt (``HOSTILE_SECONDS`` asks for longer); the seed changes with every run
-and is printed, and said by a failure."""
+"""A short search for expressions that hurt, 20 minutes in ``make conformance`` (``HOSTILE_SECONDS`` asks for longer
+here); the seed changes with every run and is printed, and said by a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from virt_dra.cel.types import BOOL
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("frozen_heap")]
 
-SECONDS = float(os.environ.get("HOSTILE_SECONDS", "60"))
+BEGINNINGS = 8
+"""Expressions found earlier that the search changes. All of them would take half of the time, and are measured by
+test_work.py."""
+SECONDS = float(os.environ.get("HOSTILE_SECONDS", "25"))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -25,7 +28,7 @@ def test_the_search_finds_nothing_that_exceeds_the_bounds(objective: str, capsys
     seed = int(os.environ.get("HOSTILE_SEED", random.SystemRandom().randrange(2**32)))
     with capsys.disabled():
         print(f"HOSTILE_SEED={seed} {objective}", end=" ")  # noqa: T201 - to repeat what fails
-    finds = search(objective, seed, SECONDS / len(OBJECTIVES), worst())
+    finds = search(objective, seed, SECONDS / len(OBJECTIVES), random.Random(seed).sample(worst(), BEGINNINGS))
     assert finds
     assert [
         (find.expression, why) for find in finds if exceeded(find.times) and (why := _confirmed(find.expression))
