@@ -12,18 +12,50 @@ from launcher.elements.page import Page, Property
 
 @dataclass(frozen=True)
 class Controller(Page):
-    """A PCI Express root or root port. Each device without a guest address gets a port of its own."""
+    """A PCI Express root, root port or expander. Each device without a guest address gets a port of its own."""
 
     TAG: ClassVar[str] = "controller"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (
         Property("type", attribute="type"),
         Property("index", attribute="index"),
         Property("model", attribute="model"),
+        Property("bus_nr", "target", "busNr"),
+        Property("node", "target/node"),
+        Property("address_type", "address", "type"),
+        Property("domain", "address", "domain"),
+        Property("bus", "address", "bus"),
+        Property("slot", "address", "slot"),
+        Property("function", "address", "function"),
     )
 
     index: int
     model: str
     type: str = "pci"
+    bus_nr: int | None = None
+    node: int | None = None
+    address_type: str | None = None
+    domain: str | None = None
+    bus: str | None = None
+    slot: str | None = None
+    function: str | None = None
+
+
+def expander(index: int, bus_nr: int, cell: int | None) -> Controller:
+    """A PCIe expander on the NUMA cell of a guest, on none if the cell is None (K-8.3)."""
+    return Controller(index, "pcie-expander-bus", bus_nr=bus_nr, node=cell)
+
+
+def root_port(index: int, parent: int, slot: int) -> Controller:
+    """A root port in a slot of the expander with that index, which libvirt takes for a bus (K-8.3)."""
+    return Controller(
+        index,
+        "pcie-root-port",
+        address_type="pci",
+        domain="0x0000",
+        bus=str(parent),
+        slot=f"0x{slot:02x}",
+        function="0x0",
+    )
 
 
 @dataclass(frozen=True)

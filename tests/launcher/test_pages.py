@@ -11,7 +11,7 @@ import pytest
 from lxml import etree
 
 from launcher.elements.disks import DiskElement
-from launcher.elements.domain import Controller, Domain, Graphics, Video
+from launcher.elements.domain import Controller, Domain, Graphics, Video, expander, root_port
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
 from launcher.elements.page import Page, Property, XmlTextError, checked_text, compact, element
 from launcher.host_addresses.mdev import MdevUuid
@@ -34,7 +34,8 @@ def produced() -> tuple[etree._Element, ...]:
     results = [converted(case) for case in good]
     bare = [f"<devices>{''.join(device.xml for device in result.hostdevs)}</devices>" for result in results]
     domains = [result.domain_xml for result in results] + [compact(page_of(spec)) for spec in SPECS.values()]
-    return tuple(etree.fromstring(text) for text in bare + domains)
+    controllers = [compact(expander(1, 254, 0)), compact(root_port(2, 1, 0))]
+    return tuple(etree.fromstring(text) for text in bare + domains + controllers)
 
 
 @pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])
