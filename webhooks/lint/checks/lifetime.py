@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
+from virt_dra.api.integration.live_migration import device_blocker
 from webhooks.lint.inputs import title
 from webhooks.lint.linted import Linted
 from webhooks.rules.reviewed_spec import DEVICE_LISTS
@@ -41,9 +42,10 @@ def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def eviction_blocks_drain(linted: Linted) -> Iterator[FieldIssue]:
-    """VMs that must migrate to be evicted and can't migrate, which blocks the drain of their node (K-10.1)."""
+    """VMs that must migrate to be evicted and can't migrate, which blocks the drain of their node (K-10.1, K-10.2)."""
     strategy = (linted.reviewed.spec.model_extra or {}).get("evictionStrategy")
-    if strategy != "LiveMigrate":
+    kubevirt = linted.inputs.configuration
+    if strategy != "LiveMigrate" or device_blocker(linted.reviewed.spec, kubevirt.gates, kubevirt.permitted) is None:
         return
     for kind in DEVICE_LISTS:
         if any(device.is_dra for device in kind.devices(linted.reviewed.spec)):

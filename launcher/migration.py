@@ -1,0 +1,72 @@
+"""The domain of a migration's target: the source's, with the mediated device that the target has (K-10.4).
+
+Which VMI may migrate at all is :mod:`virt_dra.api.integration.live_migration`'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lxml import etree
+
+from launcher.elements.hostdev import Hostdev
+from launcher.elements.page import checked_text
+from launcher.errors import NOT_MIGRATABLE, LauncherError
+from virt_dra.api.kubevirt_versions import MAIN, NEWEST, KubeVirtVersion
+
+
+def on_target(domain_xml: str, gpus: Sequence[Hostdev], kubevirt: KubeVirtVersion = NEWEST) -> str:
+    """The source's domain with the UUIDs of the target's vGPUs; all else is kept, unknown elements included.
+
+    ``gpus``: the elements of the VMI's GPUs on the target. A domain without host devices and a VMI without GPUs stay as
+    they are. Through 1.9 there may be one of each; main pairs several by alias. Raises :class:`LauncherError` in
+    KubeVirt's words, and for a text that is no domain.
+    """
+    domain = _parsed(domain_xml)
+    hostdevs = domain.findall("devices/hostdev")
+    if not gpus or not hostdevs:
+        return domain_xml
+    if kubevirt < MAIN and (len(hostdevs) > 1 or len(gpus) > 1):
+        raise _not_migratable("devices", "the migrating vmi should only have one vGPU")
+    by_alias = {_alias(hostdev): hostdev for hostdev in reversed(hostdevs)}
+    for gpu in gpus:
+        subject = f"hostdev {gpu.alias}"
+        if gpu.source_uuid is None:
+            raise _not_migratable(subject, f"unsupporting gpu type for migration: {gpu.type}")
+        source = hostdevs[0] if kubevirt < MAIN else _paired(gpu, by_alias)
+        address = source.find("source/address") if source.get("type") == "mdev" else None
+        if address is None:
+            raise _not_migratable(subject, "failed to retrieve mdev vGPU from domain")
+        address.set("uuid", checked_text(gpu.source_uuid))
+    return etree.tostring(domain, encoding="unicode")
+
+
+def _parsed(text: str) -> etree._Element:
+    try:
+        root = etree.fromstring(text, etree.XMLParser(resolve_entities=False, no_network=True))
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise _not_migratable("domain", "the source's domain is no XML") from error
+    if root.tag != "domain":
+        raise _not_migratable("domain", f"the source's domain is a <{root.tag}>")
+    return root
+
+
+def _alias(hostdev: etree._Element) -> str | None:
+    alias = hostdev.find("alias")
+    return alias.get("name") if alias is not None else None
+
+
+def _paired(gpu: Hostdev, by_alias: Mapping[str | None, etree._Element]) -> etree._Element:
+    if gpu.alias is None:
+        raise _not_migratable("hostdev", "failed to locate corresponding host device for GPU: it has no alias")
+    hostdev = by_alias.get(gpu.alias)
+    if hostdev is None:
+        message = (
+            f"failed to locate corresponding host device for GPU: no matching host device for GPU alias {gpu.alias}"
+        )
+        raise _not_migratable(f"hostdev {gpu.alias}", message)
+    return hostdev
+
+
+def _not_migratable(subject: str, message: str) -> LauncherError:
+    return LauncherError(NOT_MIGRATABLE, subject, message)
