@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import grpc
 
-from node_driver.wire.messages import HEALTH_V1, HEALTH_V1ALPHA1, MessagePackage
+from node_driver.wire.messages import HEALTH_V1, HEALTH_V1ALPHA1
 from node_driver.wire.service import HealthReport, HealthSource
 from node_driver.wire.texts import wire_text
+from virt_dra.protobuf.messages import MessagePackage
 
 _logger = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import grpc
 
-from node_driver.wire.messages import DRA_V1, DRA_V1BETA1, MessagePackage
+from node_driver.wire.messages import DRA_V1, DRA_V1BETA1
 from node_driver.wire.service import ClaimName, ClaimService, FailedClaim, HandedDevice, ReadyClaim, ReleasedClaim
 from node_driver.wire.texts import wire_text
+from virt_dra.protobuf.messages import MessagePackage
 
 _logger = logging.getLogger(__name__)
 

@@ -16,8 +16,9 @@ from node_driver.cdi import CdiDevice, CdiMount, cdi_document, cdi_id
 from node_driver.devices import DeviceKind
 from node_driver.metadata import metadata_document
 from node_driver.state.records import ClaimRecord, DeviceRecord, Stage
-from node_driver.wire.messages import DRA_V1, DRA_V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1, REGISTRATION, MessagePackage
+from node_driver.wire.messages import DRA_V1, DRA_V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1, REGISTRATION
 from node_driver.wire.sockets import instance_sockets
+from virt_dra.protobuf.messages import MessagePackage
 
 pytestmark = pytest.mark.go
 DRIVER = "passthrough.virt-dra.io"

@@ -20,12 +20,12 @@ from node_driver.wire.messages import (
     HEALTH_V1,
     HEALTH_V1ALPHA1,
     REGISTRATION,
-    MessagePackage,
 )
 from node_driver.wire.server import KubeletServer
 from node_driver.wire.service import Health
 from node_driver.wire.sockets import SocketsInUse
 from tests.node_driver.wire.claim_services import OneDeviceEach, SettableHealth, report
+from virt_dra.protobuf.messages import MessagePackage
 
 DRIVER = "passthrough.virt-dra.io"
 STILL = "the devices are still being prepared; the kubelet asks again"

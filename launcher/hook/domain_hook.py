@@ -1,0 +1,58 @@
+"""What libvirt gets in place of the domain that KubeVirt made: the hook's decision, a function of texts (K-11.17)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from launcher.conversion import AddressSources
+from launcher.errors import UNREADABLE_VMI, LauncherError
+from launcher.hook.domain_text import domain_text, parsed_domain
+from launcher.hook.host_devices import complete_host_devices
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, PCI_PLACEMENT_ANNOTATION
+from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
+from virt_dra.api.wire import WireError
+
+VMI_MAX: Final = 2 << 20
+"""Bytes; etcd keeps no object of more than 1.5 MiB."""
+
+
+@dataclass(frozen=True)
+class HookedDomain:
+    """The domain for libvirt: KubeVirt's own bytes if ``changes`` is empty. ``changes``: a sentence each."""
+
+    text: bytes
+    changes: tuple[str, ...] = ()
+
+
+def hooked_domain(domain: bytes, vmi_json: bytes, sources: AddressSources) -> HookedDomain:
+    """The domain with the host devices of the VMI's claims. Asked again with its own result it changes nothing, and so
+    it does without the VMI's annotation. Raises :class:`LauncherError`."""
+    vmi = _vmi(vmi_json)
+    if PCI_PLACEMENT_ANNOTATION not in vmi.metadata.annotations:
+        return HookedDomain(domain)
+    root = parsed_domain(domain)
+    (devices,) = root.iterfind("devices")
+    changes = complete_host_devices(devices, vmi, sources)
+    return HookedDomain(domain_text(root), tuple(changes)) if changes else HookedDomain(domain)
+
+
+def _vmi(text: bytes) -> VirtualMachineInstance:
+    """The VMI; without a deviceStatus of KubeVirt's, with that of our operator's annotation (K-9.2)."""
+    if len(text) > VMI_MAX:
+        raise _unreadable(f"has {len(text)} bytes, at most {VMI_MAX} are read")
+    try:
+        vmi = VirtualMachineInstance.from_wire(json.loads(text))
+        published = vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION)
+        if published is None or vmi.status.device_status is not None:
+            return vmi
+        return vmi.with_(status=vmi.status.with_(device_status=DeviceStatus.from_wire(json.loads(published))))
+    except RecursionError:
+        raise _unreadable("is nested too deeply") from None
+    except (WireError, ValueError) as error:
+        raise _unreadable(f"can't be read: {error}") from None
+
+
+def _unreadable(fault: str) -> LauncherError:
+    return LauncherError(UNREADABLE_VMI, "vmi", f"the VMI {fault}")
