@@ -16,7 +16,7 @@ the pod; it takes only ``virt_dra.api``. libvirt itself is reached through :mod:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from launcher.conversion import NO_SOURCES, AddressSources, ConversionInputs, ConvertedDevice
@@ -26,6 +26,8 @@ from launcher.elements.domain import Domain
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Dialect
 from launcher.elements.page import pretty
 from launcher.errors import LauncherError
+from launcher.layout import layout
+from launcher.placement.host import HostTopology
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.wire import WireError
@@ -37,6 +39,7 @@ __all__ = [
     "Conversion",
     "ConvertedDevice",
     "Dialect",
+    "HostTopology",
     "LauncherError",
     "as_vmi",
     "convert",
@@ -84,16 +87,21 @@ def convert(
     *,
     kubevirt: KubeVirtVersion | str = NEWEST,
     dialect: Dialect = LIBVIRT,
+    topology: HostTopology | None = None,
+    cpus: Collection[int] | None = None,
 ) -> Conversion:
     """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
 
     The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to
-    libvirt.
+    libvirt. On a host with a known ``topology``, dedicated CPUs are pinned to some of ``cpus`` (the pod's; by default
+    all), and devices are placed as KubeVirt does with its gate PCINUMAAwareTopology, or as the VMI's annotation says
+    (K-8).
     """
     inputs = _inputs(vmi, sources, kubevirt)
     devices = host_devices(inputs)
-    page, lost = domain(inputs.vmi, devices, dialect)
-    return Conversion(devices, page, (*warnings(inputs, devices), *lost))
+    guest = layout(inputs, devices, topology, cpus)
+    page, lost = domain(inputs.vmi, guest, dialect)
+    return Conversion(guest.devices, page, (*warnings(inputs, devices), *guest.warnings, *lost))
 
 
 def _inputs(vmi: AnyVmi, sources: AddressSources, kubevirt: KubeVirtVersion | str) -> ConversionInputs:

@@ -33,6 +33,8 @@ UNREADABLE_VMI = "UnreadableVmi"
 """What KubeVirt passed to the hook as a VMI isn't one, or is too large."""
 UNKNOWN_PLACEMENT = "UnknownPlacement"
 """The annotation for placement has another value than those that exist."""
+NOT_ENOUGH_CPUS = "NotEnoughCpus"
+"""The pod's CPUs don't suffice for the vCPUs that are pinned (K-8.11)."""
 LIBVIRT_UNAVAILABLE = "LibvirtUnavailable"
 """libvirt's Python binding isn't installed, or its daemon doesn't answer."""
 LIBVIRT_REFUSED = "LibvirtRefused"
@@ -48,6 +50,11 @@ class LauncherError(ValueError):
         self.subject = subject
         self.message = message
         super().__init__(message)
+
+
+def invalid_domain(field: str, reason: str) -> LauncherError:
+    """The error of a field from which no domain can be made."""
+    return LauncherError(INVALID_DOMAIN, field, f"{field}: {reason}" if field else reason)
 
 
 class AddressSyntaxError(ValueError):

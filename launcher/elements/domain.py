@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from launcher.elements.disks import DiskElement
 from launcher.elements.hostdev import Hostdev
+from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
 from launcher.elements.page import Page, Property
 
 
@@ -98,19 +99,29 @@ class Domain(Page):
         Property("memory_unit", "memory", "unit"),
         Property("memory", "memory"),
         Property("hugepages", "memoryBacking/hugepages"),
+        Property("pages", "memoryBacking/hugepages"),
+        Property("memory_source", "memoryBacking/source", "type"),
+        Property("allocation", "memoryBacking/allocation", "mode"),
         Property("vcpus_placement", "vcpu", "placement"),
         Property("vcpus", "vcpu"),
+        Property("vcpu_pins", "cputune"),
+        Property("emulator_cpus", "cputune/emulatorpin", "cpuset"),
+        Property("numa_mode", "numatune/memory", "mode"),
+        Property("numa_nodes", "numatune/memory", "nodeset"),
+        Property("memnodes", "numatune"),
         Property("arch", "os/type", "arch"),
         Property("machine", "os/type", "machine"),
         Property("os_type", "os/type"),
         Property("boot_device", "os/boot", "dev"),
         Property("acpi", "features/acpi"),
+        Property("dedicated_hint", "features/kvm/hint-dedicated", "state"),
         Property("cpu_mode", "cpu", "mode"),
         Property("cpu_match", "cpu", "match"),
         Property("cpu_model", "cpu/model"),
         Property("sockets", "cpu/topology", "sockets"),
         Property("cores", "cpu/topology", "cores"),
         Property("threads", "cpu/topology", "threads"),
+        Property("cells", "cpu/numa"),
         Property("disks", "devices"),
         Property("controllers", "devices"),
         Property("graphics", "devices"),
@@ -137,6 +148,16 @@ class Domain(Page):
     graphics: tuple[Graphics, ...] = ()
     video: tuple[Video, ...] = ()
     hostdevs: tuple[Hostdev, ...] = ()
+    vcpu_pins: tuple[VcpuPinElement, ...] = ()
+    emulator_cpus: str | None = None
+    cells: tuple[NumaCellElement, ...] = ()
+    memnodes: tuple[MemNodeElement, ...] = ()
+    numa_mode: str | None = None
+    numa_nodes: str | None = None
+    pages: tuple[HugePageElement, ...] = ()
+    memory_source: str | None = None
+    allocation: str | None = None
+    dedicated_hint: str | None = None
     type: str = "kvm"
     os_type: str = "hvm"
     memory_unit: str = "b"

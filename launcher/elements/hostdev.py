@@ -126,6 +126,18 @@ def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
     )
 
 
+def behind_port(device: Hostdev, index: int) -> Hostdev:
+    """The same device behind the root port with that index, which libvirt takes for a bus (K-8.3)."""
+    return replace(
+        device,
+        guest_type="pci",
+        guest_domain="0x0000",
+        guest_bus=str(index),
+        guest_slot="0x00",
+        guest_function="0x0",
+    )
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The form of the element for one reader: KubeVirt's tests or libvirt's schema."""

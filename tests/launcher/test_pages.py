@@ -11,15 +11,30 @@ import pytest
 from lxml import etree
 
 from launcher.elements.disks import DiskElement
-from launcher.elements.domain import Controller, Domain, Graphics, Video, expander, root_port
+from launcher.elements.domain import Controller, Domain, Graphics, Video
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
+from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
 from launcher.elements.page import Page, Property, XmlTextError, checked_text, compact, element
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
+from tests.launcher.placement.test_layout import CASES as LAYOUTS
+from tests.launcher.placement.test_layout import GOOD as GOOD_LAYOUTS
+from tests.launcher.placement.test_layout import laid_out
 from tests.launcher.scenarios import CASES, cases, converted
 from tests.launcher.test_domain import SPECS, page_of
 
-PAGES: tuple[type[Page], ...] = (Hostdev, Domain, DiskElement, Controller, Graphics, Video)
+PAGES: tuple[type[Page], ...] = (
+    Hostdev,
+    Domain,
+    DiskElement,
+    Controller,
+    Graphics,
+    Video,
+    VcpuPinElement,
+    NumaCellElement,
+    MemNodeElement,
+    HugePageElement,
+)
 PCI = PciAddress.parse("0000:01:00.0")
 
 
@@ -34,8 +49,8 @@ def produced() -> tuple[etree._Element, ...]:
     results = [converted(case) for case in good]
     bare = [f"<devices>{''.join(device.xml for device in result.hostdevs)}</devices>" for result in results]
     domains = [result.domain_xml for result in results] + [compact(page_of(spec)) for spec in SPECS.values()]
-    controllers = [compact(expander(1, 254, 0)), compact(root_port(2, 1, 0))]
-    return tuple(etree.fromstring(text) for text in bare + domains + controllers)
+    domains += [laid_out(LAYOUTS[name]).domain_xml for name in GOOD_LAYOUTS]
+    return tuple(etree.fromstring(text) for text in bare + domains)
 
 
 @pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])

@@ -135,6 +135,7 @@ class CPU(Wire):
     threads: Int | None = None
     model: Str | None = None
     dedicated_cpu_placement: Bool | None = None
+    isolate_emulator_thread: Bool | None = None
     numa: NUMA | None = None
 
 

@@ -1,0 +1,126 @@
+"""How a VMI lies on its host: pinned vCPUs, NUMA cells, and the guest addresses of its devices (K-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from launcher.conversion import ConversionInputs, ConvertedDevice
+from launcher.elements.domain import Controller
+from launcher.elements.hostdev import behind_port
+from launcher.errors import invalid_domain
+from launcher.guest_shape import cpu_shape, has_pcie_root, memory_of
+from launcher.host_addresses.pci import PciAddress
+from launcher.placement.guest import GuestTopology
+from launcher.placement.host import HostTopology
+from launcher.placement.numa import GuestNuma, NumaCell, mirrored_cells
+from launcher.placement.pinning import pin
+from launcher.placement.placing import FunctionToPlace, TakenNumbers, kubevirt_rule, place
+from virt_dra.api.integration.pci_placement import BY_PCIE_ROOT, PCI_PLACEMENT_ANNOTATION, pci_placement
+from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import V1_8_0
+from virt_dra.api.quantity import Quantity
+
+_SECOND_EMULATOR_THREAD = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity"
+_MEMFD = "kubevirt.io/memfd"
+
+
+@dataclass(frozen=True)
+class GuestLayout:
+    """The devices with their guest addresses, the controllers that these need, and the guest's NUMA; None if its vCPUs
+    aren't pinned, or the host isn't known."""
+
+    devices: tuple[ConvertedDevice, ...]
+    controllers: tuple[Controller, ...]
+    numa: GuestNuma | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def layout(
+    inputs: ConversionInputs,
+    devices: tuple[ConvertedDevice, ...],
+    host: HostTopology | None,
+    cpus: Collection[int] | None,
+) -> GuestLayout:
+    """The layout on a host; ``cpus``: those of the pod, by default all. Of a host that isn't known, libvirt decides.
+    Raises :class:`launcher.errors.LauncherError`."""
+    vmi = inputs.vmi
+    root = (Controller(0, "pcie-root"),) if has_pcie_root(vmi) else ()
+    by_pcie_root = _by_pcie_root(vmi)
+    if host is None:
+        unknown = f"{PCI_PLACEMENT_ANNOTATION} has no effect: the host's topology isn't known"
+        return GuestLayout(devices, root, warnings=(unknown,) if by_pcie_root else ())
+    numa = _numa(vmi, host, cpus)
+    if not root or not (by_pcie_root or (numa is not None and inputs.version >= V1_8_0)):
+        return GuestLayout(devices, root, numa)
+    placement = place(
+        [
+            FunctionToPlace(str(position), device.address, has_guest_address=device.element.guest_type is not None)
+            for position, device in enumerate(devices)
+            if isinstance(device.address, PciAddress)
+        ],
+        numa.topology if numa is not None else GuestTopology(),
+        host,
+        kubevirt_rule(inputs.version, strict=numa is not None and _mirrors_host(vmi), by_pcie_root=by_pcie_root),
+        TakenNumbers(frozenset({0})),
+    )
+    placed = tuple(
+        replace(device, element=behind_port(device.element, placement.ports[str(position)]))
+        if str(position) in placement.ports
+        else device
+        for position, device in enumerate(devices)
+    )
+    return GuestLayout(placed, (*root, *placement.controllers), numa, placement.warnings)
+
+
+def _by_pcie_root(vmi: VirtualMachineInstance) -> bool:
+    try:
+        return pci_placement(vmi) == BY_PCIE_ROOT
+    except ValueError as error:
+        raise invalid_domain(f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]", str(error)) from None
+
+
+def _mirrors_host(vmi: VirtualMachineInstance) -> bool:
+    numa = (vmi.spec.domain.cpu or CPU()).numa
+    return numa is not None and numa.guest_mapping_passthrough is not None
+
+
+def _numa(vmi: VirtualMachineInstance, host: HostTopology, cpus: Collection[int] | None) -> GuestNuma | None:
+    """The NUMA of a guest with dedicated CPUs. One that doesn't mirror the host's has a single cell where its memory is
+    a file of huge pages, which libvirt demands of it."""
+    cpu = vmi.spec.domain.cpu or CPU()
+    if not cpu.dedicated_cpu_placement:
+        return None
+    shape, memory, page_size = cpu_shape(vmi), memory_of(vmi), _page_size(vmi)
+    emulator_threads = 0
+    if cpu.isolate_emulator_thread:
+        emulator_threads = 2 if _SECOND_EMULATOR_THREAD in vmi.metadata.annotations and shape.vcpus % 2 == 0 else 1
+    pinning = pin(
+        shape,
+        host,
+        cpus if cpus is not None else [cpu for numbers in host.nodes.values() for cpu in numbers],
+        one_node_per_core=_mirrors_host(vmi),
+        emulator_threads=emulator_threads,
+    )
+    memory_is_file = page_size is not None and vmi.metadata.annotations.get(_MEMFD) != "false"
+    cells: tuple[NumaCell, ...] = ()
+    if _mirrors_host(vmi):
+        cells = mirrored_cells(pinning.vcpus, host, memory, page_size)
+    elif memory_is_file:
+        cells = (NumaCell(0, tuple(range(shape.vcpus)), memory),)
+    return GuestNuma(pinning, cells, page_size, memory_is_file)
+
+
+def _page_size(vmi: VirtualMachineInstance) -> int | None:
+    """The size of its huge pages in bytes; None without."""
+    memory = vmi.spec.domain.memory
+    if memory is None or memory.hugepages is None:
+        return None
+    text = memory.hugepages.get("pageSize")
+    try:
+        size = Quantity(text).value() if isinstance(text, str) else 0
+    except ValueError:
+        size = 0
+    if size < 1:
+        raise invalid_domain("spec.domain.memory.hugepages.pageSize", f"{text!r} is no size; write for example 2Mi")
+    return size
