@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"
 WAITS: Final = """\
 AssertionError: VirtualMachine team-a/trainer isn't ready: placement: the one node can't take it. Nearest: node-2, \
-request gpu: 1 device: memory is 16Gi (virt-dra's own CRDs, by the rules of KubeVirt 1.9)
+request gpu: 1 device: memory is 16Gi (KubeVirt 1.9)
 VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
 ├── admission: allowed
 ├── launcher pod: virt-launcher-trainer-bbbbb

@@ -28,7 +28,7 @@ def test_the_recording_is_what_the_command_prints() -> None:
         "virt-dra",
         "$ ",
         "virt-dra run examples/contention",
-        "examples/contention (virt-dra's own CRDs, by the rules of KubeVirt 1.9)",
+        "examples/contention (KubeVirt 1.9)",
         "VM               READY   NODE     DEVICES            REMARKS",
     ]
     assert _texts(kept)[-3] == "2 of 3 VMs ready"

@@ -63,11 +63,6 @@ def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
     raise ValueError("an object without a type of its own must name its apiVersion and kind; see unknown_kind()")
 
 
-def is_namespaced(api_version: str, kind: str) -> bool:
-    """Whether objects of the kind, known or not, live in namespaces."""
-    return (known_kind(api_version, kind) or unknown_kind(api_version, kind)).NAMESPACED
-
-
 @lru_cache(maxsize=1024)
 def _known(kind: type[TypedObject]) -> ApiResource:
     group = _group(kind.API_VERSION)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal
 
+from virt_dra.api.reading.namespaces import is_namespaced
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kinds import is_namespaced
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, Choices, ObjectKey, stale
 from virt_dra.installation.refusals import keeps_namespace

@@ -46,6 +46,8 @@ class RunSettings:
     gates: Mapping[str, bool] = field(default_factory=dict)
     unread: frozenset[type[TypedObject]] = frozenset()
     """Kinds of which not all objects of the cluster could be read."""
+    beside_kubevirt: bool = True
+    """False if the input is a whole cluster, in which a missing KubeVirt object says that there is no KubeVirt."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ async def run_on(
     there = {id(obj) for obj in accepted}
     vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
-    at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, beside_kubevirt=False)
+    at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, settings.beside_kubevirt)
     given = (*accepted, *stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node))
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
     cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)

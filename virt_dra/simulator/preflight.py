@@ -22,13 +22,13 @@ from webhooks.lint.registry import INVALID
 
 def judged_for_run(documents: Iterable[Document], settings: RunSettings, lint: LintSettings) -> LintResult:
     """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time
-    limit. Where neither an option nor an object names a KubeVirt, VMs are of virt-dra's own CRDs."""
+    limit."""
     return lint_documents(
         documents,
         lint,
         version=settings.kubevirt,
         gates=settings.gates,
-        beside_kubevirt=False,
+        beside_kubevirt=settings.beside_kubevirt,
         namespace=settings.namespace,
         trial=partial(Fitting, limit=AllocationDeadline()),
     )

@@ -83,7 +83,7 @@ class KubeVirtAtHand:
     ) -> KubeVirtAtHand:
         """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the
         newest release (K-1.11a), also of an object that names none. ``beside_kubevirt``: that there is a KubeVirt
-        although neither an object nor a version is given."""
+        although neither an object nor a version is given, as for files; False for a cluster that has none (K-1.9)."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = (
             ObservedVersion.parse(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None

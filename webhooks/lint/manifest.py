@@ -59,7 +59,7 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        if not is_namespaced(self.kind):
+        if not is_namespaced(self.api_version, self.kind):
             return ""
         return _text(self._metadata, "namespace") or self.default_namespace
 

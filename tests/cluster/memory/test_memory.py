@@ -21,7 +21,7 @@ from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownOb
 from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
-from virt_dra.cluster.kinds import is_namespaced, resource_of
+from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes
@@ -150,12 +150,7 @@ async def test_namespaces_tell_their_phase() -> None:
     assert cluster.snapshot() == ()
 
 
-def test_the_scope_of_kinds_without_a_type() -> None:
-    assert is_namespaced("v1", "ConfigMap")
-    assert is_namespaced("nvidia.com/v1", "NVIDIADriver")
-    assert not is_namespaced("nvidia.com/v1", "ClusterPolicy")
-    assert not is_namespaced("storage.k8s.io/v1", "StorageClass")
-    assert not is_namespaced("resource.k8s.io/v1", "ResourceSlice")
+def test_the_resource_of_kinds_without_a_type() -> None:
     assert (
         str(resource_of(unknown_kind("networking.k8s.io/v1", "NetworkPolicy"))) == "networkpolicies.networking.k8s.io"
     )

@@ -1,5 +1,5 @@
-"""An explanation begins with admission: explain, diff and run give one verdict on a VM that is refused before it has a
-pod."""
+"""An explanation begins with admission: explain, diff, run and a what-if give one verdict on a VM that is refused before
+it has a pod."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Final
 
 import pytest
 
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_documents, read_objects
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.embedded import RunSettings
+from virt_dra.simulator.experiment.added_vms import added_vm
+from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.explaining.answer import answered
 from virt_dra.simulator.explaining.difference import FitState, differences
 from virt_dra.simulator.explaining.state import ClusterState
@@ -60,6 +64,7 @@ spec:
         resources: {requests: {memory: 1Gi}}
         devices: {gpus: [{name: gpu, claimName: gpu, requestName: gpu}], interfaces: []}
 """
+_SETTINGS: Final = RunSettings()
 SOUND: Final = CLUSTER.replace("COUNT", "1") + VM
 REFUSED: Final = {
     "kubevirt-refuses": SOUND.replace("claimName: gpu, requestName: gpu", "requestName: gpu"),
@@ -93,12 +98,11 @@ def _changes(text: str) -> list[str]:
     return [change.says for change in differences(before, after, lambda done, total: None)]
 
 
-async def _ready(text: str) -> list[tuple[str, bool]]:
+async def _ready(text: str, settings: RunSettings = _SETTINGS) -> list[tuple[str, bool]]:
     documents = read_documents(text.encode(), "input")
-    judgement = judged_for_run(documents, RunSettings(), LintSettings())
-    ran = await run_judged(
-        MemoryCluster.deterministic(), judgement, RunSettings(), lambda: datetime(2026, 1, 1, tzinfo=UTC)
-    )
+    judgement = judged_for_run(documents, settings, LintSettings())
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    ran = await run_judged(MemoryCluster.deterministic(), judgement, settings, lambda: now)
     return [(outcome.name, outcome.ready) for outcome in ran.outcomes]
 
 
@@ -115,6 +119,25 @@ async def test_a_vm_that_the_lint_denies_cant_start_for_anybody(finding: str) ->
     assert headline.startswith("VM team/vm can't start: spec.template.spec.")
     assert _changes(REFUSED[finding]) == ["VM team/vm stops fitting"]
     assert await _ready(REFUSED[finding]) == [("vm", False)]
+    objects = _objects(REFUSED[finding])
+    with pytest.raises(BadExperiment) as refused:
+        added_vm([obj for obj in objects if isinstance(obj, VirtualMachine)], objects, "vm.yaml")
+    assert str(refused.value) == headline.replace("VM team/vm", "vm.yaml: VirtualMachine team/vm")
+
+
+@pytest.mark.parametrize(
+    ("unread", "reason"), [(frozenset({KubeVirt}), "invalid-object"), (frozenset[type[TypedObject]](), "")]
+)
+async def test_files_are_judged_as_for_kubevirt_and_clusters_without_one_by_our_own_crds(
+    unread: frozenset[type[TypedObject]], reason: str
+) -> None:
+    """Which ask for no domain (K-1.9, K-2.2)."""
+    without_domain = f"{VM.partition('      resourceClaims')[0]}      terminationGracePeriodSeconds: 0\n"
+    settings = RunSettings(beside_kubevirt=KubeVirt in unread)
+    model = ClusterModel(_objects(without_domain), unread=unread)
+    problem = find_subject("vm", "vm", "team", model).problem
+    assert (problem.code if problem else "") == reason
+    assert await _ready(without_domain, settings) == [("vm", not reason)]
 
 
 SHARED: Final = (

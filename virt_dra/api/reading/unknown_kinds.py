@@ -15,5 +15,5 @@ def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
 
     Whether it is namespaced, :func:`virt_dra.api.reading.namespaces.is_namespaced` says.
     """
-    attributes = {"API_VERSION": api_version, "KIND": kind, "NAMESPACED": is_namespaced(kind)}
+    attributes = {"API_VERSION": api_version, "KIND": kind, "NAMESPACED": is_namespaced(api_version, kind)}
     return type(kind, (UnknownObject,), {**attributes, "__module__": __name__})

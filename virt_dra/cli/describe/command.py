@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
@@ -164,7 +165,7 @@ async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: In
     wanted = {(kind, namespace, name) for kind, namespace, name in subjects}
     judged = lint_documents(
         (), LintSettings.for_command(), known_kinds=EVERYTHING - {kind.KIND for kind in scope.unread},
-        address_keys=source.address_keys, existing=objects,
+        beside_kubevirt=KubeVirt in scope.unread, address_keys=source.address_keys, existing=objects,
         also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in objects if (obj.KIND, obj.namespace,
             obj.name) in wanted],
     )  # fmt: skip

@@ -213,7 +213,7 @@ def command(
     if written.unopened or cannot_fix or (broken and not written.documents and not live):
         _refuse((*written.unopened, *broken), output)
     existing, unread = _read_live(cluster, output) if live else ([], frozenset())
-    beside_kubevirt = not live or any(isinstance(obj, KubeVirt) for obj in existing)
+    beside_kubevirt = not live or KubeVirt.KIND in unread
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 

@@ -15,6 +15,7 @@ from random import Random
 import click
 
 from virt_dra.api.counting import counted
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, ReadProblem
 from virt_dra.api.wire import Json
@@ -193,7 +194,8 @@ def _read(job: _Job, live: ClusterChoice | None, settings: RunSettings, output: 
         written = read_written(job.paths)
         if live:
             of_cluster, scope = live_sourced(live, "run", settings.namespace, output)
-            settings = replace(settings, unread=scope.unread | scope.partial)
+            unread = scope.unread | scope.partial
+            settings = replace(settings, unread=unread, beside_kubevirt=KubeVirt in unread)
             written = replace(
                 written,
                 documents=(

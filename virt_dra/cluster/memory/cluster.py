@@ -15,10 +15,11 @@ from typing import Any, Literal, Self, cast
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, ObjectT, OwnerReference, TypedObject, format_time
+from virt_dra.api.reading.namespaces import is_namespaced
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import WireError
 from virt_dra.cluster import refusals
-from virt_dra.cluster.kinds import NAMESPACE, ApiResource, is_namespaced, resource_of
+from virt_dra.cluster.kinds import NAMESPACE, ApiResource, resource_of
 from virt_dra.cluster.memory import garbage, patches, pods, strategies
 from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status

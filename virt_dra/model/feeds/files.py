@@ -7,14 +7,15 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import defaulted
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 
 _DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
-_MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice)
-"""Kinds that every cluster in use has: without a single object they weren't dumped."""
+_MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice, KubeVirt)
+"""Kinds of which nearly every cluster in use has objects: without a single one they weren't dumped."""
 
 
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
@@ -41,6 +42,6 @@ def _completed(objects: Sequence[TypedObject]) -> Iterator[TypedObject]:
 
 
 def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
-    """The kinds of which files have nothing, although every cluster in use has some: they weren't dumped."""
+    """The kinds of which files have nothing, although nearly every cluster in use has some: they weren't dumped."""
     there = {type(obj) for obj in objects}
     return [kind for kind in _MOST_OFTEN_LACKING if kind not in there]

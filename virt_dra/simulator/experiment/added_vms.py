@@ -9,17 +9,17 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import defaulted
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.model.feeds.files import model_of_files
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.dump import Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.fit import Fitting
-from webhooks.lint.inputs import KubeVirtAtHand
+from virt_dra.simulator.explaining.subject import SubjectFinder
 
 _NAMESPACE: Final = "default"
 
@@ -36,11 +36,10 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     if isinstance(vm, Pod):
         pod, claims = _of_pod(vm, there, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
-        configuration = KubeVirtAtHand.configured(next(iter(of_kind(there, KubeVirt)), None))
-        placeable = Fitting(there, configuration).wanted(vm, vm.namespace)
-        if isinstance(placeable, Reason):
-            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {placeable.text}")
-        pod, claims = placeable
+        wish = SubjectFinder(model_of_files(there)).start_of(vm)
+        if isinstance(wish, Reason):
+            raise BadExperiment(f"{source}: {vm.KIND} {vm.key} can't start: {wish.text}")
+        pod, claims = wish.pod, wish.claims
     else:
         raise AssertionError("only these kinds were looked for")
     shared = tuple(claim.status.allocation for claim in claims if claim.status.allocation is not None)

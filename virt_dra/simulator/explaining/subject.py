@@ -98,7 +98,8 @@ class SubjectFinder:
     def _kubevirt(self) -> KubeVirtAtHand:
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return KubeVirtAtHand.configured(next(iter(self._model.of(KubeVirt)), None), beside_kubevirt=False)
+        kubevirt = next(iter(self._model.of(KubeVirt)), None)
+        return KubeVirtAtHand.configured(kubevirt, beside_kubevirt=not self._model.knows(KubeVirt))
 
     @cached_property
     def _admission(self) -> AdmissionReview:
@@ -133,17 +134,22 @@ class SubjectFinder:
         if not isinstance(subject, VirtualMachine | VirtualMachineInstance):
             raise AssertionError("only VMs are left")
         deletion = deletion_text(subject, vmi)
-        problem = (
-            (Reason(TERMINATING, deletion) if deletion else None)
-            or self._named_gap(subject)
-            or (self._why_not_started(vmi) if vmi is not None else None)
-            or self._admission.denial(subject)
-            or self._used_claim(subject)
+        problem = (Reason(TERMINATING, deletion) if deletion else None) or (
+            self._why_not_started(vmi) if vmi is not None else None
         )
-        wish = problem or self.wish_of(subject)
+        wish = problem or self.start_of(subject)
         if isinstance(wish, Reason):
             return replace(asked, problem=wish)
         return replace(asked, wish=wish, unknown=self._admission.doubts(subject))
+
+    def start_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
+        """The pod that a VM would get if it were started, with its claims; the reason if it can't start anywhere."""
+        return (
+            self._named_gap(subject)
+            or self._admission.denial(subject)
+            or self._used_claim(subject)
+            or self.wish_of(subject)
+        )
 
     def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one."""
