@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
@@ -43,6 +44,7 @@ class _Lane:
     def __init__(self, thread: str = "") -> None:
         self._turns = FairLane(IN_A_THREAD if thread else None)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=thread) if thread else None
+        self._given_up = set[asyncio.Task[None]]()
 
     def close(self) -> None:
         """Begin no further review in the thread."""
@@ -50,35 +52,45 @@ class _Lane:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, tenant: Tenant, function: Callable[..., T], *arguments: Any) -> T:
-        """The function's result. Raises :class:`BadReview` where too many reviews wait, and what the function
-        raises."""
+        """The function's result. Raises :class:`BadReview` where too many reviews wait, and what the function raises.
+
+        A review that is given up returns at once, but its turn lasts until the thread is free.
+        """
         try:
-            async with self._turns.turn(tenant) as turn:
+            async with AsyncExitStack() as turns:
+                turn = await turns.enter_async_context(self._turns.turn(tenant))
                 if self._thread is None:
                     return function(*arguments)
-                return await _in_thread(self._thread, turn, lambda: function(*arguments))
+                running = asyncio.get_running_loop().run_in_executor(self._thread, _timed, turn, function, *arguments)
+                try:
+                    return await asyncio.shield(running)
+                except asyncio.CancelledError:
+                    if not running.done():
+                        self._outlast(running, turns.pop_all())
+                    raise
         except TooManyWaiting:
             message = f"{self._turns.limits.waiting} reviews of this namespace are waiting; try again"
             raise BadReview(503, "ServiceUnavailable", message) from None
 
+    def _outlast(self, running: asyncio.Future[T], turn: AsyncExitStack) -> None:
+        """Ends a turn after the function that still runs in the thread."""
 
-async def _in_thread(thread: ThreadPoolExecutor, turn: LaneTurn, function: Callable[[], T]) -> T:
-    """The function's result; the turn is charged for the processor's time. A turn whose review is given up lasts until
-    the thread is free."""
+        async def end() -> None:
+            await asyncio.wait([running])
+            await turn.aclose()
 
-    def timed() -> T:
-        began = time.thread_time()
-        try:
-            return function()
-        finally:
-            turn.used = time.thread_time() - began
+        ending = asyncio.create_task(end())
+        self._given_up.add(ending)
+        ending.add_done_callback(self._given_up.discard)
 
-    running = asyncio.get_running_loop().run_in_executor(thread, timed)
+
+def _timed(turn: LaneTurn, function: Callable[..., T], *arguments: Any) -> T:
+    """The function's result; the turn is charged for the processor's time."""
+    began = time.thread_time()
     try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+        return function(*arguments)
+    finally:
+        turn.used = time.thread_time() - began
 
 
 class DecisionObserver(Protocol):
