@@ -37,7 +37,7 @@ def domain(
     shown = any(element.display == "on" for element in hostdevs)
     name = _name(vmi)
     drives = disks(vmi)
-    _check_boot_orders(drives, layout.devices)
+    _check_boot_orders(vmi, drives, layout.devices)
     shape = cpu_shape(vmi)
     mode, match, model = _cpu_model(vmi.spec.domain.cpu)
     type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
@@ -46,6 +46,7 @@ def domain(
         uuid=_uuid(vmi, name),
         memory=memory_of(vmi),
         hugepages=bool(vmi.spec.domain.memory and vmi.spec.domain.memory.hugepages),
+        vcpus=shape.vcpus,
         sockets=shape.sockets,
         cores=shape.cores,
         threads=shape.threads,
@@ -145,9 +146,12 @@ def _boot_device(drives: tuple[DiskElement, ...], hostdevs: tuple[Hostdev, ...])
     return "hd" if all(order is None for order in orders) else None
 
 
-def _check_boot_orders(drives: tuple[DiskElement, ...], devices: tuple[ConvertedDevice, ...]) -> None:
+def _check_boot_orders(
+    vmi: VirtualMachineInstance, drives: tuple[DiskElement, ...], devices: tuple[ConvertedDevice, ...]
+) -> None:
     seen: dict[int, str] = {}
-    ordered = [(f"disks/{drive.volume}", drive.boot_order) for drive in drives]
+    entries = zip(vmi.spec.domain.devices.disks, drives, strict=True)
+    ordered = [(f"disks/{entry.name}", drive.boot_order) for entry, drive in entries]
     ordered += [(device.device, device.element.boot_order) for device in devices]
     for name, order in ordered:
         if order is None:

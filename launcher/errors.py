@@ -35,6 +35,8 @@ UNKNOWN_PLACEMENT = "UnknownPlacement"
 """The annotation for placement has another value than those that exist."""
 NOT_ENOUGH_CPUS = "NotEnoughCpus"
 """The pod's CPUs don't suffice for the vCPUs that are pinned (K-8.11)."""
+MALFORMED_XML = "MalformedXml"
+"""A document that isn't well-formed, is too large, or has a value that its element can't have."""
 LIBVIRT_UNAVAILABLE = "LibvirtUnavailable"
 """libvirt's Python binding isn't installed, or its daemon doesn't answer."""
 LIBVIRT_REFUSED = "LibvirtRefused"
@@ -42,8 +44,8 @@ LIBVIRT_REFUSED = "LibvirtRefused"
 
 
 class LauncherError(ValueError):
-    """A VMI that can't be converted. ``subject`` is ``gpus/NAME``, ``hostDevices/NAME``, ``interfaces/NAME`` or a field
-    path."""
+    """A VMI that can't be converted. ``subject`` is ``gpus/NAME``, ``hostDevices/NAME``, ``interfaces/NAME``, a field
+    path, or a path in an XML document (``/domain/devices/hostdev[2]/boot/@order``)."""
 
     def __init__(self, reason: str, subject: str, message: str) -> None:
         self.reason = reason

@@ -27,7 +27,7 @@ _BUSES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class DiskElement(Page):
-    """A ``<disk>`` backed by the image (or, for a LUN, the block device) of a volume."""
+    """A ``<disk>``. A field that is ``None`` or ``False`` is not written."""
 
     TAG: ClassVar[str] = "disk"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (
@@ -43,34 +43,21 @@ class DiskElement(Page):
         Property("boot_order", "boot", "order"),
     )
 
-    volume: str
-    device: str
     target: str
-    bus: str
+    bus: str | None = None
+    type: str | None = None
+    device: str | None = None
+    driver: str | None = None
+    format: str | None = None
+    file: str | None = None
+    block: str | None = None
+    readonly: bool = False
     boot_order: int | None = None
-    driver: str = "qemu"
-    format: str = "raw"
-
-    @property
-    def type(self) -> str:
-        return "block" if self.device == "lun" else "file"
-
-    @property
-    def file(self) -> str | None:
-        return None if self.device == "lun" else IMAGE.format(self.volume)
-
-    @property
-    def block(self) -> str | None:
-        return BLOCK_DEVICE.format(self.volume) if self.device == "lun" else None
-
-    @property
-    def readonly(self) -> bool:
-        return self.device == "cdrom"
 
 
 def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
-    """The disks in spec order, with target names counted per prefix (``vda``, ``vdb``, ``sda``). Raises
-    :class:`LauncherError`."""
+    """The disks in spec order, each backed by its volume's image (a LUN by its block device), with target
+    names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError`."""
     counters: dict[str, Iterator[str]] = {prefix: _letters() for prefix in _TARGETS.values()}
     built = []
     for index, entry in enumerate(vmi.spec.domain.devices.disks):
@@ -80,7 +67,20 @@ def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
         order = (entry.model_extra or {}).get("bootOrder")
         if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
             raise LauncherError(INVALID_DOMAIN, f"{field}.bootOrder", f"{field}.bootOrder: must be an integer")
-        built.append(DiskElement(_volume(entry.name, field), device, prefix + next(counters[prefix]), bus, order))
+        volume, is_lun = _volume(entry.name, field), device == "lun"
+        disk = DiskElement(
+            type="block" if is_lun else "file",
+            device=device,
+            driver="qemu",
+            format="raw",
+            file=None if is_lun else IMAGE.format(volume),
+            block=BLOCK_DEVICE.format(volume) if is_lun else None,
+            target=prefix + next(counters[prefix]),
+            bus=bus,
+            readonly=device == "cdrom",
+            boot_order=order,
+        )
+        built.append(disk)
     return tuple(built)
 
 

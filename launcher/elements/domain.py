@@ -13,7 +13,7 @@ from launcher.elements.page import Page, Property
 
 @dataclass(frozen=True)
 class Controller(Page):
-    """A PCI Express root, root port or expander. Each device without a guest address gets a port of its own."""
+    """A controller. Those of PCI are the root, root ports and bridges of the guest's PCI tree."""
 
     TAG: ClassVar[str] = "controller"
     PROPERTIES: ClassVar[tuple[Property, ...]] = (
@@ -29,8 +29,8 @@ class Controller(Page):
         Property("function", "address", "function"),
     )
 
-    index: int
-    model: str
+    index: int | None = None
+    model: str | None = None
     type: str = "pci"
     bus_nr: int | None = None
     node: int | None = None
@@ -70,7 +70,7 @@ class Graphics(Page):
     )
 
     type: str = "vnc"
-    listen: str = "none"
+    listen: str | None = "none"
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Video(Page):
         Property("heads", "model", "heads"),
     )
 
-    model: str
-    heads: int = 1
+    model: str | None = None
+    heads: int | None = 1
 
 
 @dataclass(frozen=True)
@@ -129,20 +129,21 @@ class Domain(Page):
         Property("hostdevs", "devices"),
     )
 
-    name: str
-    uuid: str
-    memory: int
-    hugepages: bool
-    sockets: int
-    cores: int
-    threads: int
-    cpu_mode: str | None
-    cpu_match: str | None
-    cpu_model: str | None
-    arch: str
-    machine: str
-    boot_device: str | None
-    acpi: bool
+    name: str | None = None
+    uuid: str | None = None
+    memory: int | None = None
+    hugepages: bool = False
+    vcpus: int | None = None
+    sockets: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    cpu_mode: str | None = None
+    cpu_match: str | None = None
+    cpu_model: str | None = None
+    arch: str | None = None
+    machine: str | None = None
+    boot_device: str | None = None
+    acpi: bool = False
     disks: tuple[DiskElement, ...] = ()
     controllers: tuple[Controller, ...] = ()
     graphics: tuple[Graphics, ...] = ()
@@ -159,10 +160,6 @@ class Domain(Page):
     allocation: str | None = None
     dedicated_hint: str | None = None
     type: str = "kvm"
-    os_type: str = "hvm"
-    memory_unit: str = "b"
-    vcpus_placement: str = "static"
-
-    @property
-    def vcpus(self) -> int:
-        return self.sockets * self.cores * self.threads
+    os_type: str | None = "hvm"
+    memory_unit: str | None = "b"
+    vcpus_placement: str | None = "static"

@@ -53,7 +53,7 @@ class Hostdev(Page):
     )
 
     type: str
-    alias: str | None
+    alias: str | None = None
     managed: str | None = None
     mode: str | None = None
     model: str | None = None

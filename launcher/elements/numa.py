@@ -34,10 +34,10 @@ class NumaCellElement(Page):
         Property("unit", attribute="unit"),
     )
 
-    id: int
-    cpus: str
+    id: int | None
+    cpus: str | None
     memory: int
-    unit: str = "b"
+    unit: str | None = "b"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MemNodeElement(Page):
 
     cell: int
     nodeset: str
-    mode: str = "strict"
+    mode: str | None = "strict"
 
 
 @dataclass(frozen=True)
@@ -68,5 +68,5 @@ class HugePageElement(Page):
     )
 
     size: int
-    nodeset: str
-    unit: str = "b"
+    nodeset: str | None
+    unit: str | None = "b"

@@ -1,25 +1,35 @@
 """Declarative XML: each element is a :class:`Page`, whose properties are written in the order in which they are
-declared.
+declared, and read by the same declaration.
 
 A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds
 elements, so the declarations are the whole format, and a test checks that every declared property is written by some
-case.
+case. What a document has beyond the declarations is :class:`Kept`, and is written again where it was.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Self, get_args, get_type_hints
 
 from lxml import etree
+
+from launcher.errors import MALFORMED_XML, LauncherError
 
 Value = str | int | bool | None | tuple["Page", ...]
 """The value of a page's field. ``None``, ``False`` and ``()`` are not written."""
 
+MAX_BYTES: Final = 1024 * 1024
+"""Limit of a document that is read. A domain with 256 host devices takes some 100 KiB."""
+MAX_NODES: Final = 20_000
+MAX_ATTRIBUTES: Final = 100
+"""Limits of a document's elements and comments, and of one element's attributes, which libxml2 searches one by one."""
+
 # XML 1.0, production [2] Char; other characters aren't allowed, not even as character references.
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NUMBER = re.compile(r"[ \t\r\n]*([0-9]{1,20})[ \t\r\n]*")
 
 
 class XmlTextError(ValueError):
@@ -37,32 +47,285 @@ class Property:
     element: str = ""
     attribute: str = ""
 
+    @property
+    def path(self) -> Sequence[str]:
+        return self.element.split("/") if self.element else ()
 
+    @property
+    def at(self) -> str:
+        """The attribute as the last step of a path, ``@order``."""
+        return self.attribute and f"@{self.attribute}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a document has beyond the declared properties. Two are equal if ``undeclared`` is."""
+
+    undeclared: str = ""
+    """The element without its declared properties, in canonical form; "" if nothing else is in it."""
+    document: str = field(default="", compare=False, repr=False)
+    """The element as it was read, with its order, white space and comments. Child pages are empty elements in it."""
+
+
+@dataclass(frozen=True)
 class Page:
     """An element. Subclasses are frozen dataclasses that declare their tag and properties."""
 
     TAG: ClassVar[str]
     PROPERTIES: ClassVar[tuple[Property, ...]]
 
+    kept: Kept = field(default=Kept(), kw_only=True)
+
+    @classmethod
+    def parse(cls, source: etree._Element, path: str = "") -> Self:
+        """The page of an element: ``parse(element(page)) == page``. ``path``: of the element in its document.
+
+        Raises :class:`LauncherError`, whose subject is the path of the first value that the page can't have.
+        """
+        path = path or f"/{source.tag}"
+        if source.tag != cls.TAG:
+            raise _malformed(path, f"must be <{cls.TAG}>")
+        kinds, place = _kinds(cls), _place(cls)
+        values = {name: kind.absent for name, kind in kinds.items()}
+        _read(source, place, kinds, path, values)
+        for declared in cls.PROPERTIES:
+            if values[declared.field] is None and not kinds[declared.field].optional:
+                raise _malformed("/".join(filter(None, (path, declared.element, declared.at))), "is missing")
+        rest = deepcopy(source)
+        rest.tail = None
+        _empty_child_pages(rest, place, kinds)
+        document = etree.tostring(rest, encoding="unicode")
+        _strip(rest, place, kinds)
+        undeclared = "" if _is_empty(rest) else etree.tostring(rest, method="c14n", exclusive=True).decode()
+        return cls(**values, kept=Kept(undeclared, document))
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Self:
+        """The page of a document. Raises :class:`LauncherError`."""
+        return cls.parse(root(text))
+
+
+def root(text: str | bytes) -> etree._Element:
+    """The root of a document from outside: UTF-8, at most :data:`MAX_BYTES`, without a document type (hence without
+    entities). Raises :class:`LauncherError`."""
+    try:
+        content = text.encode() if isinstance(text, str) else text
+        if len(content) > MAX_BYTES:
+            raise _malformed("/", f"has {len(content)} bytes, more than {MAX_BYTES}")
+        if "<!DOCTYPE" in content.decode():
+            raise _malformed("/", "has a document type, which isn't read")
+        # The parser limits the depth, to 256 or 2,048 by its version.
+        parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True)
+        document = etree.fromstring(content, parser)
+    except UnicodeError:
+        raise _malformed("/", "isn't UTF-8") from None
+    except etree.XMLSyntaxError as error:
+        raise _malformed("/", f"isn't well-formed XML: {error.msg}") from None
+    for count, node in enumerate(document.iter(), start=1):
+        if count > MAX_NODES or len(node.attrib) > MAX_ATTRIBUTES:
+            raise _malformed(
+                "/", f"has more than {MAX_NODES} elements, or one with more than {MAX_ATTRIBUTES} attributes"
+            )
+    return document
+
 
 def element(page: Page) -> etree._Element:
     """Build the element. Raises :class:`XmlTextError` for a text that XML doesn't allow."""
-    root = etree.Element(page.TAG)
+    built = etree.fromstring(page.kept.document) if page.kept.document else etree.Element(page.TAG)
     for declared in page.PROPERTIES:
         value: Value = getattr(page, declared.field)
-        if value is None or value is False or value == ():
-            continue
-        _write(_descend(root, declared.element.split("/") if declared.element else ()), declared, value)
-    return root
+        if isinstance(value, tuple):
+            _write_pages(built, declared, value, _kinds(type(page))[declared.field].tag)
+        elif value is not None and value is not False:
+            _write(_descend(built, declared.path), declared, value)
+        elif page.kept.document:
+            _remove(built, declared, is_flag=value is False)
+    return built
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The type of a field, from its annotation ``T``, ``T | None`` or ``tuple[T, ...]``."""
+
+    type: type
+    optional: bool
+
+    @property
+    def tag(self) -> str:
+        """The tag of the child pages of a field of pages, else ""."""
+        return self.type.TAG if issubclass(self.type, Page) else ""
+
+    @property
+    def absent(self) -> Value:
+        """The value of a field of which the element has nothing."""
+        return () if self.tag else False if self.type is bool else None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What is declared of an element, arranged for reading: attributes, content (text, presence, pages), children."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    content: list[str] = field(default_factory=list)
+    children: dict[str, _Place] = field(default_factory=dict)
+
+
+_KINDS: dict[type[Page], Mapping[str, _Kind]] = {}
+_PLACES: dict[type[Page], _Place] = {}
+
+
+def _kinds(page: type[Page]) -> Mapping[str, _Kind]:
+    if page not in _KINDS:
+        hints = get_type_hints(page)
+        arguments = {declared.field: get_args(hints[declared.field]) for declared in page.PROPERTIES}
+        _KINDS[page] = {
+            name: _Kind(args[0] if args else hints[name], optional=bool(args)) for name, args in arguments.items()
+        }
+    return _KINDS[page]
+
+
+def _place(page: type[Page]) -> _Place:
+    if page not in _PLACES:
+        top = _Place()
+        for declared in page.PROPERTIES:
+            place = top
+            for tag in declared.path:
+                place = place.children.setdefault(tag, _Place())
+            if declared.attribute:
+                place.attributes[declared.attribute] = declared.field
+            else:
+                place.content.append(declared.field)
+        _PLACES[page] = top
+    return _PLACES[page]
+
+
+def _read(
+    source: etree._Element, place: _Place, kinds: Mapping[str, _Kind], path: str, values: dict[str, Value]
+) -> None:
+    for attribute, name in place.attributes.items():
+        values[name] = _scalar(source.get(attribute), kinds[name], f"{path}/@{attribute}")
+    for name in place.content:
+        kind = kinds[name]
+        if issubclass(kind.type, Page):
+            children = enumerate(source.findall(kind.tag), start=1)
+            values[name] = tuple(kind.type.parse(child, f"{path}/{kind.tag}[{n}]") for n, child in children)
+        else:
+            values[name] = kind.type is bool or _scalar(_content(source), kind, path)
+    for tag, inner in place.children.items():
+        child = source.find(tag)
+        if child is not None:
+            _read(child, inner, kinds, f"{path}/{tag}", values)
+
+
+def _scalar(text: str | None, kind: _Kind, path: str) -> str | int | None:
+    if text is None or kind.type is not int:
+        return text
+    number = _number(text)
+    if number is None:
+        raise _malformed(path, f"{text[:40]!r} isn't a number")
+    return number
+
+
+def _number(text: str) -> int | None:
+    match = _NUMBER.fullmatch(text)
+    return int(match[1]) if match is not None else None
+
+
+def _content(source: etree._Element) -> str | None:
+    """The text as libvirt reads it, which includes that of child elements. An empty element has none."""
+    return str(source.xpath("string()")) or None
+
+
+def _empty_child_pages(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) -> None:
+    for tag in filter(None, (kinds[name].tag for name in place.content)):
+        for child in source.findall(tag):
+            _clear(child)
+    for tag, inner in place.children.items():
+        for element_ in source.findall(tag)[:1]:
+            _empty_child_pages(element_, inner, kinds)
+
+
+def _strip(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) -> None:
+    """Remove what is declared, with comments and white space around it."""
+    for attribute in set(place.attributes).intersection(source.keys()):
+        del source.attrib[attribute]
+    if place.content or not (source.text or "").strip():
+        source.text = None
+    page_tags = {kinds[name].tag for name in place.content}
+    for child in list(source):
+        child.tail = None
+        if child.tag in page_tags or isinstance(child, etree._Comment):
+            source.remove(child)
+    for tag, inner in place.children.items():
+        declared = source.find(tag)
+        if declared is not None:
+            _strip(declared, inner, kinds)
+            if _is_empty(declared):
+                source.remove(declared)
+
+
+def _clear(source: etree._Element) -> None:
+    source.attrib.clear()
+    del source[:]
+    source.text = None
+
+
+def _is_empty(source: etree._Element) -> bool:
+    return not source.attrib and not len(source) and not (source.text or "").strip()
+
+
+def _present(target: etree._Element, declared: Property) -> str | None:
+    return target.get(declared.attribute) if declared.attribute else _content(target)
 
 
 def _write(target: etree._Element, declared: Property, value: Value) -> None:
-    if isinstance(value, tuple):
-        target.extend([element(page) for page in value])
+    if value is True:
+        return
+    text = checked_text(str(value))
+    present = _present(target, declared)
+    if text == present or (isinstance(value, int) and present is not None and _number(present) == value):
+        return  # as the document spells it
+    if declared.attribute:
+        target.set(declared.attribute, text)
+    else:
+        del target[:]
+        target.text = text
+
+
+def _write_pages(built: etree._Element, declared: Property, pages: tuple[Page, ...], tag: str) -> None:
+    """Put each page into the place of one that was read. Further ones follow the last of these, or come last."""
+    parent = built.find(declared.element) if declared.element else built
+    places = parent.findall(tag) if parent is not None else []
+    if not pages and not places:
+        return
+    parent = _descend(built, declared.path)
+    following = parent.index(places[-1]) + 1 if places else len(parent)
+    elements = [element(page) for page in pages]
+    parent[following:following] = elements[len(places) :]
+    for place, child in zip(places, elements, strict=False):
+        child.tail = place.tail
+        parent.replace(place, child)
+    for place in places[len(pages) :]:
+        parent.remove(place)
+
+
+def _remove(built: etree._Element, declared: Property, *, is_flag: bool) -> None:
+    """Remove a property from an element that was read, and the elements that are empty without it."""
+    target = built.find(declared.element) if declared.element else built
+    if target is None or not (is_flag or _present(target, declared)):
+        return
+    if is_flag:
+        _clear(target)
     elif declared.attribute:
-        target.set(declared.attribute, checked_text(str(value)))
-    elif value is not True:
-        target.text = checked_text(str(value))
+        del target.attrib[declared.attribute]
+    else:
+        del target[:]
+        target.text = None
+    while target is not built and _is_empty(target):
+        parent = target.getparent()
+        assert parent is not None
+        parent.remove(target)
+        target = parent
 
 
 def _descend(start: etree._Element, path: Iterable[str]) -> etree._Element:
@@ -91,3 +354,7 @@ def compact(page: Page) -> str:
 def pretty(page: Page) -> str:
     """The element, indented, with a final newline."""
     return etree.tostring(element(page), encoding="unicode", pretty_print=True)
+
+
+def _malformed(path: str, reason: str) -> LauncherError:
+    return LauncherError(MALFORMED_XML, path, f"{path}: {reason}")
