@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.elements.domain import Controller
 from launcher.elements.hostdev import behind_port
-from launcher.errors import invalid_domain
+from launcher.errors import UNKNOWN_PLACEMENT, LauncherError, invalid_domain
 from launcher.guest_shape import cpu_shape, has_pcie_root, memory_of
 from launcher.host_addresses.pci import PciAddress
 from launcher.placement.guest import GuestTopology
@@ -16,9 +16,10 @@ from launcher.placement.host import HostTopology
 from launcher.placement.numa import GuestNuma, NumaCell, mirrored_cells
 from launcher.placement.pinning import pin
 from launcher.placement.placing import FunctionToPlace, TakenNumbers, kubevirt_rule, place
-from virt_dra.api.integration.pci_placement import BY_PCIE_ROOT, PCI_PLACEMENT_ANNOTATION, pci_placement
+from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
+from virt_dra.api.integration.pci_placement import NO_CHOICE, PciPlacementChoice, pci_placement_choice
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import V1_8_0
+from virt_dra.api.kubevirt_versions import V1_8_0, V1_9_0
 from virt_dra.api.quantity import Quantity
 
 _SECOND_EMULATOR_THREAD = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity"
@@ -46,13 +47,14 @@ def layout(
     Raises :class:`launcher.errors.LauncherError`."""
     vmi = inputs.vmi
     root = (Controller(0, "pcie-root"),) if has_pcie_root(vmi) else ()
-    by_pcie_root = _by_pcie_root(vmi)
+    choice = _choice(vmi)
     if host is None:
         unknown = f"{PCI_PLACEMENT_ANNOTATION} has no effect: the host's topology isn't known"
-        return GuestLayout(devices, root, warnings=(unknown,) if by_pcie_root else ())
+        return GuestLayout(devices, root, warnings=(unknown,) if choice.by_numa_node else ())
     numa = _numa(vmi, host, cpus)
-    if not root or not (by_pcie_root or (numa is not None and inputs.version >= V1_8_0)):
+    if not root or not (choice.by_numa_node or (numa is not None and inputs.version >= V1_8_0)):
         return GuestLayout(devices, root, numa)
+    strict = choice.strict or (numa is not None and _mirrors_host(vmi) and inputs.version >= V1_9_0)
     placement = place(
         [
             FunctionToPlace(str(position), device.address, has_guest_address=device.element.guest_type is not None)
@@ -61,7 +63,7 @@ def layout(
         ],
         numa.topology if numa is not None else GuestTopology(),
         host,
-        kubevirt_rule(inputs.version, strict=numa is not None and _mirrors_host(vmi), by_pcie_root=by_pcie_root),
+        kubevirt_rule(inputs.version, strict=strict, by_pcie_root=choice.by_pcie_root),
         TakenNumbers(frozenset({0})),
     )
     placed = tuple(
@@ -73,11 +75,12 @@ def layout(
     return GuestLayout(placed, (*root, *placement.controllers), numa, placement.warnings)
 
 
-def _by_pcie_root(vmi: VirtualMachineInstance) -> bool:
+def _choice(vmi: VirtualMachineInstance) -> PciPlacementChoice:
     try:
-        return pci_placement(vmi) == BY_PCIE_ROOT
+        return pci_placement_choice(vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, NO_CHOICE))
     except ValueError as error:
-        raise invalid_domain(f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]", str(error)) from None
+        field = f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]"
+        raise LauncherError(UNKNOWN_PLACEMENT, field, f"{PCI_PLACEMENT_ANNOTATION}: {error}") from None
 
 
 def _mirrors_host(vmi: VirtualMachineInstance) -> bool:

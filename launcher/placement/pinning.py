@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import ceil
 from typing import Final
 
 from launcher.errors import NOT_ENOUGH_CPUS, LauncherError
@@ -46,11 +45,12 @@ def pin(
             while len(pinned) < wanted and pool.fragments:
                 pinned.append(pool.fragments.popleft())
     if len(pinned) < wanted:
-        raise _too_few(ceil((wanted - len(pinned)) / shape.threads), one_node_per_core and len(cpus) >= wanted)
+        cores = max(1, (wanted - len(pinned)) // shape.threads)
+        raise _too_few(cores, enough_elsewhere=one_node_per_core and len(cpus) >= wanted)
     return Pinning(tuple(pinned), tuple(_emulator_thread(pools, number) for number in range(emulator_threads)))
 
 
-def _too_few(cores: int, enough_elsewhere: bool) -> LauncherError:
+def _too_few(cores: int, *, enough_elsewhere: bool) -> LauncherError:
     if enough_elsewhere:
         message = f"could not fit {cores} core(s) without crossing numa cell boundaries for individual cores"
     else:

@@ -23,6 +23,8 @@ from virt_dra.api.kubevirt_versions import V1_9_0, KubeVirtVersion
 
 PORTS_MAX: Final = 32
 """The slots of an expander."""
+EXPANDERS_MAX: Final = 24
+"""The root has 30 slots for expanders, as measured with libvirt 9.0; the guest's other devices need some."""
 _BUSES: Final = 256
 STRICT_FIELD: Final = "spec.domain.cpu.numa.guestMappingPassthrough"
 
@@ -51,12 +53,11 @@ class PlacementRule:
 
 
 def kubevirt_rule(version: KubeVirtVersion, *, strict: bool = False, by_pcie_root: bool = False) -> PlacementRule:
-    """The rule of a release. 1.8 knows no strict placement, replaces guest addresses, and takes a vCPU without cell for
-    one of cell 0."""
+    """The rule of a release. 1.8 replaces guest addresses, and takes a vCPU without cell for one of cell 0."""
     if version >= V1_9_0:
         return PlacementRule(strict=strict, by_pcie_root=by_pcie_root)
     return PlacementRule(
-        by_pcie_root=by_pcie_root, memnodes=False, keeps_guest_addresses=by_pcie_root, unlisted_vcpus=0
+        strict=strict, by_pcie_root=by_pcie_root, memnodes=False, keeps_guest_addresses=by_pcie_root, unlisted_vcpus=0
     )
 
 
@@ -95,7 +96,7 @@ def place(
         raise _unplaceable(f"strict PCI NUMA-aware placement failed: {'; '.join(survey.faults)}")
     try:
         controllers, ports = _numbered(survey.groups(), taken)
-    except _OutOfBusNumbersError as error:
+    except _NoRoomError as error:
         failure = f"failed to create PCIe topology with NUMA alignment: {error}"
         if rule.strict:
             raise _unplaceable(failure) from None
@@ -187,8 +188,8 @@ def _cell(address: str, location: PciLocation | None, cells: CellOfNode, rule: P
     return f"{unread} device {address} has no NUMA node affinity" if node is None else cells.cell(node)
 
 
-class _OutOfBusNumbersError(Exception):
-    """The guest's bus numbers don't suffice."""
+class _NoRoomError(Exception):
+    """The guest's bus numbers or slots don't suffice."""
 
 
 def _numbered(
@@ -204,12 +205,16 @@ def _numbered(
     index = max(taken.controller_indexes, default=0)
     end = min(taken.bus_numbers, default=_BUSES)
     lowest = end - 1
-    for cell, functions in groups:
+    for count, (cell, functions) in enumerate(groups):
+        if count == EXPANDERS_MAX:
+            raise _NoRoomError(
+                f"failed to place device {functions[0].source}: the guest can have {EXPANDERS_MAX} PCIe expanders"
+            )
         index += 1
         parent, group = index, []
         for slot, function in enumerate(functions):
             if index >= lowest - 1:
-                raise _OutOfBusNumbersError(
+                raise _NoRoomError(
                     f"failed to place device {function.source}: insufficient bus numbers for NUMA-aligned PCIe "
                     f"topology: current controller index {index}, last assigned expander bus number {lowest}"
                 )

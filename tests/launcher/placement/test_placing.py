@@ -14,7 +14,15 @@ from launcher.host_addresses.pci import PciAddress
 from launcher.placement.cpu_lists import parse_cpu_list
 from launcher.placement.guest import GuestCell, GuestTopology, MemNode
 from launcher.placement.host import HostTopology, PciLocation
-from launcher.placement.placing import PORTS_MAX, FunctionToPlace, PciPlacement, TakenNumbers, kubevirt_rule, place
+from launcher.placement.placing import (
+    EXPANDERS_MAX,
+    PORTS_MAX,
+    FunctionToPlace,
+    PciPlacement,
+    TakenNumbers,
+    kubevirt_rule,
+    place,
+)
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 
@@ -109,6 +117,23 @@ def test_more_devices_than_an_expander_has_slots_go_on_further_expanders_of_the_
         (str(parent), f"0x{slot:02x}") for parent, count in ((1, 32), (34, 32), (67, 2)) for slot in range(count)
     ]
     assert list(placement.ports) == addresses
+
+
+def test_more_groups_than_a_guest_has_slots_for_are_left_to_libvirt() -> None:
+    addresses = [f"0000:{bus:02x}:00.0" for bus in range(EXPANDERS_MAX + 1)]
+    host = HostTopology({}, {address: PciLocation(None, f"pci{address[:7]}") for address in addresses})
+    functions = [FunctionToPlace(address, PciAddress.parse(address)) for address in addresses]
+    rule = kubevirt_rule(KubeVirtVersion.parse("1.9"), by_pcie_root=True)
+
+    assert len(place(functions[1:], GuestTopology(), host, rule).ports) == EXPANDERS_MAX
+    assert place(functions, GuestTopology(), host, rule) == PciPlacement(
+        (),
+        {},
+        (
+            "Failed to process PCIe NUMA-aware topology, falling back to default placement: failed to create PCIe "
+            "topology with NUMA alignment: failed to place device 0000:18:00.0: the guest can have 24 PCIe expanders",
+        ),
+    )
 
 
 def test_the_guests_topology_is_read_of_a_domain() -> None:

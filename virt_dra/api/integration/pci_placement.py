@@ -1,23 +1,39 @@
-"""The annotation of a VMI (of a VM: of its template) that says how its passed-through devices are placed.
+"""The values of the annotation by which a VMI says how its passed-through devices are placed (K-8.13).
 
-``virt-dra.io/pci-placement: numa`` groups them by guest NUMA cell, as KubeVirt does and as is the default;
-``pcie-root`` also by the host's PCIe root, so that the guest sees which devices share one.
+``none``: as KubeVirt does. ``numa-node``: by the NUMA node of the host, as KubeVirt does with its gate. ``pcie-root``:
+by the host's PCIe root, too, so that the guest sees which devices share one. With ``,strict`` a device that can't be
+placed on the guest cell of its node is an error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
-PCI_PLACEMENT_ANNOTATION: Final = "virt-dra.io/pci-placement"
-BY_NUMA_CELL: Final = "numa"
-BY_PCIE_ROOT: Final = "pcie-root"
+@dataclass(frozen=True)
+class PciPlacementChoice:
+    """What a value asks for; all False: nothing beyond what KubeVirt does."""
+
+    by_numa_node: bool = False
+    by_pcie_root: bool = False
+    strict: bool = False
 
 
-def pci_placement(vmi: VirtualMachineInstance) -> str:
-    """:data:`BY_NUMA_CELL` or :data:`BY_PCIE_ROOT`. Raises ValueError for another value."""
-    value = vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, BY_NUMA_CELL)
-    if value not in (BY_NUMA_CELL, BY_PCIE_ROOT):
-        raise ValueError(f"{value!r} is not one of {BY_NUMA_CELL}, {BY_PCIE_ROOT}")
-    return value
+NO_CHOICE: Final = "none"
+PCI_PLACEMENT_CHOICES: Final[Mapping[str, PciPlacementChoice]] = {
+    NO_CHOICE: PciPlacementChoice(),
+    "numa-node": PciPlacementChoice(by_numa_node=True),
+    "numa-node,strict": PciPlacementChoice(by_numa_node=True, strict=True),
+    "pcie-root": PciPlacementChoice(by_numa_node=True, by_pcie_root=True),
+    "pcie-root,strict": PciPlacementChoice(by_numa_node=True, by_pcie_root=True, strict=True),
+}
+
+
+def pci_placement_choice(value: str) -> PciPlacementChoice:
+    """The choice of a value; blanks don't count. Raises ValueError for another value."""
+    choice = PCI_PLACEMENT_CHOICES.get(value.replace(" ", ""))
+    if choice is None:
+        raise ValueError(f"{value!r} is not one of {'; '.join(PCI_PLACEMENT_CHOICES)}")
+    return choice
