@@ -9,27 +9,29 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from urllib.parse import urlsplit
 
 import click
 
 from launcher import Conversion, LauncherError
 from launcher.addresses.metadata_files import overlaid, read_base, read_folder
-from launcher.errors import LIBVIRT_UNAVAILABLE
 from launcher.process import libvirt_conn
+from launcher.process.checks import check
+from launcher.process.daemon import OwnDaemon
+from launcher.process.following import Follower
+from launcher.process.host_state import read_host_state
 from launcher.process.init_process import leave_process_1
+from launcher.process.life import Phase, device_places
+from launcher.process.reporting import StatusReport, say, write_whole
 from launcher.process.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
-_DAEMON_SECONDS = 30.0
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
@@ -39,8 +41,8 @@ class LaunchFailed(Exception):
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of the launcher's files. ``root`` stands for the container's ``/``, below which metadata files
-    are."""
+    """The folders of the launcher's files. ``root`` stands for the container's ``/``, below which metadata files,
+    sysfs and device nodes are."""
 
     info: Path
     run: Path
@@ -67,14 +69,20 @@ Example, outside of a pod (libvirt's test driver starts nothing real):
 "and of the metadata files of networks.")  # fmt: skip
 @click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY,
     show_default=True,
-              help="Folder in which the file 'ready' exists while the domain runs.")  # fmt: skip
+              help="Folder of the file 'ready', which exists while the domain runs, and of "
+"status.json, the launcher's phase and devices.")  # fmt: skip
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default="/", show_default=True,
-              help="Folder below which the drivers' metadata files are.")  # fmt: skip
+              help="Folder that stands for the container's root: metadata files, sysfs, "
+"device nodes.")  # fmt: skip
 @click.option("--termination-message", type=click.Path(path_type=Path, dir_okay=False),
     default=standalone.TERMINATION_MESSAGE_PATH,
               show_default=True, help="File that gets the reason of a failure.")  # fmt: skip
 @click.option("--uri", default=libvirt_conn.DEFAULT_URI, show_default=True, help="libvirt connection.")
-@click.option("--daemon", metavar="PROGRAM", help="Start this libvirt daemon if none is running, e.g. virtqemud.")
+@click.option(
+    "--daemon",
+    metavar="PROGRAM",
+    help="Start this libvirt daemon if none is running, and again if it ends, e.g. virtqemud.",
+)
 @click.option(
     "--poll",
     type=click.FloatRange(0.01, 60),
@@ -111,42 +119,70 @@ def main(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stopping)
     folders = Folders(info_dir, run_dir, root)
+    report = StatusReport(run_dir / standalone.STATUS_FILE)
     try:
-        ready = _wait(folders, stop, poll, timeout)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / standalone.READY_FILE).unlink(missing_ok=True)
+        ready = _wait(
+            folders, report, stop, poll, timeout, _NodeCheck(root, daemon is not None) if _is_local(uri) else None
+        )
         if ready is None:
             sys.exit(128 + stopped_by[0])
         vmi, conversion = ready
         for warning in conversion.warnings:
-            _say(f"warning: {warning}")
-        with _daemon(daemon, uri):
-            _run(folders, conversion, uri, stop, poll, _grace(vmi) if grace is None else grace)
+            say(f"warning: {warning}")
+        with OwnDaemon(daemon, uri) as own_daemon:
+            follower = Follower(own_daemon, report, stop, poll, _grace(vmi) if grace is None else grace)
+            _run(folders, conversion, uri, follower)
     except (LaunchFailed, LauncherError, BadFile) as error:
+        report(Phase.FAILED, str(error))
         _fail(termination_message, str(error))
     except OSError as error:
         advice = "; make room on the node" if error.errno in _NO_ROOM else ""
-        _fail(termination_message, f"{error.filename}: {error.strerror}{advice}" if error.filename else str(error))
+        message = f"{error.filename}: {error.strerror}{advice}" if error.filename else str(error)
+        report(Phase.FAILED, message)
+        _fail(termination_message, message)
+
+
+@dataclass(frozen=True)
+class _NodeCheck:
+    """Checks the node that QEMU will run on. ``own_daemon``: QEMU has the launcher's limits."""
+
+    root: Path
+    own_daemon: bool
+
+    def __call__(self, conversion: Conversion) -> Waiting | None:
+        state = read_host_state(self.root, conversion.hostdevs, self.own_daemon)
+        return check(conversion.domain, conversion.hostdevs, state)
+
+
+def _is_local(uri: str) -> bool:
+    """True for QEMU on this node. libvirt's test driver has no devices, another host's can't be looked at."""
+    parts = urlsplit(uri)
+    return parts.scheme in ("qemu", "qemu+unix") and not parts.netloc
 
 
 def _wait(
-    folders: Folders, stop: threading.Event, poll: float, timeout: float
+    folders: Folders, report: StatusReport, stop: threading.Event, poll: float, timeout: float, node: _NodeCheck | None
 ) -> tuple[VirtualMachineInstance, Conversion] | None:
-    """VMI and conversion once all devices have addresses; None if stopped. Raises LaunchFailed, LauncherError, BadFile,
-    OSError."""
+    """VMI and conversion once all devices have addresses and the node is ready for them; None if stopped. Raises
+    LaunchFailed, LauncherError, BadFile, OSError."""
     began, reported = monotonic(), ""
     while True:
-        outcome = _read(folders)
+        outcome = _read(folders, node)
         if not isinstance(outcome, Waiting):
             return outcome
         if outcome.message != reported:
             reported = outcome.message
-            _say(f"waiting: {reported}")
+            say(f"waiting: {reported}")
+            report(Phase.WAITING, reported)
         if timeout and monotonic() - began > timeout:
             raise LaunchFailed(f"gave up after {timeout:g} s: {reported}")
         if stop.wait(poll):
             return None
 
 
-def _read(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
+def _read(folders: Folders, node: _NodeCheck | None) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
     vmi_file, status_file = folders.info / standalone.VMI_FILE, folders.info / standalone.DEVICE_STATUS_FILE
     vmi = read_vmi(_text(vmi_file), str(vmi_file))
     if isinstance(vmi, Waiting):
@@ -154,7 +190,9 @@ def _read(folders: Folders) -> tuple[VirtualMachineInstance, Conversion] | Waiti
     status = read_device_status(_text(status_file), str(status_file))
     files = overlaid(read_folder(folders.root), read_base(folders.info / standalone.METADATA_FOLDER))
     conversion = decide(vmi, status, files, os.environ)
-    return conversion if isinstance(conversion, Waiting) else (vmi, conversion)
+    if isinstance(conversion, Waiting):
+        return conversion
+    return (node(conversion) if node is not None else None) or (vmi, conversion)
 
 
 def _text(path: Path) -> str:
@@ -167,50 +205,23 @@ def _text(path: Path) -> str:
         raise BadFile(str(path), f"is not UTF-8 text: {error}") from None
 
 
-def _run(folders: Folders, conversion: Conversion, uri: str, stop: threading.Event, poll: float, grace: float) -> None:
+def _run(folders: Folders, conversion: Conversion, uri: str, follower: Follower) -> None:
     """Start the domain, and return when it has ended. Raises LaunchFailed, LauncherError, OSError."""
-    folders.run.mkdir(parents=True, exist_ok=True)
     ready, prepared = folders.run / standalone.READY_FILE, folders.run / f".{standalone.READY_FILE}"
-    ready.unlink(missing_ok=True)
-    _write(folders.run / standalone.DOMAIN_FILE, conversion.domain_xml)
+    write_whole(folders.run / standalone.DOMAIN_FILE, conversion.domain_xml)
     prepared.touch()  # before the domain starts: on a full disk it would only be destroyed again
     with libvirt_conn.started(conversion.domain_xml, uri) as guest:
         prepared.replace(ready)
-        _say(f"domain {conversion.domain.name} runs with {len(conversion.hostdevs)} host devices")
+        say(f"domain {conversion.domain.name} runs with {len(conversion.hostdevs)} host devices")
         try:
-            end = _follow(guest, stop, poll, grace)
+            follower.report(Phase.RUNNING, devices=device_places(conversion.hostdevs, guest.xml()))
+            end = follower.follow(guest)
         finally:
             ready.unlink(missing_ok=True)
-    _say(f"domain {conversion.domain.name}: {end}")
-    if end in ("crashed", "failed"):
-        raise LaunchFailed(f"the domain {end}")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file atomically, so that no reader sees half of it. Raises OSError with the file's name."""
-    new = path.with_name(f".{path.name}")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _follow(guest: libvirt_conn.Guest, stop: threading.Event, poll: float, grace: float) -> str:
-    """Wait until the domain ends, and return how; once ``stop`` is set the guest has ``grace`` seconds to shut down."""
-    asked: float | None = None
-    while (end := guest.end()) is None:
-        if stop.is_set() and asked is None:
-            asked = monotonic()
-            guest.shutdown()
-        elif asked is not None and monotonic() - asked >= grace:
-            guest.destroy()
-        if asked is None:
-            stop.wait(poll)
-        else:
-            threading.Event().wait(min(poll, 0.1))
-    return end
+    say(f"domain {conversion.domain.name}: {end}")
+    if end in ("crashed", "failed", "lost"):
+        raise LaunchFailed("the domain ended without being watched" if end == "lost" else f"the domain {end}")
+    follower.report(Phase.ENDED, end, ())
 
 
 def _grace(vmi: VirtualMachineInstance) -> float:
@@ -218,45 +229,14 @@ def _grace(vmi: VirtualMachineInstance) -> float:
     return 30.0 if seconds is None else float(max(seconds, 0))
 
 
-@contextmanager
-def _daemon(program: str | None, uri: str) -> Iterator[None]:
-    """Runs the libvirt daemon if none is running. Raises :class:`LauncherError`, OSError."""
-    if program is None or libvirt_conn.answers(uri):
-        yield
-        return
-    with subprocess.Popen([program], stdin=subprocess.DEVNULL) as process:
-        try:
-            end = monotonic() + _DAEMON_SECONDS
-            while not libvirt_conn.answers(uri):
-                if process.poll() is not None:
-                    raise LauncherError(
-                        LIBVIRT_UNAVAILABLE, program, f"{program} ended with exit code {process.returncode}"
-                    )
-                if monotonic() > end:
-                    raise LauncherError(
-                        LIBVIRT_UNAVAILABLE, program, f"{program} does not answer on {uri} after {_DAEMON_SECONDS:g} s"
-                    )
-                threading.Event().wait(0.1)
-            yield
-        finally:
-            process.terminate()
-
-
 def _fail(path: Path, message: str) -> None:
     """Write the reason to the termination message, which the operator reads, and exit."""
-    _say(f"error: {message}")
+    say(f"error: {message}")
     try:
         path.write_bytes(message.encode()[: standalone.MAX_TERMINATION_MESSAGE])
     except OSError as error:
-        _say(f"error: the reason could not be written to {path}: {error.strerror}")
+        say(f"error: the reason could not be written to {path}: {error.strerror}")
     sys.exit(1)
-
-
-def _say(message: str) -> None:
-    """Write a line to the log. If that fails (a full disk), the guest goes on, and the termination message is still
-    written."""
-    with suppress(OSError):
-        click.echo(message, err=True)
 
 
 if __name__ == "__main__":

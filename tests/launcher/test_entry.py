@@ -117,6 +117,8 @@ def test_a_launcher_waits_for_its_devices_then_runs_the_domain_until_it_is_stopp
         "domain tests_vm runs with 1 host devices",
         "domain tests_vm: shutdown",
     ]
+    status = json.loads((pod.run / "status.json").read_text())
+    assert (status["phase"], status["reason"], status["devices"]) == ("Ended", "shutdown", [])
     xml = (pod.run / "domain.xml").read_text()
     assert '<address domain="0x0000" bus="0x41" slot="0x00" function="0x0"/>' in xml
 
@@ -213,9 +215,43 @@ def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(
 
 
 def test_a_daemon_that_does_not_start_is_the_reason(pod: Pod) -> None:
-    pod.write("vmi.json", VMI)
-    pod.write("device-status.json", STATUS)
+    pod.write("vmi.json", {**VMI, "spec": {"domain": {"devices": {}}}})
     with pod.running("--uri", "qemu+unix:///system?socket=/nowhere/sock", "--daemon", "false") as process:
         code, _ = ended(process)
 
     assert (code, pod.message.read_text()) == (1, "false ended with exit code 1")
+
+
+def test_a_launcher_waits_for_the_node_to_be_ready_for_its_devices(pod: Pod) -> None:
+    """Before it asks libvirt, which here can't be reached."""
+    function = pod.root / "sys/bus/pci/devices/0000:41:00.0"
+    function.mkdir(parents=True)
+    (function / "driver").symlink_to("../drivers/nvidia")
+    (function / "iommu_group").symlink_to("../groups/7")
+    pod.write("vmi.json", VMI)
+    pod.write("device-status.json", STATUS)
+    waiting = "gpus/g: PCI function 0000:41:00.0 is bound to nvidia; bind it to vfio-pci"
+    with pod.running("--uri", "qemu+unix:///system?socket=/nowhere/sock") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting: {waiting}\n"
+        pod.eventually((pod.run / "status.json").exists)
+        status = json.loads((pod.run / "status.json").read_text())
+        (pod.root / "dev/vfio").mkdir(parents=True)
+        for node in ("vfio", "7"):
+            (pod.root / "dev/vfio" / node).touch()
+        (function / "new").symlink_to("../drivers/vfio-pci")
+        (function / "new").rename(function / "driver")
+        code, _ = ended(process)
+    assert (status.pop("since")[-1], status) == ("Z", {"phase": "Waiting", "reason": waiting, "devices": []})
+    message = pod.message.read_text()
+    assert (code, message.partition(": ")[0]) == (1, "qemu+unix:///system?socket=/nowhere/sock")
+    assert json.loads((pod.run / "status.json").read_text())["reason"] == message
+
+
+def test_a_function_that_does_not_exist_is_the_reason(pod: Pod) -> None:
+    pod.write("vmi.json", VMI)
+    pod.write("device-status.json", STATUS)
+    with pod.running("--uri", "qemu:///system") as process:
+        code, _ = ended(process)
+    message = "gpus/g: PCI function 0000:41:00.0 doesn't exist on this node; compare the address with lspci -D"
+    assert (code, pod.message.read_text()) == (1, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,8 +57,9 @@ def test_nothing_is_started_where_there_is_no_room(pod: Pod, tmp_path: Path, opt
     assert pod.message.read_text() == reason
     left = {path.name: path.read_bytes() for path in kept.iterdir()}
     assert left.pop("other", b"x" * 4096) == b"x" * 4096
-    assert left.keys() <= {"domain.xml"}
-    assert all(content.startswith(b"<domain") and content.endswith(b"</domain>\n") for content in left.values())
+    assert left.keys() <= {"domain.xml", "status.json"}
+    assert left.get("domain.xml", b"<domain></domain>\n").endswith(b"</domain>\n")
+    assert json.loads(left.get("status.json", b"{}")).get("reason", reason) == reason
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

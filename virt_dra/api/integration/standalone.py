@@ -32,6 +32,8 @@ RUN_VOLUME: Final = "virt-dra-run"
 RUN_DIRECTORY: Final = "/run/virt-dra"
 READY_FILE: Final = "ready"
 """Made once the domain runs, removed when it stops. The readiness probe looks for it."""
+STATUS_FILE: Final = "status.json"
+"""The launcher's phase, since when and why, and the addresses of its devices on the host and in the guest."""
 DOMAIN_FILE: Final = "domain.xml"
 """The domain as it was defined, for debugging."""
 
