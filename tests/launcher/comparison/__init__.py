@@ -1,0 +1,1 @@
+"""Two domains compared by what they say of devices and placement."""
