@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.simulator.explaining.test_schema import SCHEMA, faults
+from tests.json_schema import faults, schema_named
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
 from virt_dra.cli.main import cli
@@ -110,7 +110,8 @@ def test_what_is_not_known_is_said_alike(given: str, tmp_path: Path) -> None:
     said = {name: document["unknown"] for name, document in documents.items()}
     assert said == dict.fromkeys(commands, said["explain"])
     assert [fact["code"] for fact in said["explain"]] == codes
-    assert list(faults(said["explain"], SCHEMA["properties"]["unknown"])) == []
+    schema = schema_named("explain")
+    assert faults(said["explain"], schema, schema["properties"]["unknown"]) == []
     lines = [f"Not known: {fact['text']}" for fact in said["explain"]]
     printed = {
         name: [line for line in _asked(*command).output.splitlines() if line.startswith("Not known: ")]
