@@ -222,6 +222,17 @@ def test_what_the_launcher_warns_of_is_a_warning_at_the_line_of_the_test(suite: 
     suite.runpytest_inprocess().assert_outcomes(passed=1)
 
 
+def test_an_assertion_about_a_host_device_fails_with_the_nearest(suite: pytest.Pytester) -> None:
+    made = 'assert_domain_xml(domain_xml("vm.yaml", {"gpus/gpu1": "0000:42:00.0"}))'
+    assert _failure(suite, f'{made}.has_hostdev(alias="dra-gpu-gpu1").has_hostdev(pci="0000:41:00.0")') == (
+        "AssertionError: no hostdev has pci 0000:41:00.0\n"
+        "the nearest one is ua-dra-gpu-gpu1:\n"
+        "  pci: wanted 0000:41:00.0, is 0000:42:00.0\n"
+        "all hostdevs:\n"
+        "  pci 0000:42:00.0, ua-dra-gpu-gpu1\n"
+    )
+
+
 def test_addresses_are_those_of_the_status(suite: pytest.Pytester) -> None:
     """``addresses`` and ``device_status`` are two ways to say the same, for PCI devices and mediated ones, of a dict
     and of a file."""

@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from launcher import AnyVmi
+    from virt_dra.pytest_plugin.domain_assertions import DomainAssertions
     from virt_dra.simulator.outcome import VmOutcome
 
 __all__ = ["DomainXmlAssertion", "DomainXmlMaker", "PathText", "UnusableInput", "VmReadyAssertion"]
@@ -137,23 +138,26 @@ class DomainXmlAssertion:
     update: bool
     on_written: Callable[[str], None]
 
-    def __call__(self, xml: str | bytes, golden: PathText) -> None:
-        """Compares the XML with a golden file. The order of attributes, white space between elements and comments don't
-        count.
+    def __call__(self, xml: str | bytes, golden: PathText | None = None) -> DomainAssertions:
+        """What the XML is asserted to have: ``assert_domain_xml(xml).has_hostdev(pci="0000:41:00.0")``. With a golden
+        file, the XML is compared with that first. The order of attributes, white space between elements and comments
+        don't count.
 
         With ``--virt-dra-update`` a golden file that differs or is missing is written instead. Raises AssertionError
         with a unified diff, and :class:`UnusableInput` where either isn't XML or the file can't be read or written.
         """
         __tracebackhide__ = True
+        from virt_dra.pytest_plugin.domain_assertions import DomainAssertions
         from virt_dra.pytest_plugin.golden_domains import compare_with_golden
 
-        path = _located(self.folder, golden)
         try:
-            written = compare_with_golden(xml, path, update=self.update)
+            if golden is not None:
+                path = _located(self.folder, golden)
+                if compare_with_golden(xml, path, update=self.update):
+                    self.on_written(path)
+            return DomainAssertions.of(xml)
         except UnusableInput as error:
             raise error.with_traceback(None) from None
-        if written:
-            self.on_written(path)
 
 
 @pytest.fixture
@@ -172,7 +176,8 @@ def domain_xml(request: pytest.FixtureRequest) -> DomainXmlMaker:
 
 @pytest.fixture
 def assert_domain_xml(request: pytest.FixtureRequest) -> DomainXmlAssertion:
-    """assert_domain_xml(xml, "golden.xml"): the XML says what the file says; --virt-dra-update writes the file."""
+    """assert_domain_xml(xml, "golden.xml"): the XML says what the file says; --virt-dra-update writes the file.
+    assert_domain_xml(xml).has_hostdev(alias="gpu-gpu1"): what it has."""
     node: pytest.Item = request.node
     update = bool(request.config.getoption("--virt-dra-update"))
     return DomainXmlAssertion(request.path.parent, update, lambda path: node.user_properties.append((_WRITTEN, path)))

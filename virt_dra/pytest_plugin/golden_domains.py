@@ -25,7 +25,7 @@ def compare_with_golden(xml: str | bytes, path: str, *, update: bool) -> bool:
     Raises AssertionError for a difference or a missing file, and UnusableInput.
     """
     __tracebackhide__ = True
-    made = _parsed(xml, "the XML to compare")
+    made = parsed_xml(xml, "the XML to compare")
     lines, text = normal_lines(made), _text(path)
     if update:
         if text is not None and _says(text, lines):
@@ -38,7 +38,7 @@ def compare_with_golden(xml: str | bytes, path: str, *, update: bool) -> bool:
                 "\n".join((f"{path}: no such golden file; {_UPDATE}", "the XML made here:", *_beginning(lines)))
             )
         )
-    if diff := difference(normal_lines(_parsed(text, path)), lines, path):
+    if diff := difference(normal_lines(parsed_xml(text, path)), lines, path):
         raise AssertionError(visible_lines("\n".join((f"the XML differs from {path}; {_UPDATE}", *_beginning(diff)))))
     return False
 
@@ -94,7 +94,7 @@ def _content(text: str | None) -> str:
 def _says(text: bytes, lines: Sequence[str]) -> bool:
     """Whether an old golden file says the same. One that isn't XML is written anew."""
     try:
-        return normal_lines(_parsed(text, "")) == list(lines)
+        return normal_lines(parsed_xml(text, "")) == list(lines)
     except UnusableInput:
         return False
 
@@ -104,7 +104,7 @@ def _beginning(lines: Sequence[str]) -> list[str]:
     return [*lines[:SHOWN_DIFFERENCE], f"and {counted(left, 'more line')}"] if left > 0 else list(lines)
 
 
-def _parsed(xml: str | bytes, name: str) -> etree._Element:
+def parsed_xml(xml: str | bytes, name: str) -> etree._Element:
     """The root element, without comments; no entity is expanded and nothing is loaded. Raises UnusableInput."""
     encoding = "utf-8" if isinstance(xml, str) else None  # a text's own declaration doesn't count any more
     parser = etree.XMLParser(
