@@ -76,9 +76,15 @@ def hostdevs(
     return host_devices(_inputs(vmi, sources, kubevirt))
 
 
-def domain_xml(vmi: AnyVmi, sources: AddressSources = NO_SOURCES, *, kubevirt: KubeVirtVersion | str = NEWEST) -> str:
-    """A complete domain that libvirt defines, indented. Raises as :func:`hostdevs` does."""
-    return convert(vmi, sources, kubevirt=kubevirt).domain_xml
+def domain_xml(
+    vmi: AnyVmi,
+    sources: AddressSources = NO_SOURCES,
+    *,
+    kubevirt: KubeVirtVersion | str = NEWEST,
+    topology: HostTopology | None = None,
+) -> str:
+    """A complete domain that libvirt defines, indented. Arguments and errors are those of :func:`convert`."""
+    return convert(vmi, sources, kubevirt=kubevirt, topology=topology).domain_xml
 
 
 def convert(

@@ -46,6 +46,9 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "allocate": _Subcommand(_CHECK, "allocate.command", "Allocate devices to claims on nodes, and say why not."),
     "cel": _Subcommand(_CHECK, "cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
     "run": _Subcommand(_SIMULATE, "run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
+    "domain-xml": _Subcommand(
+        _SIMULATE, "domain_xml.command", "Make the libvirt domain of a VM, validate it, or compare it with another."
+    ),
     "scenario": _Subcommand(
         _SIMULATE, "scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."
     ),
@@ -89,7 +92,6 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "admit": _Subcommand(_FILTERS, "jsonl.admit", "Check VMIs against the admission rules."),
     "render": _Subcommand(_FILTERS, "jsonl.render", "Render the device part of launcher pods."),
     "device-status": _Subcommand(_FILTERS, "jsonl.device_status", "Resolve pod, claim and slice to device addresses."),
-    "domain-xml": _Subcommand(_FILTERS, "jsonl.domain_xml", "Turn device addresses into libvirt XML."),
     "completion": _Subcommand(_SHELL, "completion.command", "Print the script that makes a shell complete virt-dra."),
 }
 SHORTER_NAMES: Mapping[str, Sequence[str]] = {

@@ -8,7 +8,6 @@ from typing import Final
 from launcher import AddressSources, LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import BadLine, member, under
 from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of
 
@@ -64,24 +63,3 @@ def _pod(request: Json) -> Pod | None:
         return None if raw is None else Pod.from_wire(raw)
     except WireError as error:
         raise under("pod", error) from None
-
-
-command = jsonl_command(
-    "domain-xml",
-    answer,
-    refusal=REFUSAL,
-    members=MEMBERS,
-    help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
-    epilog="""\b
-In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}};
-     only vmi is required
-Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain",
-     "error"} and "warnings": [text] about what did not fail but should be known
-
-\b
-Examples:
-  virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl
-  echo '{"id": 1, "vmi": {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/x"}]}}}},
-         "env": {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"}}' | tr -d '\\n' | virt-dra domain-xml --jsonl
-""",
-)

@@ -1,0 +1,1 @@
+"""``virt-dra domain-xml`` with files: domains, documents, differences, and inputs that it refuses."""
