@@ -37,6 +37,7 @@ MENU: Final = (
             "docs/guides/explain",
             "docs/guides/topology",
             "docs/guides/testing",
+            "docs/guides/domain-xml",
             "docs/guides/report",
             "docs/guides/run",
             "docs/guides/library",

@@ -18,7 +18,17 @@ ENVIRONMENT: Final = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH'
 pytestmark = pytest.mark.slow
 
 
-GUIDES: Final = ("simulator", "policies", "extender", "inventory", "explain", "topology", "report", "testing")
+GUIDES: Final = (
+    "simulator",
+    "policies",
+    "extender",
+    "inventory",
+    "explain",
+    "topology",
+    "report",
+    "testing",
+    "domain-xml",
+)
 
 
 @pytest.mark.parametrize("guide", GUIDES)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from launcher import AnyVmi
+    from launcher import AnyVmi, HostTopology
     from virt_dra.pytest_plugin.domain_assertions import DomainAssertions
     from virt_dra.simulator.outcome import VmOutcome
 
@@ -99,6 +99,7 @@ class DomainXmlMaker:
         env: Mapping[str, str] = _NONE,
         pod: Mapping[str, object] | None = None,
         files: Mapping[str, str] | None = None,
+        topology: PathText | HostTopology | None = None,
         kubevirt: str | None = None,
     ) -> str:
         """The libvirt domain that the launcher makes of a VMI or VM, as indented XML.
@@ -106,7 +107,8 @@ class DomainXmlMaker:
         ``vmi``: an object, a dict, or a file that has one VMI or VM among its objects. ``addresses``: by ``gpus/NAME``
         or ``hostDevices/NAME``, the PCI address or mdev UUID of a device from a claim. ``device_status``:
         ``status.deviceStatus``, in place of the VMI's own. ``env``, ``pod``, ``files``: what else the launcher reads
-        addresses from, see :class:`launcher.AddressSources`.
+        addresses from, see :class:`launcher.AddressSources`. ``topology``: the host on which devices and vCPUs are
+        placed, as an object or a file (:mod:`launcher.placement.host_text`).
 
         What the launcher warns of is a warning. Raises :class:`launcher.LauncherError` where no domain can be made,
         :class:`UnusableInput` where the input can't be read.
@@ -121,6 +123,7 @@ class DomainXmlMaker:
             env=env,
             pod=pod,
             files=files,
+            topology=_located(self.folder, topology) if isinstance(topology, str | Path) else topology,
             kubevirt=kubevirt if kubevirt is not None else self.kubevirt,
         )
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from launcher import AddressSources, AnyVmi, LauncherError, as_vmi, convert
+from launcher import AddressSources, AnyVmi, HostTopology, LauncherError, as_vmi, convert
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import AddressSyntaxError
 from launcher.host_addresses.mdev import MdevUuid
+from launcher.placement.host_text import read_host_text
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_v1 import (
@@ -40,6 +42,7 @@ class DomainInputs:
     env: Mapping[str, str]
     pod: Mapping[str, object] | None
     files: Mapping[str, str] | None
+    topology: str | HostTopology | None
     kubevirt: str | None
 
 
@@ -51,7 +54,8 @@ def made_domain(inputs: DomainInputs) -> str:
         vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
         version = KubeVirtVersion.parse(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
         pod = Pod.from_wire(dict(inputs.pod)) if inputs.pod is not None else None
-        made = convert(vmi, AddressSources(inputs.env, inputs.files, pod), kubevirt=version)
+        sources = AddressSources(inputs.env, inputs.files, pod)
+        made = convert(vmi, sources, kubevirt=version, topology=_host(inputs.topology))
     except LauncherError as error:
         raise LauncherError(error.reason, error.subject, visible_lines(error.message)) from None
     except ValueError as error:  # of from_wire and parse
@@ -83,6 +87,16 @@ def _read(given: str | AnyVmi) -> VirtualMachineInstance:
         return as_vmi(read.object)
     problems = [f"{documents[0].source}: apiVersion isn't KubeVirt's"] if isinstance(read, Sourced) else read
     raise UnusableInput(visible_lines("\n".join(map(str, problems))))
+
+
+def _host(given: str | HostTopology | None) -> HostTopology | None:
+    """Raises WireError, and UnusableInput for a file that can't be read."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return read_host_text(Path(given).read_text(encoding="utf-8"), given)
+    except OSError as error:
+        raise UnusableInput(visible_lines(f"{given}: {error.strerror or error}")) from None
 
 
 def _with_status(vmi: VirtualMachineInstance, status: Mapping[str, object] | None) -> VirtualMachineInstance:
