@@ -41,6 +41,7 @@ MENU: Final = (
             "docs/guides/report",
             "docs/guides/run",
             "docs/guides/library",
+            "docs/guides/placement",
             "docs/guides/allocator",
             "docs/guides/simulator",
             "docs/guides/policies",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
 import re
 from pathlib import Path
@@ -11,8 +9,9 @@ from typing import Final
 
 import pytest
 
+from tests.guides.python_blocks import check_printed
+
 PAGE: Final = Path(__file__).parents[2] / "docs" / "guides" / "driver-authors.md"
-_FENCE: Final = re.compile(r"^```(?P<kind>python|text)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _sections() -> dict[str, str]:
@@ -26,16 +25,4 @@ def test_the_guides_python_prints_what_the_guide_shows(title: str, caplog: pytes
     """C-16.1, C-16.7, C-16.8: what a kubelet asks of drivers. C-13.6, C-13.8: what they may write. C-18.5: three
     functions are a driver."""
     caplog.set_level(logging.CRITICAL)
-    namespace: dict[str, object] = {}
-    printed, shown = "", 0
-    for fence in _FENCE.finditer(_sections()[title]):
-        if fence["kind"] == "text":
-            assert fence["text"] == printed
-            shown += 1
-            continue
-        assert printed == "" or shown, "a block's output must be shown"
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(fence["text"], str(PAGE), "exec"), namespace)  # noqa: S102 - the guide's own code
-        printed = out.getvalue()
-    assert shown
+    assert check_printed(_sections()[title], PAGE)
