@@ -41,7 +41,7 @@ all hostdevs:
 
 
 def test_what_a_domain_has_holds() -> None:
-    domain = DomainAssertions.of(XML)
+    domain = DomainAssertions.from_xml(XML)
     assert (
         domain.has_hostdev(pci="0000:3B:00.0", alias="ua-gpu-a", numa_cell=1, pcie_root=1, display=False, driver="vfio")
         .has_hostdev(alias="gpu-a", properties={"rom/@bar": "off", "rom/@file": None})
@@ -55,7 +55,7 @@ def test_what_a_domain_has_holds() -> None:
         .has_numa_cell(1, cpus="2-3", nodes="0-1")
         is domain
     )
-    DomainAssertions.of("<domain/>").has_no_hostdev()
+    DomainAssertions.from_xml("<domain/>").has_no_hostdev()
 
 
 FAILURES: Final[dict[str, tuple[Callable[[DomainAssertions], object], str]]] = {
@@ -107,17 +107,17 @@ the devices aren't on one PCIe root of their own:
 def test_a_failure_shows_the_nearest_device(case: str) -> None:
     asserted, said = FAILURES[case]
     with pytest.raises(AssertionError) as failure:
-        asserted(DomainAssertions.of(XML))
+        asserted(DomainAssertions.from_xml(XML))
     assert str(failure.value) == said
 
 
 def test_a_domain_without_devices_has_no_nearest_one() -> None:
     with pytest.raises(AssertionError, match=r"^no hostdev has alias ua-g: the domain has none$"):
-        DomainAssertions.of("<domain/>").has_hostdev(alias="g")
+        DomainAssertions.from_xml("<domain/>").has_hostdev(alias="g")
 
 
 def test_an_address_that_is_none_is_no_failure_of_the_assertion() -> None:
     with pytest.raises(UnusableInput, match=r"^pci: failed to parse pci address 3b:0$"):
-        DomainAssertions.of(XML).has_hostdev(pci="3b:0")
+        DomainAssertions.from_xml(XML).has_hostdev(pci="3b:0")
     with pytest.raises(UnusableInput, match=r"^the domain: line 1, column 1: no well-formed XML: "):
-        DomainAssertions.of("no XML")
+        DomainAssertions.from_xml("no XML")

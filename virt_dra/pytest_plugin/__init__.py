@@ -158,7 +158,7 @@ class DomainXmlAssertion:
                 path = _located(self.folder, golden)
                 if compare_with_golden(xml, path, update=self.update):
                     self.on_written(path)
-            return DomainAssertions.of(xml)
+            return DomainAssertions.from_xml(xml)
         except UnusableInput as error:
             raise error.with_traceback(None) from None
 

@@ -64,7 +64,7 @@ class DomainAssertions:
     facts: DomainFacts
 
     @classmethod
-    def of(cls, xml: str | bytes) -> DomainAssertions:
+    def from_xml(cls, xml: str | bytes) -> DomainAssertions:
         """Assertions about this ``<domain>``. Raises :class:`UnusableInput` for a text that isn't XML."""
         return cls(facts(parsed_xml(xml, "the domain")))
 
