@@ -43,8 +43,9 @@ def layout(
     host: HostTopology | None,
     cpus: Collection[int] | None,
 ) -> GuestLayout:
-    """The layout on a host; ``cpus``: those of the pod, by default all. Of a host that isn't known, libvirt decides.
-    Raises :class:`launcher.errors.LauncherError`."""
+    """The layout on a host; ``cpus``: those of the pod, by default all. Devices are placed in a guest with dedicated
+    CPUs (K-8.1), and where the VMI asks for it (K-8.13). Without a host libvirt places them. Raises
+    :class:`launcher.errors.LauncherError`."""
     vmi = inputs.vmi
     root = (Controller(0, "pcie-root"),) if has_pcie_root(vmi) else ()
     choice = _choice(vmi)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class HostTopology:
     functions: Mapping[str, PciLocation]
     siblings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
-    def node_of_root(self, pcie_root: str) -> int | None:
-        """The NUMA node of all functions of this root whose node is known; None if they disagree or none is."""
-        nodes = {
-            location.numa_node
-            for location in self.functions.values()
-            if location.pcie_root == pcie_root and location.numa_node is not None
-        }
-        return nodes.pop() if len(nodes) == 1 else None
+    @cached_property
+    def node_of_root(self) -> Mapping[str, int]:
+        """PCIe root -> the NUMA node of all its functions whose node is known; without roots where these disagree."""
+        nodes: dict[str, set[int]] = defaultdict(set)
+        for location in self.functions.values():
+            if location.pcie_root is not None and location.numa_node is not None:
+                nodes[location.pcie_root].add(location.numa_node)
+        return {root: min(candidates) for root, candidates in nodes.items() if len(candidates) == 1}

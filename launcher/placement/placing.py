@@ -184,7 +184,7 @@ def _cell(address: str, location: PciLocation | None, cells: CellOfNode, rule: P
         return f"{unread} open /sys/bus/pci/devices/{address}/numa_node: no such file or directory"
     node = location.numa_node
     if node is None and rule.by_pcie_root and location.pcie_root is not None:
-        node = cells.host.node_of_root(location.pcie_root)
+        node = cells.host.node_of_root.get(location.pcie_root)
     return f"{unread} device {address} has no NUMA node affinity" if node is None else cells.cell(node)
 
 

@@ -142,6 +142,7 @@ def is_rounded_down(question: Json) -> bool:
 
 
 def test_vcpus_are_pinned_where_kubevirt_pinned_them() -> None:
+    """K-8.11 and K-8.12."""
     cases = [case for release in ("1.9.0",) for case in recorded(release, "pinning")]
     expected = [
         {"error": "not enough exclusive threads provided, could not fit 1 core(s)"}

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from lxml import etree
 
+from devtools.libvirt import daemon as libvirt_daemon
 from devtools.libvirt import witness as libvirt_witness
 from launcher import AddressSources, Conversion, LauncherError, convert
 from launcher.placement.cpu_lists import parse_cpu_list
 from launcher.placement.host import HostTopology, PciLocation
 from tests.conftest import Golden
+from tests.launcher.libvirt_domains import define, dumpxml, undefine
 from virt_dra.api.wire import Json
 
 CASES = {
@@ -81,3 +84,36 @@ def test_libvirt_accepts_the_domain(name: str) -> None:
     if "arm64" not in name:  # no emulator for it is installed with the tools
         for uri in libvirt_witness.URIS:
             libvirt_witness.define(xml, uri)
+
+
+@pytest.mark.libvirt
+@pytest.mark.usefixtures("libvirt")
+def test_libvirt_keeps_every_device_on_its_expander() -> None:
+    uri = libvirt_daemon.SHARED.uri()
+    define(libvirt_witness.emulated(laid_out(CASES["mirrored-by-pcie-root"]).domain_xml), uri)
+    try:
+        domain = etree.fromstring(dumpxml("ns_vm", uri))
+    finally:
+        undefine("ns_vm", uri)
+
+    bus_of_port = {
+        int(controller.get("index", "")): int(address.get("bus", ""), 16)
+        for controller in domain.iterfind("devices/controller[@model='pcie-root-port']")
+        for address in controller.iterfind("address")
+    }
+    node_of_bus = {
+        int(controller.get("index", "")): controller.findtext("target/node")
+        for controller in domain.iterfind("devices/controller[@model='pcie-expander-bus']")
+    }
+    expanders = {
+        alias.get("name"): bus_of_port[int(address.get("bus", ""), 16)]
+        for hostdev in domain.iterfind("devices/hostdev")
+        for alias, address in zip(hostdev.iterfind("alias"), hostdev.iterfind("address"), strict=True)
+    }
+    assert expanders == {
+        "ua-hostdevice-gpu-a": 1,
+        "ua-hostdevice-nic": 1,
+        "ua-hostdevice-other": 4,
+        "ua-hostdevice-gpu-b": 6,
+    }
+    assert node_of_bus == {1: "0", 4: "0", 6: "1"}
