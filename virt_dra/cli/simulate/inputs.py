@@ -24,7 +24,7 @@ from virt_dra.simulator.experiment.workloads import DescribedWorkload, DumpedWor
 def description_in(paths: Sequence[str], output: str) -> tuple[Description, str] | None:
     """The description, and the name of its file; None if the files are a dump of a cluster. Ends the command for what
     can't be read."""
-    if len(paths) != 1 or Path(paths[0]).is_dir():
+    if len(paths) != 1 or (paths[0] != "-" and not Path(paths[0]).exists()) or Path(paths[0]).is_dir():
         return None
     path = paths[0]
     try:
