@@ -17,6 +17,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     ``list = item *("," item)``, ``item = number / number "-" number / "^" number``
     """
     numbers: dict[int, None] = {}
+    listed = 0
     for item in text.strip().split(","):
         match = _ITEM.fullmatch(item.strip())
         if match is None or (match[1] and match[3]):
@@ -24,6 +25,9 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         first, last = int(match[2]), int(match[3] or match[2])
         if last >= NUMBERS_MAX or last < first:
             raise ValueError(f"{item.strip()!r} in {text[:80]!r} is no range below {NUMBERS_MAX}")
+        listed += last - first + 1
+        if listed > 2 * NUMBERS_MAX:
+            raise ValueError(f"{text[:80]!r} lists numbers again and again")
         if match[1]:
             numbers.pop(first, None)
         else:

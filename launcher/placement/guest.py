@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final
 
 from lxml import etree
 
-from launcher.errors import INVALID_DOMAIN, LauncherError
+from launcher.errors import LauncherError, invalid_domain
 from launcher.placement.cpu_lists import parse_cpu_list
 
-T = TypeVar("T")
+NUMBERS_MAX: Final = 1 << 20
+"""In all lists of a domain: 1,024 vCPUs on any of 1,024 CPUs."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +43,49 @@ class GuestTopology:
     @classmethod
     def from_domain(cls, domain: etree._Element) -> GuestTopology:
         """Read it from a ``<domain>`` of libvirt. Raises :class:`LauncherError` for what isn't a number or a list of
-        them."""
+        them, and for more numbers than a machine has."""
+        reader = _Reader()
         return cls(
             cells=tuple(
                 GuestCell(
-                    _read(cell, "id", int, str(index)), _read(cell, "cpus", parse_cpu_list) if cell.get("cpus") else ()
+                    reader.number(cell, "id", str(index)), reader.numbers(cell, "cpus") if cell.get("cpus") else ()
                 )
                 for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))
             ),
             memnodes=tuple(
-                MemNode(_read(node, "cellid", int), _read(node, "nodeset", parse_cpu_list))
+                MemNode(reader.number(node, "cellid"), reader.numbers(node, "nodeset"))
                 for node in domain.iterfind("numatune/memnode")
                 if node.get("nodeset")
             ),
             pins={
-                _read(pin, "vcpu", int): _read(pin, "cpuset", parse_cpu_list)
-                for pin in domain.iterfind("cputune/vcpupin")
+                reader.number(pin, "vcpu"): reader.numbers(pin, "cpuset") for pin in domain.iterfind("cputune/vcpupin")
             },
         )
 
 
-def _read(element: etree._Element, attribute: str, parse: Callable[[str], T], default: str = "") -> T:
-    text = element.get(attribute, default)
-    try:
-        return parse(text)
-    except ValueError as error:
-        subject = f"{element.getroottree().getelementpath(element)}/@{attribute}"
-        raise LauncherError(INVALID_DOMAIN, subject, f"{subject}: {error}") from None
+@dataclass
+class _Reader:
+    """Reads attributes of a domain. ``left``: how many numbers its lists may still have, as a short text can be a long
+    list."""
+
+    left: int = NUMBERS_MAX
+
+    def number(self, element: etree._Element, attribute: str, default: str = "") -> int:
+        text = element.get(attribute, default)
+        if not re.fullmatch("[0-9]{1,5}", text, re.ASCII):
+            raise _unreadable(element, attribute, f"{text[:80]!r} is no number")
+        return int(text)
+
+    def numbers(self, element: etree._Element, attribute: str) -> tuple[int, ...]:
+        try:
+            numbers = parse_cpu_list(element.get(attribute, ""))
+        except ValueError as error:
+            raise _unreadable(element, attribute, str(error)) from None
+        self.left -= len(numbers)
+        if self.left < 0:
+            raise _unreadable(element, attribute, f"the domain's lists have more than {NUMBERS_MAX} numbers")
+        return numbers
+
+
+def _unreadable(element: etree._Element, attribute: str, fault: str) -> LauncherError:
+    return invalid_domain(f"{element.getroottree().getelementpath(element)}/@{attribute}", fault)

@@ -155,3 +155,17 @@ def test_a_domain_with_an_unreadable_list_is_refused_by_its_place(cpuset: str) -
     with pytest.raises(LauncherError) as refusal:
         GuestTopology.from_domain(domain)
     assert refusal.value.subject == "cputune/vcpupin/@cpuset"
+
+
+def test_a_list_that_repeats_itself_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"lists numbers again and again$"):
+        parse_cpu_list(",".join(["0-16383"] * 200_000))
+
+
+def test_a_domain_whose_short_lists_are_long_is_refused_at_once() -> None:
+    """A domain of 1 MB would have 400 million numbers."""
+    pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='0-16383'/>" for vcpu in range(25_000))
+    domain = etree.fromstring(f"<domain><cputune>{pins}</cputune></domain>")
+
+    with pytest.raises(LauncherError, match=r"cpuset: the domain's lists have more than 1048576 numbers$"):
+        GuestTopology.from_domain(domain)
