@@ -43,6 +43,9 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "diff": _Subcommand(
         _CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."
     ),
+    "render-profile": _Subcommand(
+        _CHECK, "render_profile.command", "Write out the devices that VMs ask for by a line of profiles."
+    ),
     "allocate": _Subcommand(_CHECK, "allocate.command", "Allocate devices to claims on nodes, and say why not."),
     "cel": _Subcommand(_CHECK, "cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
     "run": _Subcommand(_SIMULATE, "run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),

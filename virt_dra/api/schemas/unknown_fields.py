@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
 from virt_dra.api.nearest import nearest
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import (
     Device,
     DeviceClass,
@@ -42,6 +43,7 @@ _KINDS: Final[Mapping[str, type[Wire]]] = {
         ResourcePoolStatusRequest,
     )
 }
+_OURS: Final[Mapping[str, type[Wire]]] = {kind.KIND: kind for kind in (VirtDraNodePolicy, DeviceProfile)}
 FOUND_MAX: Final = 50
 """The most unknown fields of one object that are reported."""
 
@@ -92,8 +94,8 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     unknown: Iterator[UnknownField]
     if group == GROUP and kind in _KINDS:
         unknown = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
-    elif (api_version, kind) == (VirtDraNodePolicy.API_VERSION, VirtDraNodePolicy.KIND):
-        unknown = _walk(raw, VirtDraNodePolicy, (), _fields)
+    elif api_version == VirtDraNodePolicy.API_VERSION and kind in _OURS:
+        unknown = _walk(raw, _OURS[kind], (), _fields)
     elif (group, kind) == ("", "Pod"):
         unknown = _of_pod(raw)
     else:

@@ -7,8 +7,8 @@
 
 Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every
 kind is checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
-ResourcePoolStatusRequest and VirtDraNodePolicy whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and
-``status.resourceClaimStatuses``. No other field of another kind is checked.
+ResourcePoolStatusRequest, VirtDraNodePolicy and DeviceProfile whole, and of a Pod ``spec.resourceClaims``,
+``resources.claims`` and ``status.resourceClaimStatuses``. No other field of another kind is checked.
 
 Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's
 labels and so is a check of its own, :func:`admin_access` (A-22.10). The writer's permissions (C-13.6) are not checked.
@@ -23,6 +23,8 @@ from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.policies.node_policy_rules import node_policy
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.resource_v1 import (
     DeviceClass,
     DeviceTaintRule,
@@ -97,7 +99,7 @@ def _name_rule(obj: TypedObject) -> metadata.NameRule:
         return metadata.path_segment
     if isinstance(obj, DeviceClass):
         return lambda name: names.dns1123_subdomain(name, "bytes")
-    return names.dns1123_label if isinstance(obj, Namespace) else names.dns1123_subdomain
+    return names.dns1123_label if isinstance(obj, Namespace | DeviceProfile) else names.dns1123_subdomain
 
 
 def _create(obj: TypedObject, rules: Rules) -> Errors:
@@ -122,6 +124,8 @@ def _create(obj: TypedObject, rules: Rules) -> Errors:
             yield from pod_groups.workload(obj)
         case VirtDraNodePolicy():
             yield from node_policy(obj)
+        case DeviceProfile():
+            yield from device_profile(obj, rules)
         case PriorityClass():
             yield from pod_groups.priority_class(obj)
 
@@ -148,6 +152,8 @@ def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
             yield from pod_groups.priority_class_update(new, old)
         case VirtDraNodePolicy(), VirtDraNodePolicy():
             yield from node_policy(new)
+        case DeviceProfile(), DeviceProfile():
+            yield from device_profile(new, rules)
 
 
 def _status_update(new: TypedObject, old: TypedObject) -> Errors:

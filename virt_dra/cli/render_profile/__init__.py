@@ -1,0 +1,1 @@
+"""``virt-dra render-profile``."""
