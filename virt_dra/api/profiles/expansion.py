@@ -24,7 +24,7 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import (
     DeviceProfile,
     ProfileDevice,
 )
-from virt_dra.api.profiles.requests import RequestNames, claim_for
+from virt_dra.api.profiles.requests import NamesByDevice, claim_for
 from virt_dra.api.resource_v1 import ResourceClaimSpec, ResourceClaimTemplate, ResourceClaimTemplateSpec
 from virt_dra.api.validation.claims import REQUESTS_MAX
 from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, invalid, not_found
@@ -80,7 +80,7 @@ class _Item:
     asked: AskedProfile
     profile: DeviceProfile
     claim: str
-    copies: tuple[RequestNames, ...]
+    copies: tuple[NamesByDevice, ...]
 
     def devices(self) -> Iterable[_Unrolled]:
         return (
@@ -204,12 +204,12 @@ def _unusable_names(items: Sequence[_Item], vm: VmAsking) -> Errors:
             yield invalid(vm.line_path, profile, detail)
         for name in (item.claim, *unrolled):
             yield from each_invalid(vm.line_path, name, names.dns1123_label(name))
-        for known, own, noun in ((claims, [item.claim], "claim"), (devices, unrolled, "device")):
-            taken = next((name for name in own if name in known), None)
+        for taken_by, own, noun in ((claims, [item.claim], "claim"), (devices, unrolled, "device")):
+            taken = next((name for name in own if name in taken_by), None)
             if taken is not None:
-                detail = f"{profile} and {known[taken]} both have a {noun} {taken}; give them names: NAME={profile}"
+                detail = f"{profile} and {taken_by[taken]} both have a {noun} {taken}; give them names: NAME={profile}"
                 yield invalid(vm.line_path, profile, detail)
-            known.update(dict.fromkeys(own, profile))
+            taken_by.update(dict.fromkeys(own, profile))
 
 
 def _additions(spec: VirtualMachineInstanceSpec, items: Sequence[_Item], vm: VmAsking) -> tuple[_Addition, ...]:

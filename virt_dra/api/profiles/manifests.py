@@ -50,7 +50,7 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
     if refused:
         return RenderedManifests(refused=tuple(refused))
     by_name = {profile.name: profile for _, profile in profiles}
-    surroundings = _Surroundings.of([sourced.object for sourced in inputs], namespace)
+    surroundings = _Surroundings.of_objects([sourced.object for sourced in inputs], namespace)
     made: list[TypedObject] = []
     lines: list[_Line] = []
     for sourced in inputs:
@@ -103,7 +103,7 @@ class _Surroundings:
     namespace: str
 
     @classmethod
-    def of(cls, objects: Sequence[TypedObject], namespace: str) -> _Surroundings:
+    def of_objects(cls, objects: Sequence[TypedObject], namespace: str) -> _Surroundings:
         labels = {obj.name: obj.metadata.labels for obj in objects if isinstance(obj, Namespace)}
         templates = {
             (obj.namespace or namespace, obj.name): obj for obj in objects if isinstance(obj, ResourceClaimTemplate)

@@ -14,7 +14,7 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
 )
 
-RequestNames = Mapping[str, Sequence[str]]
+NamesByDevice = Mapping[str, Sequence[str]]
 """The names of the requests that each device of a copy of a profile gets, by its name in the profile."""
 
 
@@ -23,7 +23,7 @@ def claim_of_profile(spec: DeviceProfileSpec) -> DeviceClaim:
     return claim_for(spec, [{device.name: [device.name] for device in spec.devices}])
 
 
-def claim_for(spec: DeviceProfileSpec, copies: Sequence[RequestNames]) -> DeviceClaim:
+def claim_for(spec: DeviceProfileSpec, copies: Sequence[NamesByDevice]) -> DeviceClaim:
     """A claim for copies of the profile. The devices of a copy are aligned, those of different copies aren't."""
     fields: dict[str, Any] = {
         "requests": tuple(
@@ -49,7 +49,7 @@ def _request(device: ProfileDevice, name: str) -> DeviceRequest:
     )
 
 
-def _constraint(alignment: ProfileAlignment, names: RequestNames, *, alone: bool) -> DeviceConstraint:
+def _constraint(alignment: ProfileAlignment, names: NamesByDevice, *, alone: bool) -> DeviceConstraint:
     """Of the requests of a copy; of all requests where the claim has nothing but this copy."""
     constraint = DeviceConstraint(match_attribute=alignment.qualified_attribute)
     if alone and not alignment.devices:
@@ -58,7 +58,7 @@ def _constraint(alignment: ProfileAlignment, names: RequestNames, *, alone: bool
     return constraint.with_(requests=tuple(name for device in devices for name in names.get(device, (device,))))
 
 
-def _configuration(entry: DeviceClaimConfiguration, copies: Sequence[RequestNames]) -> DeviceClaimConfiguration:
+def _configuration(entry: DeviceClaimConfiguration, copies: Sequence[NamesByDevice]) -> DeviceClaimConfiguration:
     """With the requests of all copies; ``device/alternative`` stands for that alternative of each."""
     if not entry.requests:
         return entry

@@ -13,10 +13,9 @@ from virt_dra.cli.shared.output import document_text
 
 EPILOG = """\b
 Examples:
-  virt-dra render-profile -f examples/profiles                what would be created?
-  virt-dra render-profile -f examples/profiles | virt-dra lint -f -
+  virt-dra render-profile -f examples/profiles > rendered.yaml
+  virt-dra render-profile -f examples/profiles -n team-a -o json
   virt-dra render-profile -f examples/profiles | kubectl apply -f -
-  virt-dra render-profile -f vm.yaml -f profiles.yaml -n team-a -o json
 
 \b
 Exit codes: 0 rendered, 1 a VM or a profile is refused, 2 bad usage or unreadable input.
