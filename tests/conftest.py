@@ -60,12 +60,15 @@ them. Each is repeated once, which the summary shows as ``rerun``; ``make flaky`
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collects tests without garbage collection: modules and tests stay, and looking at them again and again takes a
-    third of the time. For the same reason the collections of a run skip them."""
+    third of the time. For the same reason the collections of a run skip them. Whoever asks whether objects are frozen
+    gets this number: to count them again takes 70 ms each time."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        frozen = gc.get_freeze_count()
+        gc.get_freeze_count = lambda: frozen
         gc.enable()
 
 

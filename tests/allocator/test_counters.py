@@ -118,6 +118,7 @@ def _without_shares(result: AllocationResult) -> list[tuple[str, str]]:
     return [(result.request, result.device) for result in result.devices.results]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:

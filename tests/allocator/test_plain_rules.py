@@ -173,6 +173,7 @@ def _pod(given: Json, number: int) -> Json:
     return given | {"claims": claims}
 
 
+@pytest.mark.slow
 def test_what_is_remembered_for_many_nodes_and_pods_is_what_a_fresh_allocator_finds() -> None:
     placed = 0
     for given in map(_cluster, _problems(60, seed=SEED + 2)):

@@ -310,6 +310,7 @@ def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
     return given, [build.claim(_claim(random, i)) for i in range(random.randint(1, 3))]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:

@@ -133,6 +133,7 @@ def _problem(random: Random) -> tuple[Json, list[list[Json]]]:
     return given, [_requests(random) for _ in range(random.randint(1, 2))]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:

@@ -62,6 +62,7 @@ def test_together_is_all_that_any_of_them_looks_at_and_unknown_if_one_is() -> No
     assert together([]) == NOTHING
 
 
+@pytest.mark.slow
 def test_nothing_but_what_is_read_decides_the_answer() -> None:
     source = random.Random(20)
     judged = 0

@@ -61,6 +61,7 @@ def test_without_the_annotation_there_are_no_device_claims() -> None:
     assert read_device_claims({}) == ()
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.text(max_size=200),

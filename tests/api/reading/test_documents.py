@@ -528,6 +528,7 @@ def slices(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_large_files_are_read_the_fast_way_with_the_same_values_and_places(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = slices(12)
     shared = {"x": [1, {"v": "z"}]}

@@ -92,6 +92,7 @@ def test_null_is_absent_or_empty_as_elsewhere() -> None:
     assert device.taints == ()
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_bounded() -> None:
     """A driver can publish any number of different values."""
     parts = InternTable(DeviceAttribute)

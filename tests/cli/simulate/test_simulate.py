@@ -79,6 +79,7 @@ def test_a_row_for_each_policy() -> None:
     assert [line.split()[0] for line in lines[2:4]] == ["pack", "spread"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes() -> None:
     first, again, other = (
         _run(FLEET, "--seed", seed, "--policy", "pack,random", "-o", "json").stdout for seed in ("7", "7", "8")
@@ -86,6 +87,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_the_policies_of_the_description_and_its_events() -> None:
     document = _document(FLEET)
     assert [policy["policy"] for policy in document["policies"]] == [
@@ -126,6 +128,7 @@ class _Loaded(HTMLParser):
         ]
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing() -> None:
     result = _run(FLEET, "--policy", "pack,spread", "--until", "3h", "-o", "html")
     assert result.exit_code == 0
@@ -144,6 +147,7 @@ def test_plots_are_written(name: str, begin: bytes, tmp_path: Path) -> None:
     assert (tmp_path / name).read_bytes().startswith(begin)
 
 
+@pytest.mark.slow
 def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
     nodes, tasks = write_trace(tmp_path, 1, count=200, scale=0.01)
     trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks))
@@ -158,6 +162,7 @@ def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
     assert as_it_was["policies"][0]["vms"] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", ["dump", "inflated"])
 def test_nothing_is_said_in_seconds_where_there_are_no_times(inputs: str, tmp_path: Path) -> None:
     nodes, tasks = write_trace(tmp_path, 1, count=200, scale=0.01)
@@ -180,6 +185,7 @@ def test_nothing_is_said_in_seconds_where_there_are_no_times(inputs: str, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_broken_claims_are_said_with_every_output(tmp_path: Path) -> None:
     devices = "{requests: [{name: gpu, exactly: {deviceClassName: gpux}}]}"
     (tmp_path / "x.yaml").write_text(
@@ -370,6 +376,7 @@ def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
     assert table.stdout.splitlines()[2].startswith("spread (interrupted) ")
 
 
+@pytest.mark.slow
 def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path: Path) -> None:
     result = _run(FLEET, "--policy", "pack,spread", "--seeds", "1..3", "--until", "12h")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -397,6 +404,7 @@ def test_several_seeds_are_shown_as_ranges_and_summed_up_in_a_sentence(tmp_path:
         assert {**alone, "seed": seed, "size": None} in document["policies"]
 
 
+@pytest.mark.slow
 def test_a_full_cluster_is_summed_up_in_what_is_placed(tmp_path: Path) -> None:
     nodes, tasks = write_trace(tmp_path, 1, count=400, scale=0.03)
     trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks), "--inflate", "1.2")
@@ -411,6 +419,7 @@ def test_a_full_cluster_is_summed_up_in_what_is_placed(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_fewest_nodes_that_reach_a_target() -> None:
     arguments = (FLEET, "--policy", "pack,spread", "--until", "12h", "--seeds", "1,2", "--size", "gpu=36..42")
     result = _run(*arguments, "--target", "waiting < 1")
@@ -454,6 +463,7 @@ def test_added_nodes_take_what_waits(tmp_path: Path) -> None:
     assert grown["used"] == pytest.approx(6 / 9)
 
 
+@pytest.mark.slow
 def test_every_size_has_a_row(tmp_path: Path) -> None:
     sized = (FLEET, "--policy", "pack,spread", "--until", "9h", "--size", "gpu=20,40,22")
     lines = _run(*sized).stdout.splitlines()
@@ -539,6 +549,7 @@ def test_a_page_without_matplotlib_has_the_table(mocker: MockerFixture) -> None:
     assert "<img" not in result.stdout
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_simulated_and_what_came_out() -> None:
     page = _run(FLEET, "--policy", "pack,spread", "--seeds", "1,2", "--until", "3h", "-o", "html").stdout
     conclusion = _document(FLEET, "--policy", "pack,spread", "--seeds", "1,2", "--until", "3h")["conclusion"]

@@ -498,6 +498,7 @@ def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, names
     assert (done.returncode, done.stderr) == (2, told)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "none"
     with pytest.raises(AssertionError, match="it ended"), webhook(_Nowhere(missing), "", "--tls-dir", "x") as running:  # type: ignore[arg-type] # only its path counts

@@ -44,6 +44,7 @@ def _watched(server: ScriptedServer, *pieces: bytes) -> None:
     server.answers("GET", PODS, answer, stream_answer(*pieces, then="silence"))
 
 
+@pytest.mark.slow
 async def test_the_event_loop_does_not_read_large_objects(tmp_path: Path) -> None:
     """Counted in processor time of the loop's thread, which other work on the machine doesn't change."""
     events = [event_line("ADDED", pod(number, 20_000 if number % 2 else 1)) for number in range(8)]

@@ -220,6 +220,7 @@ def test_a_command_ends_with_an_error_in_bounded_memory(path: str, lie: Lie, wan
     assert time.monotonic() - began < 120
 
 
+@pytest.mark.slow
 def test_a_bomb_over_tls(tmp_path: Path) -> None:
     with lying({SLICES: bomb}, tmp_path, tls=True) as kubeconfig:
         code, text, peak = _asked(kubeconfig, {})

@@ -98,6 +98,7 @@ def _at_a_terminal(arguments: list[str], answer: bytes) -> tuple[int, str]:
     return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "content", "said"),
     [
