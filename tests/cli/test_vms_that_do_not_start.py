@@ -54,6 +54,8 @@ STUCK: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"vmi.status": {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED]}},
         "GuestNotStarted",
     ),
+    "a device that its driver has withdrawn": ({"slices.0.spec.devices.0.name": "other"}, "DeviceNotPublished"),
+    "a pool of which a slice is missing": ({"slices.0.spec.pool.resourceSliceCount": 2}, "PoolIncomplete"),
 }
 UNPROCESSED: Final[dict[str, Any]] = {"pod": None, "claims": []}
 

@@ -1,5 +1,5 @@
-"""An explanation begins with admission: explain, diff, run and a what-if give one verdict on a VM that is refused before
-it has a pod."""
+"""An explanation begins with admission: explain, diff, run and a what-if give one verdict on a VM that is refused
+before it has a pod."""
 
 from __future__ import annotations
 

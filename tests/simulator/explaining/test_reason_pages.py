@@ -17,6 +17,7 @@ from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.deletion import TERMINATING
 from virt_dra.controllers.devices.delivery import REASONS
+from virt_dra.controllers.devices.outcomes import DEVICE_NOT_PUBLISHED
 from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
 from virt_dra.scheduling.claim_checks import CLAIM_REASONS
 from virt_dra.scheduling.placement import NO_NODE
@@ -27,6 +28,7 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
+OF_VMS: Final = (POD_NOT_CREATED, TERMINATING, DEVICE_NOT_PUBLISHED, *REASONS)
 WITHOUT_EXAMPLE: Final = {
     "ClaimBeingAllocated": "explanations are made between two attempts",
     "ClaimNotShareable": "its gate is off in a plain cluster",
@@ -38,7 +40,7 @@ WITHOUT_EXAMPLE: Final = {
     "NoNode": "explanations count nodes",
     "RequestUnsupported": "the API server refuses such claims",
     "TooManyDevices": "only prioritized lists come to it",
-    **dict.fromkeys((POD_NOT_CREATED, TERMINATING, *REASONS), "it is about a VM's pod, not about claims and nodes"),
+    **dict.fromkeys(OF_VMS, "it is about a VM's pod, not about claims and nodes"),
 }
 _EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -68,8 +70,7 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 
 def test_every_reason_has_a_page_in_the_index() -> None:
-    of_vms = {POD_NOT_CREATED, TERMINATING, *REASONS}
-    assert sorted({*NODE_REASONS, *CLAIM_REASONS, *of_vms, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
+    assert sorted({*NODE_REASONS, *CLAIM_REASONS, *OF_VMS, CLAIMS_NOT_READY, SELECTOR_ERROR, NO_NODE}) == PAGES
     assert [
         page for page in PAGES if not _EXAMPLE.search((FOLDER / f"{page}.md").read_text(encoding="utf-8"))
     ] == sorted(WITHOUT_EXAMPLE)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED
+from virt_dra.controllers.devices.outcomes import DEVICE_NOT_PUBLISHED, POOL_INCOMPLETE, UnresolvedDevice
 from virt_dra.controllers.kubevirt_failures import (
     UNPROCESSED,
     creation_failure,
@@ -20,6 +23,8 @@ from virt_dra.inventory.vm_inputs import inputs_of
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.framework.refusals import Reason
 
+PUBLICATION_REASONS: Final = (POOL_INCOMPLETE, DEVICE_NOT_PUBLISHED)
+"""Why an allocated device has no address: its driver doesn't publish it."""
 _NOW: Final = datetime.max.replace(tzinfo=UTC)
 """What is in the way doesn't depend on the time, but for whether it counts as an error already."""
 
@@ -41,7 +46,13 @@ def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason 
         return Reason(POD_NOT_CREATED, f"{said}. KubeVirt retries; the VMI's events have the latest attempt")
     current = current_devices(inputs)
     for device in current.report.devices if current is not None else ():
-        if device.obstacle is not None:
-            return Reason(device.obstacle.reason, f"{device.subject}: {device.obstacle.message}")
+        withheld = device.withheld
+        if withheld is not None and (withheld is device.obstacle or _is_unpublished(withheld, inputs.pod, model)):
+            return Reason(withheld.reason, f"{device.subject}: {withheld.message}")
     failure = start_failure(vmi)
     return Reason(GUEST_NOT_STARTED, f"({failure.reason}): {failure.message}") if failure is not None else None
+
+
+def _is_unpublished(device: UnresolvedDevice, pod: Pod, model: ClusterModel) -> bool:
+    """True for an allocated device of a pod that has its node, if no slice says what address it has."""
+    return bool(pod.spec.node_name) and device.reason in PUBLICATION_REASONS and model.knows(ResourceSlice)
