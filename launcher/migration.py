@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from lxml import etree
 
 from launcher.elements.hostdev import Hostdev
-from launcher.elements.page import checked_text
+from launcher.elements.page import checked_text, root
 from launcher.errors import NOT_MIGRATABLE, LauncherError
 from virt_dra.api.kubevirt_versions import MAIN, NEWEST, KubeVirtVersion
 
@@ -22,7 +22,9 @@ def on_target(domain_xml: str, gpus: Sequence[Hostdev], kubevirt: KubeVirtVersio
     they are. Through 1.9 there may be one of each; main pairs several by alias. Raises :class:`LauncherError` in
     KubeVirt's words, and for a text that is no domain.
     """
-    domain = _parsed(domain_xml)
+    domain = root(domain_xml)
+    if domain.tag != "domain":
+        raise _not_migratable("domain", f"the source's domain is a <{domain.tag}>")
     hostdevs = domain.findall("devices/hostdev")
     if not gpus or not hostdevs:
         return domain_xml
@@ -39,16 +41,6 @@ def on_target(domain_xml: str, gpus: Sequence[Hostdev], kubevirt: KubeVirtVersio
             raise _not_migratable(subject, "failed to retrieve mdev vGPU from domain")
         address.set("uuid", checked_text(gpu.source_uuid))
     return etree.tostring(domain, encoding="unicode")
-
-
-def _parsed(text: str) -> etree._Element:
-    try:
-        root = etree.fromstring(text, etree.XMLParser(resolve_entities=False, no_network=True))
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise _not_migratable("domain", "the source's domain is no XML") from error
-    if root.tag != "domain":
-        raise _not_migratable("domain", f"the source's domain is a <{root.tag}>")
-    return root
 
 
 def _alias(hostdev: etree._Element) -> str | None:

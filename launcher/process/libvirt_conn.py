@@ -49,6 +49,20 @@ class Guest:
         """The domain as it runs."""
         return str(self._ask(lambda domain: domain.XMLDesc()))
 
+    def attach(self, xml: str) -> None:
+        """Attach a device, now and in the stored definition."""
+        binding = _binding()
+        flags = binding.VIR_DOMAIN_AFFECT_LIVE | binding.VIR_DOMAIN_AFFECT_CONFIG
+        self._ask(lambda domain: domain.attachDeviceFlags(xml, flags))
+
+    def request_detach(self, alias: str) -> None:
+        """Ask the guest to release a device. It is gone when :meth:`xml` doesn't have it any more."""
+        self._ask(lambda domain: domain.detachDeviceAlias(alias, _binding().VIR_DOMAIN_AFFECT_LIVE))
+
+    def forget(self, alias: str) -> None:
+        """Remove a device from the stored definition."""
+        self._ask(lambda domain: domain.detachDeviceAlias(alias, _binding().VIR_DOMAIN_AFFECT_CONFIG))
+
     def shutdown(self) -> None:
         """Ask the agent in the guest, or press the power button (ACPI) where there is none. The guest may delay or
         ignore it."""
@@ -102,6 +116,14 @@ class Guest:
             raise _refused(self._uri, error) from None
         self.close()
         self._connection, self._domain = connection, domain
+
+
+@contextmanager
+def running(name: str, uri: str = DEFAULT_URI) -> Iterator[Guest]:
+    """A domain that runs already, for as long as it is needed; it runs on. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        guest = Guest(uri, connection, connection.lookupByName(name))
+        yield guest
 
 
 @contextmanager

@@ -72,7 +72,6 @@ PCI_SOURCE = '<hostdev type="pci"><source><address domain="0"/></source><alias n
          "failed to retrieve mdev vGPU from domain"),
         (domain(hostdev(OLD, "x")), [vgpu(NEW)], MAIN, "hostdev ua-gpu-g",
          "failed to locate corresponding host device for GPU: no matching host device for GPU alias ua-gpu-g"),
-        ("<domain>", [vgpu(NEW)], NEWEST, "domain", "the source's domain is no XML"),
         ("<network/>", [vgpu(NEW)], NEWEST, "domain", "the source's domain is a <network>"),
     ],
 )  # fmt: skip
