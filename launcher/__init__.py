@@ -95,18 +95,19 @@ def convert(
     dialect: Dialect = LIBVIRT,
     topology: HostTopology | None = None,
     cpus: Collection[int] | None = None,
+    spare_ports: int = 0,
 ) -> Conversion:
     """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
 
     The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to
     libvirt. On a host with a known ``topology``, dedicated CPUs are pinned to some of ``cpus`` (the pod's; by default
     all), and devices are placed as KubeVirt does with its gate PCINUMAAwareTopology, or as the VMI's annotation says
-    (K-8).
+    (K-8). ``spare_ports``: PCIe root ports that are left free for devices that are attached while the guest runs.
     """
     inputs = _inputs(vmi, sources, kubevirt)
     devices = host_devices(inputs)
     guest = layout(inputs, devices, topology, cpus)
-    page, lost = domain(inputs.vmi, guest, dialect)
+    page, lost = domain(inputs.vmi, guest, dialect, spare_ports)
     return Conversion(guest.devices, page, (*warnings(inputs, devices), *guest.warnings, *lost))
 
 

@@ -27,7 +27,7 @@ _MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def domain(
-    vmi: VirtualMachineInstance, layout: GuestLayout, dialect: Dialect = LIBVIRT
+    vmi: VirtualMachineInstance, layout: GuestLayout, dialect: Dialect = LIBVIRT, spare_ports: int = 0
 ) -> tuple[Domain, tuple[str, ...]]:
     """The domain, and a sentence for everything that the dialect can't express. Raises :class:`LauncherError` naming
     the field."""
@@ -58,7 +58,7 @@ def domain(
         boot_device=_boot_device(drives, hostdevs),
         acpi=machine.acpi,
         disks=drives,
-        controllers=(*layout.controllers, *_free_ports(layout, hostdevs)) if has_pcie_root(vmi) else (),
+        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, spare_ports)) if has_pcie_root(vmi) else (),
         hostdevs=hostdevs,
         graphics=(Graphics(),) if shown else (),
         video=(Video(machine.video),) if shown else (),
@@ -87,10 +87,10 @@ def _with_numa(page: Domain, numa: GuestNuma) -> Domain:
     )
 
 
-def _free_ports(layout: GuestLayout, hostdevs: tuple[Hostdev, ...]) -> tuple[Controller, ...]:
-    """A root port for each device without a guest address. libvirt adds ports for its own devices."""
+def _free_ports(layout: GuestLayout, hostdevs: tuple[Hostdev, ...], spare: int) -> tuple[Controller, ...]:
+    """A root port for each device without a guest address, and spare ones. libvirt adds ports for its own devices."""
     first = len(layout.controllers)
-    count = sum(device.takes_a_pcie_port for device in hostdevs)
+    count = sum(device.takes_a_pcie_port for device in hostdevs) + spare
     return tuple(Controller(index, "pcie-root-port") for index in range(first, first + count))
 
 
