@@ -1,4 +1,4 @@
-"""What all tests share: golden files, libvirt as a witness, a real control plane."""
+"""What all tests share: golden files, a program that starts quickly, libvirt as a witness, a real control plane."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from devtools import needs
 from devtools.cluster.control_plane import ControlPlane, require
 from devtools.libvirt import witness as libvirt_witness
 from tests import distribution
+from tests.cli.forked import forked_program
 
 Golden = Callable[[str, str], None]
 
@@ -132,6 +133,13 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         )
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An executable ``virt-dra`` that doesn't import everything at each start."""
+    with forked_program(tmp_path_factory.mktemp("forked")) as path:
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,13 @@
-"""What tests of commands share: a real API server with a device, and a program that starts quickly."""
+"""What tests of commands share: a real API server with a device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from devtools.deployed.operator import Vms, kinds
-from tests.cli.forked import forked_program
 
 
 @pytest.fixture
@@ -20,10 +18,3 @@ def vms(control_plane: ControlPlane, namespace: str) -> Iterator[Vms]:
         made.publish()
         yield made
         made.withdraw()
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An executable ``virt-dra`` that doesn't import everything at each start."""
-    with forked_program(tmp_path_factory.mktemp("forked")) as path:
-        yield path

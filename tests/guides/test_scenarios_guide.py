@@ -16,7 +16,13 @@ from tests.guides.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "scenarios.md").read_text(encoding="utf-8")
 BLOCKS = blocks(PAGE)
-ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def environment(program: Path) -> dict[str, str]:
+    """Finds the program that starts quickly, and Python."""
+    folders = (program.parent, Path(sys.executable).parent, os.environ["PATH"])
+    return {"PATH": ":".join(map(str, folders))}
 
 
 def _follow(shell: Shell, followed: tuple[Block, ...]) -> None:
@@ -28,16 +34,16 @@ def _follow(shell: Shell, followed: tuple[Block, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_the_guide_prints_what_it_shows(tmp_path: Path) -> None:
-    with Shell(tmp_path / "shell", tmp_path, ENVIRONMENT, "") as shell:
+def test_the_guide_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    with Shell(tmp_path / "shell", tmp_path, environment, "") as shell:
         _follow(shell, tuple(block for block in BLOCKS if not block.way))
 
 
 @pytest.mark.slow
 @pytest.mark.control_plane
-def test_a_real_cluster_gives_the_same_answer(tmp_path: Path) -> None:
+def test_a_real_cluster_gives_the_same_answer(tmp_path: Path, environment: dict[str, str]) -> None:
     require(SCHEDULER, CONTROLLERS)
     with scenario_plane({}, {}) as plane:
-        environment = {**ENVIRONMENT, "SCRATCH_KUBECONFIG": str(plane.kubeconfig)}
-        with Shell(tmp_path / "shell", tmp_path, environment, "") as shell:
+        on_plane = {**environment, "SCRATCH_KUBECONFIG": str(plane.kubeconfig)}
+        with Shell(tmp_path / "shell", tmp_path, on_plane, "") as shell:
             _follow(shell, BLOCKS)

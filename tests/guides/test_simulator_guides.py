@@ -13,7 +13,6 @@ from tests.guides.page import blocks
 from tests.guides.shell import Shell
 
 ROOT: Final = Path(__file__).parents[2]
-ENVIRONMENT: Final = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +31,9 @@ GUIDES: Final = (
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
+def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path, program: Path) -> None:
+    folders = (program.parent, Path(sys.executable).parent, os.environ["PATH"])
+    environment = {"PATH": ":".join(map(str, folders)), "PYTHONPATH": str(ROOT)}
     found = [
         block
         for block in blocks((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8"))
@@ -41,7 +42,7 @@ def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
     assert found
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "examples").symlink_to(ROOT / "examples")
-    with Shell(tmp_path / "shell", tmp_path / "here", ENVIRONMENT, "") as shell:
+    with Shell(tmp_path / "shell", tmp_path / "here", environment, "") as shell:
         for block in found:
             ran = shell.run(block.commands)
             where = f"docs/guides/{guide}.md, line {block.line}:\n{block.commands}{ran.printed}"
