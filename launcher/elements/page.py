@@ -131,14 +131,39 @@ def root(text: str | bytes) -> etree._Element:
 
 def element(page: Page) -> etree._Element:
     """Build the element. Raises :class:`XmlTextError` for a text that XML doesn't allow."""
-    built = etree.fromstring(page.kept.document) if page.kept.document else etree.Element(page.TAG)
+    return _rewritten(page) if page.kept.document else _new(page)
+
+
+def _new(page: Page) -> etree._Element:
+    """The element of a page that wasn't read: nothing in it has to be found or kept."""
+    built = etree.Element(page.TAG)
+    targets = {"": built}
+    for declared in page.PROPERTIES:
+        value: Value = getattr(page, declared.field)
+        if value is None or value is False or value == ():
+            continue
+        target = targets.get(declared.element)
+        if target is None:
+            target = targets[declared.element] = _descend(built, declared.path)
+        if isinstance(value, tuple):
+            target.extend([element(child) for child in value])
+        elif declared.attribute:
+            target.set(declared.attribute, checked_text(str(value)))
+        elif value is not True:
+            target.text = checked_text(str(value))
+    return built
+
+
+def _rewritten(page: Page) -> etree._Element:
+    """The element as it was read, with the page's properties."""
+    built = etree.fromstring(page.kept.document)
     for declared in page.PROPERTIES:
         value: Value = getattr(page, declared.field)
         if isinstance(value, tuple):
             _write_pages(built, declared, value, _kinds(type(page))[declared.field].tag)
         elif value is not None and value is not False:
             _write(_descend(built, declared.path), declared, value)
-        elif page.kept.document:
+        else:
             _remove(built, declared, is_flag=value is False)
     return built
 
