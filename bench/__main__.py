@@ -10,10 +10,12 @@ import importlib
 import sys
 from pathlib import Path
 
-WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server", "driver")
+WITH_QUICK = (
+    "operator", "large", "loops", "simulate", "extender", "inspection", "report_server", "driver", "launcher",
+)  # fmt: skip
 BENCHES = (
     "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender",
-    "inspection", "report_server", "driver", "faults",
+    "inspection", "report_server", "driver", "launcher", "faults",
 )  # fmt: skip
 
 
