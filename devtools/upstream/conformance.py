@@ -1,10 +1,11 @@
 """All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories
-H] [--questions Q] [--node-histories D]`` (``make conformance N=… SEED=…``).
+H] [--questions Q] [--node-histories D] [--domains V]`` (``make conformance N=… SEED=…``).
 
 N allocation problems and ten times as many expressions against the references, on all processors; H histories of the
 control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); Q questions whether a pod fits
 to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at every write
-(:mod:`devtools.node`); the scenarios of classic DRA on control planes 1.30.14 and 1.31.14 (:mod:`devtools.classic`).
+(:mod:`devtools.node`); the domains of V random VMIs against libvirt's schema (:mod:`devtools.domains`); the
+scenarios of classic DRA on control planes 1.30.14 and 1.31.14 (:mod:`devtools.classic`).
 Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth
 of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is
 unexplained, or an expression exceeds what it may take.
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=20_000)
     parser.add_argument("--questions", type=int, default=20_000)
     parser.add_argument("--node-histories", type=int, default=100_000)
+    parser.add_argument("--domains", type=int, default=100_000)
     options = parser.parse_args()
     seed, expressions = options.seed, options.count * EXPRESSIONS_PER_CASE
     print(f"seed {seed}: {options.count} allocation cases, {expressions} expressions", flush=True)  # noqa: T201 - a command's output
@@ -44,6 +46,7 @@ def main() -> None:
         _run("devtools.interleavings", str(options.histories), "--seed", str(seed)),
         _run("devtools.fit", str(options.questions), "--seed", str(seed)),
         _run("devtools.node", str(options.node_histories), "--seed", str(seed)),
+        _run("devtools.domains", str(options.domains), "--seed", str(seed)),
         _run("devtools.classic"),
     ]
     harmless = [
