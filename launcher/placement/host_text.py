@@ -11,7 +11,7 @@ pciFunctions:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from launcher.errors import AddressSyntaxError
@@ -86,13 +86,8 @@ def _cpus(text: str) -> tuple[int, ...]:
 
 
 def _problems(host: _Host) -> Iterator[tuple[str, str]]:
-    lists = {f"numaNodes[{index}].cpus": node.cpus for index, node in enumerate(host.numa_nodes)}
-    lists |= {f"cores[{index}]": core for index, core in enumerate(host.cores)}
-    for path, text in lists.items():
-        try:
-            _cpus(text)
-        except ValueError as error:
-            yield path, str(error)
+    yield from _problems_of_lists({f"numaNodes[{index}].cpus": node.cpus for index, node in enumerate(host.numa_nodes)})
+    yield from _problems_of_lists({f"cores[{index}]": core for index, core in enumerate(host.cores)})
     seen: set[int] = set()
     for index, node in enumerate(host.numa_nodes):
         if node.id < 0 or node.id in seen:
@@ -114,3 +109,18 @@ def _problems(host: _Host) -> Iterator[tuple[str, str]]:
     for path, part in unknown:
         for field in part.model_extra or ():
             yield f"{path}{field}", "isn't a field of a topology"
+
+
+def _problems_of_lists(lists: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Of lists by path that share no CPU."""
+    paths: dict[int, str] = {}
+    for path, text in lists.items():
+        try:
+            cpus = _cpus(text)
+        except ValueError as error:
+            yield path, str(error)
+            continue
+        shared = next((cpu for cpu in cpus if cpu in paths), None)
+        if shared is not None:
+            yield path, f"CPU {shared} is in {paths[shared]}, too"
+        paths |= dict.fromkeys(cpus, path)

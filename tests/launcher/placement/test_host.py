@@ -66,12 +66,13 @@ def test_a_text_is_read_and_written_again() -> None:
 def test_every_fault_of_a_text_is_named() -> None:
     with pytest.raises(WireError) as refusal:
         read_host_text(
-            "numaNodes: [{id: 0, cpus: 0-x}, {id: 0, cpuss: '1'}]\ncores: ['']\n"
+            "numaNodes: [{id: 0, cpus: 0-x}, {id: 0, cpuss: '1'}]\ncores: ['', '0-1', '3,1']\n"
             "pciFunctions: {'41:00.0': {numaNode: -1}, '0000:41:00.0': {pcieRoot: x}}\n"
         )
 
     assert refusal.value.problems == (
         ("numaNodes[0].cpus", "'0-x' is no list of CPUs; write for example 0-3,8"),
+        ("cores[2]", "CPU 1 is in cores[1], too"),
         ("numaNodes[1].id", "0 must be 0 or more, and each only once"),
         ("pciFunctions[41:00.0]", "failed to parse pci address 41:00.0"),
         ("pciFunctions[41:00.0].numaNode", "-1 must be 0 or more; leave it out where it is unknown"),
