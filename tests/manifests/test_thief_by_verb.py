@@ -216,7 +216,7 @@ def _served(plane: ControlPlane) -> Iterator[Served]:
 
 def _is_allowed(ask: Ask, resource: Served, verb: str, namespace: str, name: str) -> bool:
     path = resource.path(verb, namespace, name)
-    code, text = ask(METHODS[verb], f"{path}?watch=1&timeoutSeconds=1" if verb == "watch" else path, {})
+    code, text = ask(METHODS[verb], f"{path}?watch=1&timeoutSeconds=60" if verb == "watch" else path, {})
     return not (code == 403 and f'cannot {verb} resource \\"{resource.resource}\\"' in text)
 
 
