@@ -147,6 +147,7 @@ PATHS: Final = {
     # path, driver -> verdict, reason, exit code, what isn't known
     ("native", "gpu.example.com"): ("fits", None, 0, ["PathMayNotWork"]),
     ("native", "gpu.intel.com"): ("fits", None, 0, []),
+    ("native", "silent.example.com"): ("broken", "path-does-not-work", 1, []),
     ("metadata-shim", "gpu.example.com"): ("fits", None, 0, []),
     ("metadata-shim", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
     ("device-plugin", "gpu.intel.com"): ("broken", "path-does-not-work", 1, []),
@@ -168,7 +169,7 @@ spec:
 ---
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
-metadata: {name: any}
+metadata: {name: any, annotations: {virt-dra.io/writes-no-metadata: silent.example.com}}
 spec: {}
 ---
 apiVersion: resource.k8s.io/v1

@@ -10,7 +10,7 @@ from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.integration.known_drivers import metadata_writers
+from virt_dra.api.integration.known_drivers import metadata_writers, silent_drivers
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject, of_kind
@@ -195,6 +195,11 @@ class LintInputs:
         """The drivers that write metadata files, as far as the DeviceClasses are known."""
         return _writers(self.model)
 
+    @property
+    def silent(self) -> frozenset[str]:
+        """The drivers that certainly write no metadata files, as far as the DeviceClasses are known."""
+        return _silent(self.model)
+
     def permits_admin_access(self, namespace: str) -> bool:
         """True if the namespace has the label that permits admin access (A-22.10)."""
         obj = self.model.by_key(Namespace).get(namespace)
@@ -223,6 +228,7 @@ def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:
 
 
 _writers = DerivedValue(lambda model: metadata_writers(model.of(DeviceClass)), (DeviceClass,))
+_silent = DerivedValue(lambda model: silent_drivers(model.of(DeviceClass)), (DeviceClass,))
 _vms_of_claim = ModelIndex(VirtualMachine, direct_claims)
 _vmis_of_claim = ModelIndex(VirtualMachineInstance, direct_claims)
 

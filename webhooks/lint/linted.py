@@ -408,8 +408,9 @@ class Linted:
             return None
         source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
         entry = PodResourceClaim.from_wire({"name": claim.entry, **source})
-        drivers = self.drivers(claim, use.request_name).names
-        return decide(entry, use.request_name, self.version, choice, drivers, self.inputs.writers)
+        drivers, inputs = self.drivers(claim, use.request_name), self.inputs
+        silent = frozenset[str]() if drivers.incomplete else inputs.silent
+        return decide(entry, use.request_name, self.version, choice, drivers.names, inputs.writers, silent=silent)
 
     def candidates(self, use: ClaimUse) -> DeviceSet:
         """The devices that a use may get, as far as known: its allocated devices, else those that match."""

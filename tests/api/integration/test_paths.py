@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, DRIVER_OF_CLASS, KNOWN_DRIVERS, metadata_writers
+from virt_dra.api.integration.known_drivers import (
+    ALWAYS_WRITE,
+    DRIVER_OF_CLASS,
+    KNOWN_DRIVERS,
+    NEVER_WRITE,
+    metadata_writers,
+    silent_drivers,
+)
 from virt_dra.api.integration.paths import (
     DEVICE_STATUS_ANNOTATION,
     INTEGRATION_ANNOTATION,
@@ -50,6 +57,7 @@ def test_decision(case: dict[str, Any]) -> None:
         case.get("choice", "auto"),
         case["drivers"],
         ALWAYS_WRITE | set(case.get("writers", ())),
+        silent=NEVER_WRITE | set(case.get("silent", ())),
         in_device_claims=case.get("claims", False),
     )
     assert [decision.path, decision.reason, "fails" if decision.fails else decision.warning] == case["want"]
@@ -60,6 +68,7 @@ def test_decision(case: dict[str, Any]) -> None:
 def test_what_the_administrator_says_of_a_driver_counts() -> None:
     ours = {"passthrough.virt-dra.io"}
     assert metadata_writers() == {"gpu.intel.com"} | ours
+    assert silent_drivers() == {"dra.net"}
     classes = [
         DeviceClass.from_wire({"metadata": {"name": "class", "annotations": {f"virt-dra.io/{key}": drivers}}})
         for key, drivers in (
@@ -68,6 +77,7 @@ def test_what_the_administrator_says_of_a_driver_counts() -> None:
         )
     ]
     assert metadata_writers(classes) == {"a.example.com"} | ours
+    assert silent_drivers(classes) == {"dra.net", "gpu.intel.com", "b.example.com"}
 
 
 def test_every_class_of_the_table_leads_to_its_driver() -> None:

@@ -56,7 +56,7 @@ DRIVER_OF_CLASS: Final[Mapping[str, str]] = MappingProxyType(
 """The driver of each DeviceClass that a driver installs; used only where no published device shows the driver."""
 
 ALWAYS_WRITE: Final = frozenset(driver.name for driver in KNOWN_DRIVERS.values() if driver.metadata == "always")
-
+NEVER_WRITE: Final = frozenset(driver.name for driver in KNOWN_DRIVERS.values() if driver.metadata == "never")
 
 WRITES_METADATA_ANNOTATION: Final = "virt-dra.io/writes-metadata"
 """On DeviceClasses, by the administrator: names of drivers, with commas, that are configured to write metadata files.
@@ -69,8 +69,17 @@ WRITER_ANNOTATIONS: Final = (WRITES_METADATA_ANNOTATION, WRITES_NO_METADATA_ANNO
 def metadata_writers(classes: Iterable[DeviceClass] = ()) -> frozenset[str]:
     """The drivers that write metadata files: those that always do, as changed by the annotations of a cluster's
     DeviceClasses."""
-    turned_on, turned_off = set[str](), set[str]()
-    for device_class in classes:
-        for drivers, annotation in zip((turned_on, turned_off), WRITER_ANNOTATIONS, strict=True):
-            drivers.update(name.strip() for name in device_class.metadata.annotations.get(annotation, "").split(","))
-    return (ALWAYS_WRITE | turned_on) - turned_off - {""}
+    classes = tuple(classes)
+    return (ALWAYS_WRITE | _named(classes, WRITES_METADATA_ANNOTATION)) - _named(classes, WRITES_NO_METADATA_ANNOTATION)
+
+
+def silent_drivers(classes: Iterable[DeviceClass] = ()) -> frozenset[str]:
+    """The drivers that certainly write no metadata files: those that never do, and those that are declared so."""
+    classes = tuple(classes)
+    return (NEVER_WRITE - _named(classes, WRITES_METADATA_ANNOTATION)) | _named(classes, WRITES_NO_METADATA_ANNOTATION)
+
+
+def _named(classes: Iterable[DeviceClass], annotation: str) -> frozenset[str]:
+    """The drivers that an annotation of some DeviceClass names."""
+    values = (device_class.metadata.annotations.get(annotation, "") for device_class in classes)
+    return frozenset(name.strip() for value in values for name in value.split(",")) - {""}

@@ -24,7 +24,7 @@ from typing import Final, Literal, TypeGuard
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.device_metadata import FILE_SUFFIX, request_directory, request_directory_1_8_0
-from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, WRITES_METADATA_ANNOTATION
+from virt_dra.api.integration.known_drivers import ALWAYS_WRITE, NEVER_WRITE, WRITES_METADATA_ANNOTATION
 from virt_dra.api.kubevirt_versions import V1_8_0, V1_8_3, KubeVirtVersion
 
 IntegrationPath = Literal["native", "metadata-shim", "device-plugin", "none"]
@@ -247,14 +247,15 @@ def decide(
     drivers: Iterable[str],
     writers: frozenset[str] = ALWAYS_WRITE,
     *,
+    silent: frozenset[str] = NEVER_WRITE,
     in_device_claims: bool = False,
 ) -> PathDecision:
     """The path of one pair of a launcher pod's container ``compute`` (decision 0012).
 
     ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim.
     ``choice``: the user's. ``drivers``: those of the devices that may serve the request, as far as they are known.
-    ``writers``: those that write metadata files (``known_drivers.metadata_writers``). ``in_device_claims``: the claim
-    was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
+    ``writers``: those that write metadata files (``known_drivers.metadata_writers``); ``silent``: those that certainly
+    write none. ``in_device_claims``: the claim was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
     pair = ClaimRequestPair(entry.name, request)
     names = tuple(sorted(set(drivers)))
@@ -279,7 +280,8 @@ def decide(
         message = f"{asked}KubeVirt {version} reads no metadata files; {advice}"
         return PathDecision(pair, NONE, NO_METADATA_READ, message, warning=True)
     if choice != AUTO:
-        return _as_chosen(pair, choice, version, names, writing)
+        never_starts = bool(names) and silent.issuperset(names)
+        return _as_chosen(pair, choice, version, names, writing, never_starts=never_starts)
     if version < V1_8_3:
         return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
     return _by_drivers(pair, names, writing)
@@ -299,6 +301,7 @@ def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDeci
     return None
 
 
+WRITES_NONE: Final = "driver {} writes no metadata files, without which the VM never starts"
 NOT_KNOWN_TO_WRITE: Final = "driver {} is not known to write metadata files, without which the VM doesn't start"
 CHOOSE_SHIM: Final = f"remove annotation {PATH_ANNOTATION}, or set it to {METADATA_SHIM}"
 CHOOSE_OTHERWISE: Final = (
@@ -317,16 +320,20 @@ def _as_chosen(
     version: KubeVirtVersion,
     drivers: tuple[str, ...],
     writing: tuple[str, ...],
+    *,
+    never_starts: bool,
 ) -> PathDecision:
-    """The native or metadata-shim path that the user asks for, with a warning where it may not work."""
+    """The native or metadata-shim path that the user asks for, with a warning where it may not work. ``never_starts``:
+    no driver that may serve the request writes metadata files."""
     if choice == NATIVE and version < V1_8_3:
         message = f"path {NATIVE} was asked for, and {_looks_elsewhere(version)}; use 1.8.3 or newer, or {CHOOSE_SHIM}"
         return PathDecision(pair, NONE, NATIVE_NOT_READ, message, warning=True, fails=True)
     silent = tuple(driver for driver in drivers if driver not in writing)
     if choice == NATIVE and silent:
-        why = NOT_KNOWN_TO_WRITE.format(", ".join(silent))
-        message = f"path {NATIVE} was asked for, and {why}: {CHOOSE_OTHERWISE}"
-        return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
+        why = (WRITES_NONE if never_starts else NOT_KNOWN_TO_WRITE).format(", ".join(silent))
+        advice = CHOOSE_SHIM if never_starts else CHOOSE_OTHERWISE
+        message = f"path {NATIVE} was asked for, and {why}: {advice}"
+        return PathDecision(pair, choice, ASKED_FOR, message, warning=True, fails=never_starts)
     if choice == METADATA_SHIM and version >= V1_8_3 and writing:
         message = (
             f"driver {', '.join(writing)} writes a metadata file of its own, which can't be mounted into the volume of "
