@@ -1,4 +1,4 @@
-"""Places PCI functions behind PCIe expanders: pure (K-8.3 to K-8.7).
+"""Places PCI functions behind PCIe expanders (K-8.3 to K-8.7, K-8.13). Pure.
 
 Each group of functions gets a ``pcie-expander-bus``, each function a root port on it: the guest sees them on the NUMA
 node of the expander. A group is a guest cell, as in KubeVirt, or a PCIe root of the host within a cell, so that the
@@ -197,8 +197,8 @@ def _numbered(
 ) -> tuple[tuple[Controller, ...], dict[str, int]]:
     """The controllers of the groups, and the root port of each function.
 
-    Indexes ascend from the highest that is taken; libvirt uses them as bus numbers of root ports that are elsewhere.
-    Bus numbers of expanders descend, each leaving room for its ports (K-8.4). Where the two meet, there are no more.
+    Indexes ascend from the highest that is taken, bus numbers of expanders descend, each leaving room for its ports
+    (K-8.4). As in KubeVirt, there is no room left where the two meet.
     """
     controllers: list[Controller] = []
     ports: dict[str, int] = {}
