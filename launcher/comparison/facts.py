@@ -28,6 +28,10 @@ _BYTES: Final = {
     "GB": 10**9, "G": 2**30, "GiB": 2**30, "TB": 10**12, "T": 2**40, "TiB": 2**40,
 }  # fmt: skip
 EXPANDER: Final = "pcie-expander-bus"
+_DEPTH: Final = 32
+"""Controllers above a device that are followed: more than any guest has, and an end for those that are in a circle."""
+_MODEL: Final = 40
+"""Characters of a controller's model that are kept."""
 
 
 @dataclass(frozen=True)
@@ -123,19 +127,18 @@ def _pci(address: etree._Element) -> str:
 def _place(address: etree._Element, controllers: Mapping[int, etree._Element]) -> GuestPlace:
     if address.get("type", "pci") != "pci":
         return GuestPlace(" ".join(f"{name}={value}" for name, value in sorted(_attributes(address))))
-    chain: list[etree._Element] = []
-    index = _number(address.get("bus", "0"))
-    while (controller := controllers.get(index)) is not None and controller not in chain:
-        chain.append(controller)
+    chain: list[str] = []
+    index, cell = _number(address.get("bus", "0")), None
+    while (controller := controllers.get(index)) is not None and len(chain) < _DEPTH:
+        chain.append(controller.get("model", "")[:_MODEL])
         above = controller.find("address")
         if index == 0 or controller.get("model") == EXPANDER:
+            cell = controller.findtext("target/node")
             break
         index = _number(above.get("bus", "0")) if above is not None else 0
-    top = chain[-1] if chain else None
-    cell = top.findtext("target/node") if top is not None else None
     return GuestPlace(
         _pci(address) + (" multifunction" if address.get("multifunction") == "on" else ""),
-        tuple(controller.get("model", "") for controller in reversed(chain)),
+        tuple(reversed(chain)),
         index,
         _number(cell) if cell is not None else None,
     )
@@ -159,10 +162,14 @@ def _placement(domain: etree._Element, controllers: Mapping[int, etree._Element]
             for name, value in _attributes(element):
                 if name != key:
                     yield f"{path}/@{name}", ranges(value) if name == numbers else value
+    for page in domain.iterfind("memoryBacking/hugepages/page"):
+        nodes = ranges(page.get("nodeset", ""))
+        path = f"memoryBacking/hugepages/page{f'[{nodes}]' if nodes else ''}/@size"
+        yield path, _size(page.get("size", ""), page.get("unit", "KiB"))
     for place in ("memoryBacking/hugepages", "memoryBacking/locked", "iommufd"):
         for element in domain.iterfind(place):
             yield place, "present"
-            yield from ((f"{place}/{path}", text) for path, text in _properties(element))
+            yield from ((f"{place}/@{name}", value) for name, value in _attributes(element))
     for number, element in enumerate(domain.iterfind("devices/iommu")):
         yield from ((f"devices/iommu[{number}]/{path}", text) for path, text in _properties(element))
     for cell_name, buses in _expanders(controllers).items():

@@ -27,8 +27,8 @@ MAX_NODES: Final = 20_000
 MAX_ATTRIBUTES: Final = 100
 """Limits of a document's elements and comments, and of one element's attributes, which libxml2 searches one by one."""
 
-# XML 1.0, production [2] Char; other characters aren't allowed, not even as character references.
-_UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What isn't in production [2], Char, of XML 1.0: not allowed, not even as character references.
+_UNWRITABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NUMBER = re.compile(r"[ \t\r\n]*([0-9]{1,20})[ \t\r\n]*")
 
 
