@@ -26,6 +26,8 @@ from launcher.elements.domain import Domain
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Dialect
 from launcher.elements.page import pretty
 from launcher.errors import LauncherError
+from launcher.features import check_supported
+from launcher.hostdev_options import slots, with_followers, with_options, without_followers
 from launcher.layout import layout
 from launcher.placement.host import HostTopology
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
@@ -73,7 +75,8 @@ def hostdevs(
 
     Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
     """
-    return host_devices(_inputs(vmi, sources, kubevirt))
+    inputs = _inputs(vmi, sources, kubevirt)
+    return with_options(inputs.vmi, host_devices(inputs))
 
 
 def domain_xml(
@@ -96,18 +99,24 @@ def convert(
     topology: HostTopology | None = None,
     cpus: Collection[int] | None = None,
     spare_ports: int = 0,
+    libvirt: str | None = None,
 ) -> Conversion:
     """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
 
     The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to
     libvirt. On a host with a known ``topology``, dedicated CPUs are pinned to some of ``cpus`` (the pod's; by default
     all), and devices are placed as KubeVirt does with its gate PCINUMAAwareTopology, or as the VMI's annotation says
-    (K-8). ``spare_ports``: PCIe root ports that are left free for devices that are attached while the guest runs.
+    (K-8). ``spare_ports``: PCIe root ports that are left free for devices that are attached while the guest runs. With
+    ``libvirt`` (``9.0.0``), a domain that this release can't run is an error; without, nothing is judged.
     """
     inputs = _inputs(vmi, sources, kubevirt)
-    devices = host_devices(inputs)
-    guest = layout(inputs, devices, topology, cpus)
+    devices = with_options(inputs.vmi, host_devices(inputs))
+    shared = slots(inputs.vmi, devices)
+    guest = layout(inputs, without_followers(devices, shared), topology, cpus)
+    guest = with_followers(guest, devices, shared)
     page, lost = domain(inputs.vmi, guest, dialect, spare_ports)
+    if libvirt is not None:
+        check_supported(page, libvirt)
     return Conversion(guest.devices, page, (*warnings(inputs, devices), *guest.warnings, *lost))
 
 

@@ -43,6 +43,7 @@ MENU: Final = (
             "docs/guides/run",
             "docs/guides/library",
             "docs/guides/placement",
+            "docs/guides/hostdev-options",
             "docs/guides/allocator",
             "docs/guides/simulator",
             "docs/guides/policies",

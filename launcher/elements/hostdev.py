@@ -36,6 +36,9 @@ class Hostdev(Page):
         Property("model", attribute="model"),
         Property("display", attribute="display"),
         Property("ramfb", attribute="ramfb"),
+        Property("iommufd", "driver", "iommufd"),
+        Property("source_vendor", "source/vendor", "id"),
+        Property("source_product", "source/product", "id"),
         Property("source_type", "source/address", "type"),
         Property("source_domain", "source/address", "domain"),
         Property("source_bus", "source/address", "bus"),
@@ -48,7 +51,10 @@ class Hostdev(Page):
         Property("guest_bus", "address", "bus"),
         Property("guest_slot", "address", "slot"),
         Property("guest_function", "address", "function"),
+        Property("guest_multifunction", "address", "multifunction"),
         Property("boot_order", "boot", "order"),
+        Property("rom_bar", "rom", "bar"),
+        Property("rom_file", "rom", "file"),
         Property("alias", "alias", "name"),
     )
 
@@ -59,6 +65,9 @@ class Hostdev(Page):
     model: str | None = None
     display: str | None = None
     ramfb: str | None = None
+    iommufd: str | None = None
+    source_vendor: str | None = None
+    source_product: str | None = None
     source_type: str | None = None
     source_domain: str | None = None
     source_bus: str | None = None
@@ -71,7 +80,10 @@ class Hostdev(Page):
     guest_bus: str | None = None
     guest_slot: str | None = None
     guest_function: str | None = None
+    guest_multifunction: str | None = None
     boot_order: int | None = None
+    rom_bar: str | None = None
+    rom_file: str | None = None
 
     @property
     def is_mdev(self) -> bool:

@@ -10,6 +10,7 @@ import yaml
 
 from launcher import AddressSources, Conversion, convert
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.hostdev_options import HOSTDEV_OPTIONS_ANNOTATION
 from virt_dra.api.wire import Json
 
 CASES = Path(__file__).parent / "cases"
@@ -32,7 +33,11 @@ def vmi_of(case: Mapping[str, object]) -> Json:
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
-        "metadata": {"namespace": "tests", "name": case.get("vmiName", "vmi")},
+        "metadata": {
+            "namespace": "tests",
+            "name": case.get("vmiName", "vmi"),
+            "annotations": {HOSTDEV_OPTIONS_ANNOTATION: case["annotation"]} if "annotation" in case else {},
+        },
         "spec": {**spec, "domain": {"devices": devices}},
         **({"status": {"deviceStatus": statuses}} if statuses else {}),
     }

@@ -11,7 +11,7 @@ from tests.conftest import Golden
 from tests.launcher.scenarios import cases, converted
 from virt_dra.api.wire import Json
 
-CASES = cases("plugin_devices", "claimed_devices", "metadata_files", "old_kubevirt", "sriov")
+CASES = cases("plugin_devices", "claimed_devices", "metadata_files", "old_kubevirt", "sriov", "hostdev_options")
 GOOD = {name: case for name, case in CASES.items() if "error" not in case}
 DEFINABLE = {name: case for name, case in GOOD.items() if "refusal" not in case}
 REFUSED = {name: case for name, case in GOOD.items() if "refusal" in case}

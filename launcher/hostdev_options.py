@@ -1,0 +1,135 @@
+"""Options of host devices that the VMI's annotation asks for, and functions of one card as one slot of the guest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from launcher.conversion import ConvertedDevice
+from launcher.elements.domain import Controller
+from launcher.elements.hostdev import Hostdev, at_guest_address, behind_port
+from launcher.errors import INVALID_OPTIONS, LauncherError
+from launcher.host_addresses.pci import PciAddress
+from launcher.layout import GuestLayout
+from virt_dra.api.integration.hostdev_options import (
+    HOSTDEV_OPTIONS_ANNOTATION,
+    OPTIONS,
+    ROM_FOLDER,
+    HostdevOptions,
+    read_hostdev_options,
+)
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.reading.json_annotations import AnnotationError
+
+FIELD = f"metadata.annotations[{HOSTDEV_OPTIONS_ANNOTATION}]"
+
+
+def with_options(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...]) -> tuple[ConvertedDevice, ...]:
+    """The devices with their options. Raises :class:`LauncherError`."""
+    wanted = _options(vmi)
+    return tuple(
+        replace(device, element=_with(device, wanted[device.device])) if device.device in wanted else device
+        for device in devices
+    )
+
+
+def _options(vmi: VirtualMachineInstance) -> Mapping[str, HostdevOptions]:
+    try:
+        return read_hostdev_options(vmi)
+    except AnnotationError as error:
+        raise LauncherError(INVALID_OPTIONS, FIELD, str(error)) from None
+
+
+def _with(device: ConvertedDevice, options: HostdevOptions) -> Hostdev:
+    element = device.element
+    for name, option in OPTIONS.items():
+        if getattr(options, option.field) is not None and element.type not in option.types:
+            raise _refused(device, f".{name}", f"is for {' and '.join(sorted(option.types))}, not for {element.type}")
+    vendor, _, product = (options.usb_product or "").partition(":")
+    changes: dict[str, str | int | None] = {
+        "rom_bar": options.rom_bar,
+        "rom_file": options.rom_file and f"{ROM_FOLDER}/{options.rom_file}",
+        "boot_order": options.boot_order,
+        "iommufd": _yes_or_no(options.iommufd),
+        "managed": _yes_or_no(options.managed),
+        "model": options.mdev_model,
+        "source_vendor": vendor and f"0x{vendor}",
+        "source_product": product and f"0x{product}",
+    }
+    element = replace(element, **{field: value for field, value in changes.items() if value})  # type: ignore[arg-type]  # of its fields' types
+    if options.usb_product is not None:
+        element = replace(element, source_bus=None, source_device=None)
+    if options.guest_address is not None:
+        element = at_guest_address(element, PciAddress.parse(options.guest_address))
+    return element
+
+
+def _yes_or_no(flag: bool | None) -> str | None:
+    return None if flag is None else "yes" if flag else "no"
+
+
+def slots(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...]) -> tuple[tuple[ConvertedDevice, ...], ...]:
+    """The devices of each guest slot that is shared, in the order of their functions on the host. Raises
+    :class:`LauncherError`."""
+    wanted = _options(vmi)
+    by_slot: dict[str, list[ConvertedDevice]] = defaultdict(list)
+    for device in devices:
+        slot = wanted[device.device].guest_slot if device.device in wanted else None
+        if slot is not None:
+            by_slot[slot].append(device)
+    ordered = [tuple(sorted(sharing, key=lambda device: device.address.identity)) for sharing in by_slot.values()]
+    for first, *others in ordered:
+        for device in others:
+            if _card(device) != _card(first) or device.address.identity == first.address.identity:
+                reason = f"{device.address} and {first.address} ({first.device}) aren't two functions of one card"
+                raise _refused(device, ".guestSlot", reason)
+            if device.element.guest_type is not None:
+                raise _refused(device, ".guestAddress", f"follows from that of {first.device}, whose slot it shares")
+    return tuple(sharing for sharing in ordered if len(sharing) > 1)
+
+
+def _card(device: ConvertedDevice) -> str:
+    return device.address.identity.rpartition(".")[0]
+
+
+def without_followers(
+    devices: tuple[ConvertedDevice, ...], shared: tuple[tuple[ConvertedDevice, ...], ...]
+) -> tuple[ConvertedDevice, ...]:
+    """The devices that get a slot: of a shared one its first function only."""
+    followers = {device.device for sharing in shared for device in sharing[1:]}
+    return tuple(device for device in devices if device.device not in followers)
+
+
+def with_followers(
+    layout: GuestLayout, devices: tuple[ConvertedDevice, ...], shared: tuple[tuple[ConvertedDevice, ...], ...]
+) -> GuestLayout:
+    """The layout with all ``devices``: those that share a slot follow their first function, which gets a root port if
+    it has no address."""
+    placed = {device.device: device for device in layout.devices}
+    controllers = list(layout.controllers)
+    for first, *others in shared:
+        element = placed[first.device].element
+        if element.guest_type is None:
+            if not controllers:
+                raise _refused(first, ".guestSlot", "needs a machine with PCI Express")
+            index = 1 + max(controller.index or 0 for controller in controllers)
+            controllers.append(Controller(index, "pcie-root-port"))
+            element = behind_port(element, index)
+        placed[first.device] = replace(first, element=replace(element, guest_multifunction="on"))
+        for function, device in enumerate(others, start=1):
+            place = replace(
+                device.element,
+                guest_type=element.guest_type,
+                guest_domain=element.guest_domain,
+                guest_bus=element.guest_bus,
+                guest_slot=element.guest_slot,
+                guest_function=f"0x{function}",
+            )
+            placed[device.device] = replace(device, element=place)
+    return replace(layout, devices=tuple(placed[device.device] for device in devices), controllers=tuple(controllers))
+
+
+def _refused(device: ConvertedDevice, member: str, reason: str) -> LauncherError:
+    path = f"{FIELD}[{device.device}]{member}"
+    return LauncherError(INVALID_OPTIONS, device.device, f"{path}: {reason}")
