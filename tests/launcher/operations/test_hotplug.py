@@ -1,4 +1,5 @@
-"""Attaching and detaching devices of a running domain: in order, and undone as a whole when a step fails."""
+"""Attaching and detaching devices of a running domain, GPUs among them, where KubeVirt has NICs only (K-8.10): in
+order, and undone as a whole when a step fails."""
 
 from __future__ import annotations
 
