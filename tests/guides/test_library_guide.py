@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from virt_dra.api.integration.live_migration import MigrationBlocker
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "library.md").read_text(encoding="utf-8")
-LAUNCHER, ADMISSION, ALLOCATOR = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+LAUNCHER, ADMISSION, ALLOCATOR, MIGRATION = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 
 VMI = {
     "apiVersion": "kubevirt.io/v1",
@@ -55,7 +57,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("example", [LAUNCHER, ADMISSION, ALLOCATOR], ids=["launcher", "admission", "allocator"])
+@pytest.mark.parametrize("example", [LAUNCHER, ADMISSION, ALLOCATOR, MIGRATION])
 def test_an_example_has_at_most_ten_lines(example: str) -> None:
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
 
@@ -79,3 +81,10 @@ def test_a_vmi_can_be_checked_as_shown(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_allocator_can_be_called_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
     exec(ALLOCATOR, {})  # noqa: S102 - the guide's own text
     assert capsys.readouterr().out == "['gpu-7']\n"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # as above
+def test_migration_can_be_judged_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(MIGRATION, {})  # noqa: S102 - the guide's own text
+    wanted = MigrationBlocker("VMI specifies non-migratable GPU device", "domain.devices.gpus[0]")
+    assert capsys.readouterr().out == f"{wanted}\n"
