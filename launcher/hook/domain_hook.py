@@ -10,6 +10,8 @@ from launcher.conversion import AddressSources
 from launcher.errors import UNREADABLE_VMI, LauncherError
 from launcher.hook.domain_text import domain_text, parsed_domain
 from launcher.hook.host_devices import complete_host_devices
+from launcher.hook.pci_placement import PlacedDevices, place_pci_devices, placement_rule
+from launcher.placement.host import HostTopology
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, PCI_PLACEMENT_ANNOTATION
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.wire import WireError
@@ -20,22 +22,36 @@ VMI_MAX: Final = 2 << 20
 
 @dataclass(frozen=True)
 class HookedDomain:
-    """The domain for libvirt: KubeVirt's own bytes if ``changes`` is empty. ``changes``: a sentence each."""
+    """The domain for libvirt: KubeVirt's own bytes if ``changes`` is empty. ``changes`` and ``warnings``: sentences."""
 
     text: bytes
     changes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def hooked_domain(domain: bytes, vmi_json: bytes, sources: AddressSources) -> HookedDomain:
-    """The domain with the host devices of the VMI's claims. Asked again with its own result it changes nothing, and so
-    it does without the VMI's annotation. Raises :class:`LauncherError`."""
+def hooked_domain(
+    domain: bytes,
+    vmi_json: bytes,
+    sources: AddressSources,
+    host: HostTopology,
+    default_placement: str | None = None,
+) -> HookedDomain:
+    """The domain with the host devices of the VMI's claims, its PCI devices placed. Asked again with its own result it
+    changes nothing.
+
+    ``default_placement``: for a VMI without annotation; None: its domain stays as it is. Raises
+    :class:`LauncherError`.
+    """
     vmi = _vmi(vmi_json)
-    if PCI_PLACEMENT_ANNOTATION not in vmi.metadata.annotations:
+    value = vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, default_placement)
+    if value is None:
         return HookedDomain(domain)
+    rule = placement_rule(value)
     root = parsed_domain(domain)
-    (devices,) = root.iterfind("devices")
-    changes = complete_host_devices(devices, vmi, sources)
-    return HookedDomain(domain_text(root), tuple(changes)) if changes else HookedDomain(domain)
+    changes = complete_host_devices(root, vmi, sources)
+    placed = place_pci_devices(root, host, rule) if rule is not None else PlacedDevices()
+    changes += placed.changes
+    return HookedDomain(domain_text(root) if changes else domain, tuple(changes), placed.warnings)
 
 
 def _vmi(text: bytes) -> VirtualMachineInstance:

@@ -15,7 +15,9 @@ import click
 from launcher.addresses.metadata_files import read_folder
 from launcher.conversion import AddressSources
 from launcher.hook.domain_hook import hooked_domain
+from launcher.hook.pci_placement import PLACEMENTS
 from launcher.hook.server import HookServer
+from launcher.placement.sysfs import read_host
 from virt_dra.api.go_text import visible
 
 SOCKET: Final = "/var/run/kubevirt-hooks/virt-dra.sock"
@@ -50,23 +52,29 @@ Example, of a VMI whose PCI devices are placed by PCIe root (KubeVirt needs the 
     show_default=True,
     help="Folder below which the drivers' metadata files are, and sysfs in sys.",
 )
-def main(socket: Path, root: Path) -> None:
+@click.option(
+    "--pci-placement",
+    type=click.Choice(PLACEMENTS),
+    help="For VMIs without the annotation virt-dra.io/pci-placement.  [default: their domains stay as they are]",
+)
+def main(socket: Path, root: Path, pci_placement: str | None) -> None:
     """Serve KubeVirt's hooks: complete the domains of VMs that ask for it, before libvirt gets them."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        asyncio.run(_serve(socket, root))
+        asyncio.run(_serve(socket, root, pci_placement))
     except OSError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
 
 
-async def _serve(socket: Path, root: Path) -> None:
+async def _serve(socket: Path, root: Path, default_placement: str | None) -> None:
     """Until the VM ends, or the container is stopped. Raises :class:`OSError`."""
 
     def mutation(domain: bytes, vmi: bytes) -> bytes:
-        hooked = hooked_domain(domain, vmi, AddressSources(os.environ, read_folder(root)))
-        for change in hooked.changes:
-            _logger.info("%s", visible(change))
+        sources, host = AddressSources(os.environ, read_folder(root)), read_host(root / "sys")
+        hooked = hooked_domain(domain, vmi, sources, host, default_placement)
+        for sentence in (*hooked.changes, *(f"warning: {warning}" for warning in hooked.warnings)):
+            _logger.info("%s", visible(sentence))
         return hooked.text
 
     stopped = asyncio.Event()

@@ -14,11 +14,10 @@ from launcher.elements.hostdev import ALIAS_PREFIX
 from launcher.elements.page import element
 from launcher.entry_kinds import GPUS, HOST_DEVICES, SRIOV_ALIAS
 from launcher.errors import NO_ADDRESS, LauncherError
+from launcher.hook.domain_text import insert_after, number
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, HostDevice, Interface, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST
-
-_NUMBERS = ("domain", "bus", "slot", "function")
 
 
 @dataclass(frozen=True)
@@ -30,18 +29,22 @@ class ClaimedEntry:
     entry: DeviceEntry | Interface
 
 
-def complete_host_devices(devices: etree._Element, vmi: VirtualMachineInstance, sources: AddressSources) -> list[str]:
+def complete_host_devices(root: etree._Element, vmi: VirtualMachineInstance, sources: AddressSources) -> list[str]:
     """Changes ``<devices>``, and returns a sentence for each change. A device whose address only KubeVirt knows stays
     as it is.
 
     Raises :class:`LauncherError`, too for a device that the domain doesn't have and whose address isn't known.
     """
+    (devices,) = root.iterfind("devices")
     present = {alias.get("name", ""): alias.getparent() for alias in devices.iterfind("hostdev/alias")}
+    last = next(devices.iterchildren("hostdev", reversed=True), None)
+    if last is None:
+        last = next(devices.iterchildren(reversed=True), None)
     changes = []
     for device in _addressed_devices(vmi, sources, frozenset(present)):
         wanted, hostdev = element(device.element), present.get(device.element.alias or "")
         if hostdev is None:
-            _append(devices, wanted)
+            last = insert_after(devices, last, wanted)
             changes.append(f"{device.device}: added with address {device.address}, from {device.source}")
         elif _identity(hostdev) != _identity(wanted):
             _correct(hostdev, wanted)
@@ -104,19 +107,6 @@ def _inputs(
     return ConversionInputs(vmi.with_(spec=spec), sources, NEWEST)
 
 
-def _append(devices: etree._Element, hostdev: etree._Element) -> None:
-    """Behind the last host device, else as the last device; indented as that one is."""
-    last = next(devices.iterchildren("hostdev", reversed=True), None)
-    if last is None:
-        last = next(devices.iterchildren(reversed=True), None)
-    if last is None:
-        devices.append(hostdev)
-        return
-    before = last.getprevious()
-    hostdev.tail, last.tail = last.tail, devices.text if before is None else before.tail
-    last.addnext(hostdev)
-
-
 def _correct(hostdev: etree._Element, wanted: etree._Element) -> None:
     """Which device it is is changed, and nothing else: its place in the guest, boot order and display stay."""
     for name in ("type", "managed", "mode", "model"):
@@ -132,18 +122,10 @@ def _correct(hostdev: etree._Element, wanted: etree._Element) -> None:
         hostdev.replace(source, right)
 
 
-def _identity(hostdev: etree._Element) -> tuple[str, ...]:
+def _identity(hostdev: etree._Element) -> tuple[str | int | None, ...]:
     """Equal for two elements of one host device, however their addresses are spelled."""
     address = hostdev.find("source/address")
     if address is None:
         return ()
-    numbers = tuple(_number(address.get(name, "0")) for name in _NUMBERS)
-    return (hostdev.get("type", ""), address.get("uuid", "").lower(), *numbers)
-
-
-def _number(text: str) -> str:
-    """The number that libvirt reads, as decimal digits; a text that isn't one is itself."""
-    try:
-        return str(int(text, 16 if text.lower().startswith("0x") else 10))
-    except ValueError:
-        return text
+    numbers = (number(address.get(name, "0")) for name in ("domain", "bus", "slot", "function"))
+    return (hostdev.get("type"), address.get("uuid", "").lower(), *numbers)

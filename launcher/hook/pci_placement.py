@@ -1,0 +1,135 @@
+"""Places the PCI host devices of KubeVirt's domain on PCIe expanders, by guest NUMA cell or PCIe root (K-8,
+K-11.18)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lxml import etree
+
+from launcher.elements.hostdev import Hostdev, at_guest_address
+from launcher.elements.page import element
+from launcher.errors import UNKNOWN_PLACEMENT, UNPLACEABLE_DEVICE, AddressSyntaxError, LauncherError
+from launcher.hook.domain_text import insert_after, number
+from launcher.host_addresses.pci import PciAddress
+from launcher.placement.guest import GuestTopology
+from launcher.placement.host import HostTopology
+from launcher.placement.placing import FunctionToPlace, PlacementRule, TakenNumbers, kubevirt_rule, place
+from virt_dra.api.kubevirt_versions import NEWEST
+
+NO_PLACEMENT: Final = "none"
+_RULES: Final[Mapping[str, PlacementRule | None]] = {
+    NO_PLACEMENT: None,
+    "numa-node": kubevirt_rule(NEWEST),
+    "numa-node,strict": kubevirt_rule(NEWEST, strict=True),
+    "pcie-root": kubevirt_rule(NEWEST, by_pcie_root=True),
+    "pcie-root,strict": kubevirt_rule(NEWEST, strict=True, by_pcie_root=True),
+}
+PLACEMENTS: Final = tuple(_RULES)
+"""The values of the annotation."""
+_PCIE_MACHINE: Final = re.compile(r"(pc-)?q35\b.*|virt\b.*")
+
+
+@dataclass(frozen=True)
+class PlacedDevices:
+    """``changes`` and ``warnings``: a sentence for each device that was placed, or couldn't be."""
+
+    changes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def placement_rule(value: str) -> PlacementRule | None:
+    """The rule of an annotation's value; None for no placement. Raises :class:`LauncherError`."""
+    text = value.replace(" ", "")
+    if text not in _RULES:
+        message = f"virt-dra.io/pci-placement: {value!r} is not one of {'; '.join(PLACEMENTS)}"
+        raise LauncherError(UNKNOWN_PLACEMENT, "metadata.annotations", message)
+    return _RULES[text]
+
+
+def place_pci_devices(root: etree._Element, host: HostTopology, rule: PlacementRule) -> PlacedDevices:
+    """Changes ``<devices>``: controllers are added behind the others, and the devices get their addresses. Devices on
+    an expander stay where they are. Raises :class:`LauncherError` where the rule is strict."""
+    (devices,) = root.iterfind("devices")
+    controllers = devices.findall("controller")
+    hostdevs = _hostdevs_to_place(devices, _ports_of_expanders(controllers))
+    if not hostdevs:
+        return PlacedDevices()
+    machine = next((type_.get("machine", "") for type_ in root.iterfind("os/type")), "")
+    if _PCIE_MACHINE.fullmatch(machine) is None:
+        why = f"machine type {machine!r} has no PCI Express, so no device is placed by NUMA node or PCIe root"
+        if rule.strict:
+            raise LauncherError(UNPLACEABLE_DEVICE, "spec.domain.machine.type", why)
+        return PlacedDevices(warnings=(why,))
+    taken = TakenNumbers(
+        frozenset(_numbers(controller.get("index") for controller in controllers)),
+        frozenset(_numbers(target.get("busNr") for target in devices.iterfind("controller/target"))),
+    )
+    functions = [function for function, _ in hostdevs.values()]
+    placement = place(functions, GuestTopology.from_domain(root), host, rule, taken)
+    last = controllers[-1] if controllers else None
+    for controller in placement.controllers:
+        last = insert_after(devices, last, element(controller))
+    changes = []
+    for key, port in placement.ports.items():
+        function, hostdev = hostdevs[key]
+        _set_guest_address(hostdev, port)
+        changes.append(f"device {function.source}: placed behind root port {port}")
+    return PlacedDevices(tuple(changes), placement.warnings)
+
+
+def _ports_of_expanders(controllers: list[etree._Element]) -> frozenset[int]:
+    """The indexes of root ports that are on an expander, which are the bus numbers of the devices behind them."""
+    expanders = {number(item.get("index")) for item in controllers if item.get("model") == "pcie-expander-bus"}
+    return frozenset(
+        _numbers(
+            port.get("index")
+            for port in controllers
+            for address in port.iterfind("address")
+            if port.get("model") == "pcie-root-port" and number(address.get("bus")) in expanders
+        )
+    )
+
+
+def _hostdevs_to_place(
+    devices: etree._Element, placed_ports: frozenset[int]
+) -> dict[str, tuple[FunctionToPlace, etree._Element]]:
+    """The PCI host devices that aren't on an expander, by a key of ours. What has no address of a PCI function is left
+    to libvirt."""
+    hostdevs = {}
+    for index, hostdev in enumerate(devices.iterfind("hostdev")):
+        source = _source(hostdev)
+        if source is None:
+            continue
+        bus = next((number(address.get("bus")) for address in hostdev.iterfind("address")), None)
+        if bus not in placed_ports or bus is None:
+            key = str(index)
+            hostdevs[key] = FunctionToPlace(key, source, has_guest_address=bus is not None), hostdev
+    return hostdevs
+
+
+def _source(hostdev: etree._Element) -> PciAddress | None:
+    address = hostdev.find("source/address")
+    if hostdev.get("type") != "pci" or address is None:
+        return None
+    domain, bus, slot, function = (number(address.get(name, "0")) for name in ("domain", "bus", "slot", "function"))
+    if domain is None or bus is None or slot is None or function is None:
+        return None
+    try:
+        return PciAddress.parse(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
+    except AddressSyntaxError:
+        return None
+
+
+def _set_guest_address(hostdev: etree._Element, port: int) -> None:
+    for address in hostdev.findall("address"):
+        hostdev.remove(address)
+    placed = element(at_guest_address(Hostdev("pci", None), PciAddress("0000", f"{port:02x}", "00", "0")))
+    hostdev.extend(placed.findall("address"))
+
+
+def _numbers(texts: Iterable[str | None]) -> Iterator[int]:
+    return (value for value in map(number, texts) if value is not None)
