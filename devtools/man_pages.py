@@ -1,5 +1,5 @@
-"""``python -m devtools.man_pages [FOLDER]``: a manual page (section 1) for virt-dra, each of its commands and
-virt-dra-launcher, made of their help texts. ``make man`` and ``make release`` call it.
+"""``python -m devtools.man_pages [FOLDER]``: a manual page (section 1) for virt-dra, each of its commands,
+virt-dra-launcher and virt-dra-hook, made of their help texts. ``make man`` and ``make release`` call it.
 
 The date is that of SOURCE_DATE_EPOCH, else today's.
 """
@@ -19,6 +19,7 @@ from typing import Final
 
 import click
 
+from launcher.hook.entry import main as hook
 from launcher.process.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, HelpSection, cli
 
@@ -63,9 +64,9 @@ def manual_pages(edition: ManualEdition) -> dict[str, str]:
         f"{PROGRAM}-{name}": (f"{PROGRAM} {name}", command, SUBCOMMANDS[name].summary, [PROGRAM])
         for name, command in commands.items()
     }
-    of_launcher = f"{PROGRAM}-launcher"
-    pages[PROGRAM] = (PROGRAM, cli, _first_line(cli), [*also, of_launcher])
-    pages[of_launcher] = (of_launcher, launcher, _first_line(launcher), [PROGRAM])
+    programs = {f"{PROGRAM}-launcher": launcher, f"{PROGRAM}-hook": hook}
+    pages[PROGRAM] = (PROGRAM, cli, _first_line(cli), [*also, *programs])
+    pages |= {name: (name, command, _first_line(command), [PROGRAM]) for name, command in programs.items()}
     return {
         f"{page}.1": "".join(f"{line}\n" for line in _page(page, *told, edition))
         for page, told in sorted(pages.items())

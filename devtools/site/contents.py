@@ -52,6 +52,7 @@ MENU: Final = (
             "docs/guides/scenarios",
             "docs/guides/driver",
             "docs/guides/driver-authors",
+            "docs/guides/hook-sidecar",
             "docs/guides/callers",
             "examples/README",
         ),

@@ -16,8 +16,13 @@ from virt_dra.cli.main import SUBCOMMANDS
 PAGES = manual_pages(ManualEdition("1.2.3", date(2026, 5, 4)))
 
 
-def test_every_command_and_the_launcher_have_a_page() -> None:
-    assert PAGES.keys() == {"virt-dra.1", "virt-dra-launcher.1", *(f"virt-dra-{name}.1" for name in SUBCOMMANDS)}
+def test_every_program_has_a_page() -> None:
+    assert PAGES.keys() == {
+        "virt-dra.1",
+        "virt-dra-launcher.1",
+        "virt-dra-hook.1",
+        *(f"virt-dra-{name}.1" for name in SUBCOMMANDS),
+    }
     for name, page in PAGES.items():
         sections = re.findall(r"^\.SH (.*)$", page, re.MULTILINE)
         assert sections[:4] == ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS"], name

@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -12,6 +13,7 @@ import click
 import pytest
 
 from devtools.locks import EXTRAS_OF
+from launcher.hook.entry import main as hook
 from virt_dra.api.integration import standalone
 from virt_dra.cli.main import cli
 from virt_dra.installation.kustomize import split_image
@@ -57,6 +59,16 @@ def test_images_have_the_extras_and_entry_points_of_the_project(stage: str, extr
     assert f"--from=build-{stage} " in last(stage, "COPY")
     assert last(stage, "ENTRYPOINT") == f'["{entry_point}"]'
     assert entry_point in PROJECT["scripts"]
+
+
+def test_the_annotation_of_the_guide_runs_the_hook_sidecar_of_the_image() -> None:
+    guide = (ROOT / "docs" / "guides" / "hook-sidecar.md").read_text()
+    (annotation,) = re.findall(r"hooks.kubevirt.io/hookSidecars: '(.*)'", guide)
+    (sidecar,) = json.loads(annotation)
+    assert sidecar["image"] == f"registry.example.com/virt-dra:{VERSION}"
+    (command,) = sidecar["command"]
+    assert PROJECT["scripts"][command] == "launcher.hook.entry:main"
+    assert hook.make_context(command, sidecar["args"]).params["pci_placement"] == "pcie-root"
 
 
 def test_what_is_copied_into_the_build_is_there() -> None:

@@ -74,7 +74,12 @@ def test_two_builds_of_a_commit_are_the_same_bytes_whoever_makes_them(tmp_path: 
         name.startswith("virt_dra/manifests/") for name in names
     )
     pages = {Path(name).name for name in names if "/data/share/man/man1/" in name}
-    assert pages == {"virt-dra.1", "virt-dra-launcher.1", *(f"virt-dra-{name}.1" for name in SUBCOMMANDS)}
+    assert pages == {
+        "virt-dra.1",
+        "virt-dra-launcher.1",
+        "virt-dra-hook.1",
+        *(f"virt-dra-{name}.1" for name in SUBCOMMANDS),
+    }
     assert not [name for name in names if name.startswith(("tests/", "devtools/", "bench/"))]
     assert {entry.external_attr >> 16 & 0o777 for entry in wheel.infolist()} <= {0o644, 0o664, 0o755}
 
