@@ -15,10 +15,10 @@ import click
 from launcher.addresses.metadata_files import read_folder
 from launcher.conversion import AddressSources
 from launcher.hook.domain_hook import hooked_domain
-from launcher.hook.pci_placement import PLACEMENTS
 from launcher.hook.server import HookServer
 from launcher.placement.sysfs import read_host
 from virt_dra.api.go_text import visible
+from virt_dra.api.integration.pci_placement import PCI_PLACEMENT_CHOICES
 
 SOCKET: Final = "/var/run/kubevirt-hooks/virt-dra.sock"
 _logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ Example, of a VMI whose PCI devices are placed by PCIe root (KubeVirt needs the 
 )
 @click.option(
     "--pci-placement",
-    type=click.Choice(PLACEMENTS),
+    type=click.Choice(list(PCI_PLACEMENT_CHOICES)),
     help="For VMIs without the annotation virt-dra.io/pci-placement.  [default: their domains stay as they are]",
 )
 def main(socket: Path, root: Path, pci_placement: str | None) -> None:

@@ -43,6 +43,7 @@ def complete_host_devices(root: etree._Element, vmi: VirtualMachineInstance, sou
     changes = []
     for device in _addressed_devices(vmi, sources, frozenset(present)):
         wanted, hostdev = element(device.element), present.get(device.element.alias or "")
+        wanted.set("mode", "subsystem")  # libvirt's default, which KubeVirt's plugins can't read a hostdev without
         if hostdev is None:
             last = insert_after(devices, last, wanted)
             changes.append(f"{device.device}: added with address {device.address}, from {device.source}")

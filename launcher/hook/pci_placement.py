@@ -4,13 +4,13 @@ K-11.18)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from lxml import etree
 
-from launcher.elements.hostdev import Hostdev, at_guest_address
+from launcher.elements.hostdev import Hostdev, behind_port
 from launcher.elements.page import element
 from launcher.errors import UNKNOWN_PLACEMENT, UNPLACEABLE_DEVICE, AddressSyntaxError, LauncherError
 from launcher.hook.domain_text import insert_after, number
@@ -18,18 +18,10 @@ from launcher.host_addresses.pci import PciAddress
 from launcher.placement.guest import GuestTopology
 from launcher.placement.host import HostTopology
 from launcher.placement.placing import FunctionToPlace, PlacementRule, TakenNumbers, kubevirt_rule, place
+from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
+from virt_dra.api.integration.pci_placement import pci_placement_choice
 from virt_dra.api.kubevirt_versions import NEWEST
 
-NO_PLACEMENT: Final = "none"
-_RULES: Final[Mapping[str, PlacementRule | None]] = {
-    NO_PLACEMENT: None,
-    "numa-node": kubevirt_rule(NEWEST),
-    "numa-node,strict": kubevirt_rule(NEWEST, strict=True),
-    "pcie-root": kubevirt_rule(NEWEST, by_pcie_root=True),
-    "pcie-root,strict": kubevirt_rule(NEWEST, strict=True, by_pcie_root=True),
-}
-PLACEMENTS: Final = tuple(_RULES)
-"""The values of the annotation."""
 _PCIE_MACHINE: Final = re.compile(r"(pc-)?q35\b.*|virt\b.*")
 
 
@@ -43,11 +35,14 @@ class PlacedDevices:
 
 def placement_rule(value: str) -> PlacementRule | None:
     """The rule of an annotation's value; None for no placement. Raises :class:`LauncherError`."""
-    text = value.replace(" ", "")
-    if text not in _RULES:
-        message = f"virt-dra.io/pci-placement: {value!r} is not one of {'; '.join(PLACEMENTS)}"
-        raise LauncherError(UNKNOWN_PLACEMENT, "metadata.annotations", message)
-    return _RULES[text]
+    try:
+        choice = pci_placement_choice(value)
+    except ValueError as error:
+        field = f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]"
+        raise LauncherError(UNKNOWN_PLACEMENT, field, f"{PCI_PLACEMENT_ANNOTATION}: {error}") from None
+    if not choice.by_numa_node:
+        return None
+    return kubevirt_rule(NEWEST, strict=choice.strict, by_pcie_root=choice.by_pcie_root)
 
 
 def place_pci_devices(root: etree._Element, host: HostTopology, rule: PlacementRule) -> PlacedDevices:
@@ -127,7 +122,7 @@ def _source(hostdev: etree._Element) -> PciAddress | None:
 def _set_guest_address(hostdev: etree._Element, port: int) -> None:
     for address in hostdev.findall("address"):
         hostdev.remove(address)
-    placed = element(at_guest_address(Hostdev("pci", None), PciAddress("0000", f"{port:02x}", "00", "0")))
+    placed = element(behind_port(Hostdev("pci", None), port))
     hostdev.extend(placed.findall("address"))
 
 

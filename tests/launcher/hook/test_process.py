@@ -112,9 +112,9 @@ async def test_a_domain_is_completed_from_the_files_of_its_node_until_the_vm_end
         for alias in hostdev.findall("alias")
     }
     assert places == {
-        "ua-dra-hostdevice-nvme": ["0x02"],
-        "ua-gpu-plugin": ["0x04"],
-        "ua-dra-gpu-left": ["0x06"],
+        "ua-dra-hostdevice-nvme": ["2"],
+        "ua-gpu-plugin": ["4"],
+        "ua-dra-gpu-left": ["6"],
         "ua-dra-gpu-right": [],
     }
     assert process.returncode == 0
