@@ -172,6 +172,28 @@ def test_a_refusal_takes_back_what_was_attached(loses_answers: bool) -> None:
     assert (domain.xml(), domain.aliases()) == (before, (OWN, OWN))
 
 
+CHANNEL = '<channel type="unix"><target state="{}"/><alias name="channel0"/></channel>'
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"), [({"channel0": CHANNEL.format("connected")}, LIBVIRT_REFUSED), ({}, NOT_ROLLED_BACK)]
+)
+def test_what_a_guest_changes_meanwhile_is_no_difference(later: dict[str, str], reason: str) -> None:
+    """As the state of an agent's channel; a device that is gone is one."""
+
+    class Busy(Domain):
+        def attach(self, xml: str) -> None:
+            del self.live["channel0"]
+            self.live |= later
+            super().attach(xml)
+
+    domain = Busy(refuses=["ua-gpu-a"])
+    domain.live["channel0"] = CHANNEL.format("disconnected")
+    with pytest.raises(LauncherError) as refusal:
+        attach(domain, [A])
+    assert refusal.value.reason == reason
+
+
 def test_an_obstacle_leaves_the_domain_alone() -> None:
     domain = Domain()
     with pytest.raises(LauncherError) as refusal:
