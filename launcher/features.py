@@ -1,4 +1,5 @@
-"""What libvirt must support for a domain: each feature with the release since which it has it (K-14.1)."""
+"""What libvirt must support for a domain: each feature with the release since which it has it (K-14.1; iommufd:
+K-7.25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Options of host devices that the VMI's annotation asks for, and functions of one card as one slot of the guest."""
+"""Options of host devices that the VMI's annotation asks for, and functions of one card as one slot of the guest
+(K-7.27)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def excused() -> dict[str, str]:
     return reasons
 
 
-TESTED_SECTIONS_OF_KUBEVIRT = (8, 10)
+TESTED_SECTIONS_OF_KUBEVIRT = (7, 8, 10)
 _KUBEVIRT_DEFINED = re.compile(r"^- (K-(\d+)\.\d+[a-z]?) ", re.MULTILINE)
 _KUBEVIRT_CITED = re.compile(r"\bK-(\d+)\.(\d+)([a-z]?)(?: to (?:K-\1\.)?(\d+))?")
 

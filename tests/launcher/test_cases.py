@@ -77,6 +77,28 @@ def test_of_several_devices_that_fail_the_one_that_kubevirt_resolves_first_is_na
     assert named == list(_RESOLUTION[kubevirt.startswith("1.8") :])
 
 
+@pytest.mark.parametrize("kubevirt", ["1.6", "1.7", "1.8.0", "1.9.0", "main"])
+def test_addresses_of_plugin_devices_are_in_the_environment_in_every_release(kubevirt: str) -> None:
+    """K-7.1; a claim's device is in the status up to 1.7, and ours takes it from there later, too (K-7.6)."""
+    claimed = {"name": "claimed", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:02:00.0"}}}
+    devices = converted(
+        {
+            "kubevirt": kubevirt,
+            "resourceClaims": [{"name": "c", "resourceClaimName": "o"}],
+            "gpus": [
+                {"name": "claimed", "claimName": "c", "requestName": "r"},
+                {"name": "plugin", "deviceName": "v.com/g"},
+            ],
+            "gpuStatuses": [claimed],
+            "env": {"PCI_RESOURCE_V_COM_G": "0000:01:00.0"},
+        }
+    ).hostdevs
+    assert [(device.device, device.source, str(device.address)) for device in devices] == [
+        ("gpus/plugin", "environment", "0000:01:00.0"),
+        ("gpus/claimed", "status", "0000:02:00.0"),
+    ]
+
+
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 @pytest.mark.parametrize("case", DEFINABLE.values(), ids=DEFINABLE.keys())

@@ -24,6 +24,7 @@ def test_every_feature_is_used_by_a_case_that_is_converted() -> None:
 
 
 def test_iommufd_is_an_attribute_of_the_device() -> None:
+    """K-7.25: where it is asked for, in place of KubeVirt's Grace mode."""
     (case,) = cases("iommufd").values()
     assert [device.xml for device in converted(case).hostdevs] == [device["xml"] for device in case["want"]]
 

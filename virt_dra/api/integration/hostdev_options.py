@@ -1,4 +1,5 @@
-"""The annotation of a VMI (of a VM: of its template) for what libvirt's ``<hostdev>`` has and a device entry has not.
+"""The annotation of a VMI (of a VM: of its template) for what libvirt's ``<hostdev>`` has and a device entry has not
+(K-7.27).
 
 ``virt-dra.io/hostdev-options`` is a JSON object, from ``gpus/NAME``, ``hostDevices/NAME`` or ``interfaces/NAME`` to an
 object with any of the fields of :class:`HostdevOptions`:
