@@ -94,8 +94,9 @@ class LabNode:
         self.machine.check("mkdir", "-p", *map(str, folders))
 
     def load_modules(self) -> None:
-        """Loads drivers, as an administrator has set up the node: that of vGPUs before that of all NVMe controllers."""
-        self.machine.check("modprobe", "--all", "vfio-pci", "mtty", "lab_vgpu", "nvme")
+        """Loads drivers, as an administrator has set up the node: those of vGPUs and of the network card before that of
+        all NVMe controllers."""
+        self.machine.check("modprobe", "--all", "vfio-pci", "mtty", "lab_vgpu", "lab_nic", "nvme")
 
     def start_kubelet(self) -> None:
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
