@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import itertools
 import json
@@ -34,6 +35,8 @@ HOST_FROM_INSIDE: Final = "10.0.2.2"
 
 _BOOT_SECONDS: Final = 300.0
 _TAIL_LINES: Final = 30
+_PACKAGES: Final = ("devtools", "launcher", "node_driver", "virt_dra")
+"""Of which programs run inside."""
 _PROGRAMS: Final = ("qemu-system-x86_64", "mkfs.ext4")
 _numbers = itertools.count(1)
 
@@ -172,6 +175,8 @@ class LabMachine:
         self._boots: queue.Queue[str] = queue.Queue()
 
     def __enter__(self) -> Self:
+        for package in _PACKAGES:  # inside it takes 20 times as long
+            compileall.compile_dir(ROOT / package, quiet=1)
         try:
             self._make_disk(self.folder / "vda", self._state_mib, filesystem=True)
             for number, card in enumerate(self.board.cards, start=1):

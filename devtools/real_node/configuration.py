@@ -73,7 +73,7 @@ def kubelet_configuration(folders: NodeFolders, port: int, health_port: int) -> 
 def kubelet_arguments(folders: NodeFolders, name: str, configuration: Path, kubeconfig: Path) -> tuple[str, ...]:
     return (
         "--config", str(configuration), "--kubeconfig", str(kubeconfig), "--hostname-override", name,
-        "--root-dir", str(folders.kubelet), "--node-ip", "127.0.0.1", "--v", "4",
+        "--root-dir", str(folders.kubelet), "--node-ip", "127.0.0.1", "--v", "2",
     )  # fmt: skip
 
 
