@@ -21,7 +21,11 @@ from devtools.real_node import here
 ROOT = Path(__file__).parents[2]
 CLASSES = ROOT / "manifests" / "driver" / "device_classes.yaml"
 BOARD = Board(
-    bridges=(HostBridge("far", 0x40, numa_node=1),),
+    bridges=(
+        HostBridge("near", 0x20, numa_node=0),
+        HostBridge("far", 0x40, numa_node=1),
+        HostBridge("beside", 0x60, numa_node=1),
+    ),
     cards=(
         Card("edu", name="edu"),
         Card("edu", name="unclaimed"),
@@ -35,6 +39,13 @@ BOARD = Board(
         Card("nvme", under="pcie.0", properties={"serial": "sriov"}, virtual_functions=2, name="sriov"),
         Card("nvme", under="pcie.0", properties={"serial": "gpu"}, virtual_functions=2, name="gpu"),
         Card("nvme", under="pcie.0", properties={"serial": "unplugged"}, name="unplugged"),
+        Card(
+            "nvme", under="pcie.0", properties={"serial": "nic", "use-intel-id": "on"}, virtual_functions=2, name="nic"
+        ),
+        Card("nvme", under="near", properties={"serial": "near"}, drive_mib=4, name="near1"),
+        Card("nvme", under="far", properties={"serial": "far1"}, drive_mib=4, name="far1"),
+        Card("nvme", under="far", properties={"serial": "far2"}, drive_mib=4, name="far2"),
+        Card("nvme", under="beside", properties={"serial": "beside"}, drive_mib=4, name="beside1"),
     ),
 )
 PUBLISHED = 15

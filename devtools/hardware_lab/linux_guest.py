@@ -1,0 +1,145 @@
+"""A Linux guest that says what it sees of its VM (``tests/hardware/guest/linux-init``): the tree of PCI functions, NUMA
+nodes, and what NVMe controllers wrote into its memory."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+from xml.etree import ElementTree
+
+from devtools.hardware_lab.machine import LabError, LabMachine, kernel_folder
+from devtools.hardware_lab.probe import SOURCES
+
+_FOLDER: Final = "/var/lib/lab/linux"
+"""Of the machine: the guest's kernel and initramfs, which QEMU reads as a user of its own."""
+_SECONDS: Final = 300.0
+_MODULES: Final = ("nvme",)
+_NUMA: Final = re.compile(r"numa (?P<node>\d+) cpus=(?P<cpus>\S*)")
+_PCI: Final = re.compile(r"pci (?P<path>\S+) (?P<id>\S+) numa=(?P<node>-?\d+)")
+_NVME: Final = re.compile(r"nvme (?P<address>\S+) serial=(?P<serial>\S*)")
+_ENDS: Final = "guest ends"
+_COMMAND_LINE: Final = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A PCI function. ``path``: its place in the tree, as ``pci0000:fd/0000:fd:00.0/0000:fe:00.0``. ``numa_node``: -1
+    where the firmware tells none."""
+
+    path: PurePosixPath
+    id: str
+    numa_node: int
+
+    @property
+    def root(self) -> str:
+        """The PCI root that it is below."""
+        return self.path.parts[0]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a guest saw. ``cpus``: of each NUMA node, as Linux lists them. ``functions``: by address. ``serials``: of
+    each NVMe controller that answered a command, which it does by DMA, its address by serial number."""
+
+    cpus: dict[int, str]
+    functions: dict[str, Function]
+    serials: dict[str, str]
+
+    def controller(self, serial: str) -> Function:
+        return self.functions[self.serials[serial]]
+
+
+class LinuxGuests:
+    """Linux guests of libvirt's daemon in a machine. Raises :class:`~devtools.hardware_lab.machine.LabError`."""
+
+    def __init__(self, machine: LabMachine) -> None:
+        """Starts the daemon, unless it runs."""
+        self._machine = machine
+        initramfs = machine.folder / "linux-initramfs"
+        write_initramfs(initramfs)
+        copied = f"mkdir -p {_FOLDER} && cp {kernel_folder()}/vmlinux {_FOLDER} && cp {initramfs} {_FOLDER}/initramfs"
+        machine.check("sh", "-c", copied)
+        for daemon, socket in (("virtlogd", "virtlogd-sock"), ("libvirtd", "libvirt-sock")):
+            path = f"/run/libvirt/{socket}"
+            if machine.run("test", "-S", path).status:
+                machine.start(f"/usr/sbin/{daemon}", log=f"/run/{daemon}.log")
+            machine.check("sh", "-c", f"until [ -S {path} ]; do sleep 0.2; done", timeout=_SECONDS)
+
+    def see(self, domain: str) -> Sight:
+        """What a guest sees of this domain, whose XML libvirt's schema is asked about, too."""
+        number = next(_numbers)
+        console, xml = f"/run/linux{number}.console", f"/run/linux{number}.xml"
+        self._machine.check("tee", xml, stdin=with_linux(domain, console))
+        self._machine.check("virsh", "create", xml, "--validate", timeout=_SECONDS)
+        ended = f"for i in $(seq {_SECONDS:.0f}); do grep -q '{_ENDS}' {console} && exit; sleep 1; done"
+        self._machine.run("sh", "-c", ended, timeout=2 * _SECONDS)
+        self._machine.run(
+            "virsh", "destroy", ElementTree.fromstring(domain).findtext("name", "")
+        )  # if it isn't off yet
+        return sight(self._machine.check("cat", console).splitlines())
+
+
+def with_linux(domain: str, console: str) -> str:
+    """The domain with the kernel that boots the guest, and a console that goes to a file. Pure."""
+    root = ElementTree.fromstring(domain)
+    system, devices = (root.find(name) for name in ("os", "devices"))
+    if system is None or devices is None:
+        raise LabError("a domain without <os> or <devices>")
+    for name, text in (
+        ("kernel", f"{_FOLDER}/vmlinux"),
+        ("initrd", f"{_FOLDER}/initramfs"),
+        ("cmdline", _COMMAND_LINE),
+    ):
+        ElementTree.SubElement(system, name).text = text
+    serial = ElementTree.SubElement(devices, "serial", type="file")
+    ElementTree.SubElement(serial, "source", path=console)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def sight(lines: Iterable[str]) -> Sight:
+    """What a guest said on its console. Raises :class:`~devtools.hardware_lab.machine.LabError` where it didn't say all
+    of it."""
+    said = [line.rstrip() for line in lines]
+    if _ENDS not in said:
+        raise LabError("\n".join(["the guest didn't say all:", *said[-30:]]))
+    nodes, functions, controllers = (
+        [match for line in said if (match := pattern.fullmatch(line))] for pattern in (_NUMA, _PCI, _NVME)
+    )
+    paths = {PurePosixPath(line["path"]): line for line in functions}
+    return Sight(
+        {int(line["node"]): line["cpus"] for line in nodes},
+        {path.name: Function(path, line["id"], int(line["node"])) for path, line in paths.items()},
+        {line["serial"]: line["address"] for line in controllers},
+    )
+
+
+def write_initramfs(path: Path) -> None:
+    """Writes the guest's only file system: the program, busybox and the lab's own modules. Needs cpio."""
+    kernel = kernel_folder()
+    (release,) = (folder.name for folder in (kernel / "lib" / "modules").iterdir())
+    command = ["/usr/sbin/modprobe", "-d", str(kernel), "-S", release, "--show-depends", *_MODULES]
+    needed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    modules = dict.fromkeys(Path(line.split()[1]) for line in needed.splitlines() if line.startswith("insmod "))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for empty in ("bin", "dev", "modules", "proc", "sys"):
+            (folder / empty).mkdir()
+        shutil.copy(shutil.which("busybox") or "busybox", folder / "bin" / "busybox")
+        (folder / "bin" / "sh").symlink_to("busybox")
+        shutil.copy(SOURCES / "linux-init", folder / "init")
+        for module in modules:
+            shutil.copy(module, folder / "modules")
+        (folder / "modules" / "order").write_text("".join(f"{module.name}\n" for module in modules))
+        files = "\n".join(str(file.relative_to(folder)) for file in sorted(folder.rglob("*")))
+        with path.open("wb") as archive:
+            subprocess.run(
+                ["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder, input=files.encode(), stdout=archive, check=True
+            )

@@ -1,0 +1,86 @@
+"""Linux guests of domains that are made of VMIs see the devices that were asked for, where they were placed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from devtools.hardware_lab.by_hand import bound_to_vfio, huge_pages
+from devtools.hardware_lab.linux_guest import LinuxGuests
+from devtools.hardware_lab.machine import ROOT, LabMachine
+from launcher import AddressSources, convert
+from launcher.placement.host import HostTopology
+from launcher.placement.host_text import read_host_text
+from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
+
+pytestmark = pytest.mark.hardware
+
+CARDS = {"near1": "near", "far1": "far1", "far2": "far2", "beside1": "beside"}
+"""Name of each card on the board -> its serial number."""
+NVME = "1b36:0010"
+
+
+@pytest.fixture(scope="module")
+def guests(machine: LabMachine) -> LinuxGuests:
+    return LinuxGuests(machine)
+
+
+@pytest.fixture(scope="module")
+def host(machine: LabMachine) -> HostTopology:
+    reading = (
+        "import json; from launcher.placement.host_text import host_text; "
+        "from launcher.placement.sysfs import read_host; print(json.dumps(host_text(read_host())))"
+    )
+    return read_host_text(machine.check("env", f"--chdir={ROOT}", sys.executable, "-c", reading, timeout=120))
+
+
+@pytest.mark.parametrize(
+    ("placement", "together"),
+    [
+        ("pcie-root", [["beside"], ["far1", "far2"], ["near"]]),
+        ("numa-node", [["beside", "far1", "far2"], ["near"]]),
+    ],
+)
+def test_devices_are_on_their_numa_node_behind_a_root_for_each_group(
+    guests: LinuxGuests, machine: LabMachine, host: HostTopology, addresses: Mapping[str, str], placement: str,
+    together: list[list[str]],
+) -> None:  # fmt: skip
+    """As asked (K-8.2, K-8.3). Their serial numbers come by DMA."""
+    vmi = _vmi(CARDS, {
+        "cpu": {"cores": 2, "dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}},
+        "memory": {"guest": "320Mi", "hugepages": {"pageSize": "2Mi"}},
+    })  # fmt: skip
+    vmi["metadata"]["annotations"] = {PCI_PLACEMENT_ANNOTATION: placement}
+    conversion = convert(vmi, _pci_variables({card: addresses[card] for card in CARDS}), topology=host)
+    assert conversion.warnings == ()
+
+    with huge_pages(machine, 80), bound_to_vfio(machine, *(addresses[card] for card in CARDS)):
+        seen = guests.see(conversion.domain_xml)
+
+    assert seen.cpus == {0: "0", 1: "1"}
+    assert sorted(seen.serials) == sorted(CARDS.values())
+    functions = {serial: seen.controller(serial) for serial in sorted(seen.serials)}
+    assert [function.id for function in functions.values()] == [NVME] * 4
+    nodes = {serial: function.numa_node for serial, function in functions.items()}
+    assert nodes == {"near": 0, "far1": 1, "far2": 1, "beside": 1}
+    roots = {function.root for function in functions.values()}
+    assert sorted([name for name in functions if functions[name].root == root] for root in roots) == together
+    assert len({function.path.parent for function in functions.values()}) == 4  # a port for each
+
+
+def _vmi(devices: Iterable[str], domain: dict[str, Any]) -> dict[str, Any]:
+    hosted = [{"name": name, "deviceName": f"example.org/{name}"} for name in devices]
+    cpu = {"cores": 1, **domain.get("cpu", {}), "model": "host-passthrough"}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "guest", "namespace": "default"},
+        "spec": {"domain": {**domain, "cpu": cpu, "devices": {"hostDevices": hosted}}},
+    }
+
+
+def _pci_variables(addresses: Mapping[str, str]) -> AddressSources:
+    return AddressSources(env={f"PCI_RESOURCE_EXAMPLE_ORG_{name.upper()}": at for name, at in addresses.items()})
