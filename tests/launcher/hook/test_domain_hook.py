@@ -1,4 +1,5 @@
-"""The hook's decision on KubeVirt's domains: whole lists of host devices, whole messages, and nothing else changed."""
+"""The hook's decision on KubeVirt's domains: whole lists of host devices, whole messages, and nothing else changed
+(K-11.17, K-11.18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sidecar's services on a Unix socket, asked as KubeVirt asks."""
+"""The sidecar's services on a Unix socket, asked as KubeVirt asks (K-11.5, K-11.8)."""
 
 from __future__ import annotations
 
