@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from itertools import pairwise
+
 from launcher.process.libvirt_conn import DEFAULT_URI, _connection
+from virt_dra.api.wire import Json
 
 
 def define(xml: str, uri: str = DEFAULT_URI) -> str:
@@ -21,3 +26,10 @@ def undefine(name: str, uri: str = DEFAULT_URI) -> None:
     """Undefine the domain. Raises :class:`LauncherError`."""
     with _connection(uri) as connection:
         connection.lookupByName(name).undefine()
+
+
+def qemu_devices(xml: str, uri: str = DEFAULT_URI) -> list[Json]:
+    """What QEMU would be told of each ``-device``. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        arguments = shlex.split(connection.domainXMLToNative("qemu-argv", xml))
+    return [json.loads(value) for option, value in pairwise(arguments) if option == "-device"]
