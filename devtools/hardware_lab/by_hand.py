@@ -9,6 +9,7 @@ from typing import Final
 from devtools.hardware_lab.machine import LabMachine
 
 _PCI: Final = "/sys/bus/pci"
+_MTTY: Final = "/sys/devices/virtual/mtty/mtty/mdev_supported_types/mtty-1"
 _HUGE_PAGES: Final = "/sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages"
 
 
@@ -36,6 +37,17 @@ def virtual_functions(machine: LabMachine, address: str, count: int) -> Iterator
         yield tuple(machine.check("sh", "-c", links).split())
     finally:
         machine.check("sh", "-c", f"echo 0 > {folder}/sriov_numvfs")
+
+
+@contextmanager
+def mtty(machine: LabMachine, uuid: str) -> Iterator[None]:
+    """A mediated device of the kernel's sample driver."""
+    machine.check("modprobe", "mtty")
+    machine.check("sh", "-c", f"echo {uuid} > {_MTTY}/create")
+    try:
+        yield
+    finally:
+        machine.check("sh", "-c", f"echo 1 > /sys/bus/mdev/devices/{uuid}/remove")
 
 
 @contextmanager

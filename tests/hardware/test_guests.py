@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from devtools.hardware_lab.by_hand import bound_to_vfio, huge_pages
+from devtools.hardware_lab.by_hand import bound_to_vfio, huge_pages, mtty, virtual_functions
 from devtools.hardware_lab.linux_guest import LinuxGuests
 from devtools.hardware_lab.machine import ROOT, LabMachine
 from launcher import AddressSources, convert
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.hardware
 
 CARDS = {"near1": "near", "far1": "far1", "far2": "far2", "beside1": "beside"}
 """Name of each card on the board -> its serial number."""
-NVME = "1b36:0010"
+UUID = "5f6a5dbb-1d1e-4d5b-9a3c-0a4d6f0c7e11"
+NVME, NETWORK_VF, EDU, MTTY = "1b36:0010", "8086:5845", "1234:11e8", "4348:3253"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,29 @@ def test_devices_are_on_their_numa_node_behind_a_root_for_each_group(
     roots = {function.root for function in functions.values()}
     assert sorted([name for name in functions if functions[name].root == root] for root in roots) == together
     assert len({function.path.parent for function in functions.values()}) == 4  # a port for each
+
+
+def test_a_guest_has_a_device_of_each_kind(
+    guests: LinuxGuests, machine: LabMachine, addresses: Mapping[str, str]
+) -> None:
+    """A conventional PCI device, an NVMe controller, which is used, a virtual function, and a mediated device."""
+    machine.check("modprobe", "lab_nic")
+    with (
+        virtual_functions(machine, addresses["nic"], 1) as (function,),
+        bound_to_vfio(machine, addresses["unclaimed"], addresses["near1"], function),
+        mtty(machine, UUID),
+    ):
+        given = {"edu": addresses["unclaimed"], "drive": addresses["near1"], "vf": function}
+        sources = _pci_variables(given)
+        variables = {**sources.env, "MDEV_PCI_RESOURCE_EXAMPLE_ORG_PORT": UUID}
+        vmi = _vmi([*given, "port"], {"memory": {"guest": "256Mi"}})
+        seen = guests.see(convert(vmi, AddressSources(env=variables)).domain_xml)
+
+    kinds = Counter(function.id for function in seen.functions.values())
+    assert {kind: kinds[kind] for kind in (EDU, NVME, NETWORK_VF, MTTY)} == dict.fromkeys(
+        (EDU, NVME, NETWORK_VF, MTTY), 1
+    )
+    assert seen.controller("near").id == NVME
 
 
 def _vmi(devices: Iterable[str], domain: dict[str, Any]) -> dict[str, Any]:
