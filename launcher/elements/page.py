@@ -21,8 +21,8 @@ from launcher.errors import MALFORMED_XML, LauncherError
 Value = str | int | bool | None | tuple["Page", ...]
 """The value of a page's field. ``None``, ``False`` and ``()`` are not written."""
 
-MAX_BYTES: Final = 1024 * 1024
-"""Limit of a document that is read. A domain with 256 host devices takes some 100 KiB."""
+MAX_BYTES: Final = 2 << 20
+"""Limit of a document that is read. A domain with 1,000 host devices takes some 300 KiB."""
 MAX_NODES: Final = 20_000
 MAX_ATTRIBUTES: Final = 100
 """Limits of a document's elements and comments, and of one element's attributes, which libxml2 searches one by one."""
@@ -113,7 +113,7 @@ def root(text: str | bytes) -> etree._Element:
         if len(content) > MAX_BYTES:
             raise _malformed("/", f"has {len(content)} bytes, more than {MAX_BYTES}")
         if "<!DOCTYPE" in content.decode():
-            raise _malformed("/", "has a document type, which isn't read")
+            raise _malformed("/", "has a document type, which no domain needs")
         # The parser limits the depth, to 256 or 2,048 by its version.
         parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True)
         document = etree.fromstring(content, parser)
