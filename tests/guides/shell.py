@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.guides.page import Block
 
 # Failures are noted, not fatal: a reader, too, sees a message and reads on. In subshells they are noted as well
 # (errtrace).
@@ -75,3 +77,11 @@ class Shell:
         failures = [line.split("\t", 1) for line in (self._folder / "failed").read_text(encoding="utf-8").splitlines()]
         printed = Path(f"{block}.out").read_text(encoding="utf-8", errors="replace")
         return Ran(printed, tuple((command, int(code)) for code, command in failures))
+
+    def follow(self, page: str, blocks: Iterable[Block]) -> None:
+        """Runs blocks of a page; each must succeed and print what is shown below it."""
+        for block in blocks:
+            ran = self.run(block.commands)
+            where = f"{page}, line {block.line}:\n{block.commands}{ran.printed}"
+            assert ran.failed == (), where
+            assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"

@@ -25,11 +25,7 @@ ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 def test_the_guide_prints_what_it_shows(tmp_path: Path) -> None:
     machine("gpu-workstation", tmp_path / "machine")
     with Shell(tmp_path / "shell", tmp_path, ENVIRONMENT, "") as shell:
-        for block in of_way(blocks(PAGE), "copy"):
-            ran = shell.run(block.commands)
-            where = f"docs/guides/driver.md, line {block.line}:\n{block.commands}{ran.printed}"
-            assert ran.failed == (), where
-            assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"
+        shell.follow("docs/guides/driver.md", of_way(blocks(PAGE), "copy"))
 
 
 @pytest.mark.control_plane(seconds=8)

@@ -11,7 +11,7 @@ import pytest
 
 from devtools.cluster.programs import CONTROLLERS, SCHEDULER, require
 from devtools.scenarios import scenario_plane
-from tests.guides.page import Block, blocks
+from tests.guides.page import blocks
 from tests.guides.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "scenarios.md").read_text(encoding="utf-8")
@@ -25,18 +25,10 @@ def environment(program: Path) -> dict[str, str]:
     return {"PATH": ":".join(map(str, folders))}
 
 
-def _follow(shell: Shell, followed: tuple[Block, ...]) -> None:
-    for block in followed:
-        ran = shell.run(block.commands)
-        where = f"docs/guides/scenarios.md, line {block.line}:\n{block.commands}{ran.printed}"
-        assert ran.failed == (), where
-        assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"
-
-
 @pytest.mark.slow
 def test_the_guide_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
     with Shell(tmp_path / "shell", tmp_path, environment, "") as shell:
-        _follow(shell, tuple(block for block in BLOCKS if not block.way))
+        shell.follow("docs/guides/scenarios.md", tuple(block for block in BLOCKS if not block.way))
 
 
 @pytest.mark.slow
@@ -46,4 +38,4 @@ def test_a_real_cluster_gives_the_same_answer(tmp_path: Path, environment: dict[
     with scenario_plane({}, {}) as plane:
         on_plane = {**environment, "SCRATCH_KUBECONFIG": str(plane.kubeconfig)}
         with Shell(tmp_path / "shell", tmp_path, on_plane, "") as shell:
-            _follow(shell, BLOCKS)
+            shell.follow("docs/guides/scenarios.md", BLOCKS)
