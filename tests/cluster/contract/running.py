@@ -212,7 +212,7 @@ async def eventually(check: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             return await check()
-        except AssertionError:
+        except (AssertionError, pytest.fail.Exception):  # the latter of an attempt that isn't refused yet
             if loop.time() > end:
                 raise
             await asyncio.sleep(0.05)
