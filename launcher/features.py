@@ -60,14 +60,14 @@ def _has(domain: Domain, model: str) -> bool:
 
 
 def check_supported(domain: Domain, libvirt: str) -> None:
-    """Raises :class:`LauncherError` that names every feature of the domain that this release of libvirt hasn't."""
+    """Raises :class:`LauncherError` that names every feature of the domain that this release of libvirt lacks."""
     if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", libvirt) is None:
         raise LauncherError(INVALID_DOMAIN, "libvirt", f"{libvirt!r} is no release of libvirt; write for example 9.0.0")
     version = tuple(map(int, f"{libvirt}.0".split(".")))
     missing = [feature for feature in FEATURES if feature.since > version and feature.used(domain)]
     if missing:
         needed = ", ".join(f"{feature.name} ({feature.release} and newer)" for feature in missing)
-        raise LauncherError(UNSUPPORTED_BY_LIBVIRT, "libvirt", f"libvirt {libvirt} hasn't: {needed}")
+        raise LauncherError(UNSUPPORTED_BY_LIBVIRT, "libvirt", f"libvirt {libvirt} lacks {needed}")
 
 
 def features_table() -> str:

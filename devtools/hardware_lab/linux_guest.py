@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 @dataclass(frozen=True)
 class Function:
     """A PCI function. ``path``: its place in the tree, as ``pci0000:fd/0000:fd:00.0/0000:fe:00.0``. ``numa_node``: -1
-    where the firmware tells none."""
+    where the firmware says nothing."""
 
     path: PurePosixPath
     id: str

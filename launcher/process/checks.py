@@ -36,7 +36,7 @@ NODE_NOT_ACCESSIBLE: Final = "NodeNotAccessible"
 MEMLOCK_TOO_LOW: Final = "MemlockTooLow"
 """The memory of the guest can't be locked, which DMA of the device needs (K-8.8)."""
 TOO_FEW_HUGEPAGES: Final = "TooFewHugepages"
-"""The node hasn't enough free huge pages for the guest (yet)."""
+"""The node has too few free huge pages for the guest (yet)."""
 
 GIBIBYTE: Final = 1024**3
 _HARMLESS_DRIVERS: Final = frozenset(("", "pci-stub", "pcieport"))

@@ -45,7 +45,7 @@ def shutdown_step(elapsed: float, grace: float, taken: ShutdownStep | None) -> S
 
 @dataclass(frozen=True)
 class DevicePlace:
-    """A device of the running domain. ``guest``: its address there, "" where it has none of PCI's."""
+    """A device of the running domain. ``guest``: its PCI address there, "" without one."""
 
     device: str
     host: str

@@ -32,11 +32,11 @@ def test_iommufd_is_an_attribute_of_the_device() -> None:
 @pytest.mark.parametrize(
     ("name", "release", "message"),
     [
-        ("iommufd: a device by iommufd", "12.1.9", "libvirt 12.1.9 hasn't: iommufd (12.2.0 and newer)"),
+        ("iommufd: a device by iommufd", "12.1.9", "libvirt 12.1.9 lacks iommufd (12.2.0 and newer)"),
         (
             "claimed_devices: the status gives an mdev, spelled as the design does, and its parent; the mdev counts",
             "3.1",
-            "libvirt 3.1 hasn't: mdev, model vfio-pci (3.2.0 and newer), display of an mdev (4.6.0 and newer), "
+            "libvirt 3.1 lacks mdev, model vfio-pci (3.2.0 and newer), display of an mdev (4.6.0 and newer), "
             "ramfb of an mdev (5.10.0 and newer)",
         ),
         ("hostdev_options: a channel device of s390x", "9", "'9' is no release of libvirt; write for example 9.0.0"),
@@ -57,7 +57,7 @@ def test_the_newest_libvirt_runs_every_domain(case: Json) -> None:
 
 def test_the_library_judges_when_a_release_is_given() -> None:
     (case,) = cases("iommufd").values()
-    with pytest.raises(LauncherError, match=r"^libvirt 9\.0\.0 hasn't: iommufd"):
+    with pytest.raises(LauncherError, match=r"^libvirt 9\.0\.0 lacks iommufd"):
         convert(vmi_of(case), AddressSources(case["env"]), libvirt="9.0.0")
     assert convert(vmi_of(case), AddressSources(case["env"]), libvirt="12.2").domain.hostdevs[0].iommufd == "yes"
 

@@ -16,6 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, LINE_MAX, AskedProfile, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DEVICE_TYPES, DeviceProfile
 from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import COMPILED
@@ -126,4 +127,5 @@ def test_each_entry_has_a_request_of_its_own_and_each_template_is_valid(
     ]
     assert len(requests) == wanted
     assert sorted(map(str, entries)) == sorted(map(str, requests))
-    assert [error for template in result.templates for error in validate_create(defaulted(template), COMPILED)] == []
+    created = [in_namespace(defaulted(template), "team") for template in result.templates]
+    assert [error for template in created for error in validate_create(template, COMPILED)] == []

@@ -71,6 +71,26 @@ def test_namespaces_that_are_in_no_file_are_not_checked() -> None:
     assert vmi["spec"]["domain"]["devices"]["gpus"] == [{"name": "gpu", "claimName": "gpu", "requestName": "gpu"}]
 
 
+@pytest.mark.parametrize(
+    ("documents", "code", "message"),
+    [
+        ((), 0, UNCHECKED),
+        (
+            (NAMESPACE.format("web"),),
+            1,
+            "error: standard input:10 (document 2): VirtualMachineInstance vmi: metadata.annotations"
+            "[virt-dra.io/devices]: Forbidden: DeviceProfile h100 isn't for namespace lab (namespaceSelector)\n",
+        ),
+    ],
+    ids=["not in the files", "another team's"],
+)
+def test_the_namespace_of_a_vm_that_names_none_is_said(documents: tuple[str, ...], code: int, message: str) -> None:
+    result = render(PROFILE, VMI.replace(", namespace: lab", ""), *documents, options=("-n", "lab"))
+    assert (result.exit_code, result.stderr) == (code, message)
+    written = list(yaml.safe_load_all(result.stdout))
+    assert [obj["metadata"].get("namespace") for obj in written] == [None] * len(written), "they are created together"
+
+
 def test_a_line_of_an_instancetype_counts() -> None:
     result = render(PROFILE, BY_INSTANCETYPE, NAMESPACE.format("ml"))
     assert (result.exit_code, result.stderr) == (0, "")

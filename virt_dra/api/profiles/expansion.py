@@ -36,7 +36,7 @@ PROFILE_LABEL: Final = "virt-dra.io/device-profile"
 
 @dataclass(frozen=True)
 class VmAsking:
-    """Who asks. ``name``: of the VM, after which templates are called. ``namespace``: as it is written. Without
+    """Who asks. ``name``: of the VM, after which templates are called. ``namespace``: the one that it is in. Without
     ``namespace_labels`` profiles are for every namespace. ``above``: the path of the VMI's metadata and spec in the
     object, ``spec.template.`` in a VM.
     """
@@ -53,7 +53,8 @@ class VmAsking:
 
 @dataclass(frozen=True)
 class ExpandedVm:
-    """The VMI's spec with what the line stands for, and the templates that its claims are made from."""
+    """The VMI's spec with what the line stands for, and the templates that its claims are made from, without the
+    namespace that they are for."""
 
     spec: VirtualMachineInstanceSpec
     templates: tuple[ResourceClaimTemplate, ...]
@@ -258,10 +259,7 @@ def _interface(device: _Unrolled) -> Interface:
 
 def _template(item: _Item, vm: VmAsking) -> ResourceClaimTemplate:
     claim = claim_for(item.profile.spec, item.copies)
-    metadata: dict[str, Any] = {"name": item.template(vm), "labels": {PROFILE_LABEL: item.profile.name}}
-    if vm.namespace:
-        metadata["namespace"] = vm.namespace
     return ResourceClaimTemplate(
-        metadata=ObjectMeta(**metadata),
+        metadata=ObjectMeta(name=item.template(vm), labels={PROFILE_LABEL: item.profile.name}),
         spec=ResourceClaimTemplateSpec(spec=ResourceClaimSpec(devices=claim)),
     )

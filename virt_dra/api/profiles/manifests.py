@@ -13,6 +13,7 @@ from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_p
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.expansion import VmAsking, expand_profiles
 from virt_dra.api.reading.documents import DocumentSource, Sourced
+from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.api.validation import Rules, validate_create
 from virt_dra.api.validation.field_errors import FieldError, invalid, required
@@ -66,9 +67,10 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
             refused += _refused(sourced, error.errors)
             continue
         lines.append(line)
-        others = [template for template in expanded.templates if surroundings.differs(template)]
+        templates = [line.beside_it(template) for template in expanded.templates]
+        others = [template for template in templates if surroundings.differs(template)]
         refused += _refused(sourced, (_taken(line, template) for template in others))
-        made += [template for template in expanded.templates if not surroundings.has(template)]
+        made += [template for template in templates if not surroundings.has(template)]
         made.append(line.with_spec(expanded.spec))
     return RenderedManifests(tuple(made), tuple(refused), _unchecked(lines, by_name), len(lines))
 
@@ -84,6 +86,10 @@ class _Line:
     @property
     def spec(self) -> VirtualMachineInstanceSpec:
         return self.obj.spec.template.spec if isinstance(self.obj, VirtualMachine) else self.obj.spec
+
+    def beside_it(self, template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+        """The template where the VM is: one without a namespace is created with the VM in whichever is chosen then."""
+        return in_namespace(template, self.obj.namespace) if self.obj.namespace else template
 
     def with_spec(self, spec: VirtualMachineInstanceSpec) -> TypedObject:
         """The object with another spec of its VMI."""
@@ -139,7 +145,7 @@ class _Surroundings:
             raise RefusedLineError(required("metadata.name", "the templates of its claims are called after it"))
         namespace = obj.namespace or self.namespace
         labels = self.namespace_labels.get(namespace)
-        return _Line(obj, asked, VmAsking(obj.name, obj.namespace, labels, above))
+        return _Line(obj, asked, VmAsking(obj.name, namespace, labels, above))
 
 
 def _unchecked(lines: Iterable[_Line], profiles: Mapping[str, DeviceProfile]) -> tuple[tuple[str, str], ...]:
