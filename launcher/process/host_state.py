@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +13,11 @@ from launcher.conversion import ConvertedDevice
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
 from launcher.host_addresses.usb import UsbAddress
+from launcher.host_files import entries, text_of
 from launcher.process.checks import FunctionState, HostState, NodeAccess, group_nodes, usb_node
 
 _BRIDGE_CLASS: Final = "0x06"
 _CAP_IPC_LOCK, _CAP_SYS_RESOURCE = 14, 24
-_LARGEST: Final = 64 * 1024
-"""Bytes that are read of a file."""
 
 
 def read_host_state(root: Path, devices: Sequence[ConvertedDevice], own_daemon: bool) -> HostState:
@@ -44,22 +43,22 @@ def read_host_state(root: Path, devices: Sequence[ConvertedDevice], own_daemon: 
         mdevs,
         {node: _access(root / node.lstrip("/")) for node in sorted(nodes)},
         _memlock(root) if own_daemon else None,
-        _free_hugepages(_text(root / "proc/meminfo")),
+        _free_hugepages(text_of(root / "proc/meminfo")),
     )
 
 
 def _companions(folder: Path) -> dict[str, FunctionState]:
     members = folder / "iommu_group/devices"
-    return {member.name: _function(member, {}) for member in _entries(members) if member.name != folder.name}
+    return {member.name: _function(member, {}) for member in entries(members) if member.name != folder.name}
 
 
 def _function(folder: Path, companions: dict[str, FunctionState]) -> FunctionState:
     driver = _target(folder / "driver")
-    cdev = next((entry.name for entry in _entries(folder / "vfio-dev")), "")
+    cdev = next((entry.name for entry in entries(folder / "vfio-dev")), "")
     return FunctionState(
         driver,
         is_vfio="vfio" in driver or bool(cdev),
-        is_bridge=_text(folder / "class").startswith(_BRIDGE_CLASS),
+        is_bridge=text_of(folder / "class").startswith(_BRIDGE_CLASS),
         iommu_group=_target(folder / "iommu_group"),
         cdev=cdev,
         companions=companions,
@@ -68,7 +67,7 @@ def _function(folder: Path, companions: dict[str, FunctionState]) -> FunctionSta
 
 def _memlock(root: Path) -> int | None:
     """The hard limit of locked memory; None without one, or for a process that may raise or ignore it."""
-    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(root / "proc/self/status"), re.MULTILINE)
+    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", text_of(root / "proc/self/status"), re.MULTILINE)
     held = int(capabilities[1], 16) if capabilities else 0
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     privileged = held & (1 << _CAP_SYS_RESOURCE | 1 << _CAP_IPC_LOCK)
@@ -87,24 +86,9 @@ def _access(node: Path) -> NodeAccess:
     return NodeAccess.USABLE if os.access(node, os.R_OK | os.W_OK) else NodeAccess.DENIED
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    try:
-        yield from sorted(folder.iterdir())
-    except OSError:
-        return
-
-
 def _target(link: Path) -> str:
     """The name of what a link leads to; "" for none."""
     try:
         return link.readlink().name
-    except OSError:
-        return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST).decode(errors="replace")
     except OSError:
         return ""
