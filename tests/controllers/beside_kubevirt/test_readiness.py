@@ -206,6 +206,25 @@ async def test_a_guest_that_lacks_our_metadata_for_a_moment_keeps_its_devices() 
     await run(life, {RECORD: recorded(shim()), "vmi.status": failing})
 
 
+async def test_a_guest_that_waits_for_one_device_s_metadata_keeps_the_others_too() -> None:
+    """KubeVirt's message is about the whole guest: a device of path native that was Resolved doesn't become Pending and
+    Resolved again, with a second Event, because another one's file comes a moment later."""
+    changes = two_requests()
+    (compute,) = changes["pod.spec.containers"]
+    compute["resources"]["claims"].append({"name": "gpus", "request": "second"})
+    native = {"claim": "gpus", "request": "second", "path": "native", "reason": "DriverWritesMetadata"}
+
+    async def life(world: World) -> None:
+        assert [event[1] for event in await world.told()] == ["DevicesResolved"]
+        assert (await world.status())["ready"] == "2/2"
+        world.now = LATER
+        await world.reconcile()
+        assert [device.get("reason") for device in (await world.status())["devices"]] == ["GuestNotStarted"] * 2
+
+    failing = {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED]}
+    await run(life, {**changes, RECORD: recorded(shim(), native), "vmi.status": failing})
+
+
 async def test_a_pod_that_could_not_be_created_before_it_was_has_its_devices() -> None:
     """KubeVirt's condition about the creation stays for a moment after it."""
     stale = {"phase": "Scheduling", "conditions": [NOT_SYNCHRONIZED | {"reason": "FailedCreate"}]}

@@ -155,16 +155,15 @@ def _obstacle(
 def _not_started(
     outcome: ResolvedDevice, vmi: VirtualMachineInstance, record: Integration | None, options: ResolutionOptions
 ) -> UnresolvedDevice | None:
-    """Nothing for a while where virt-dra's own metadata are missing: the kubelet brings them a moment after the pod's
-    start, and KubeVirt tries again (K-5.34)."""
+    """Nothing for a while where virt-dra's own metadata of any device are missing, which keep the whole guest from
+    starting: the kubelet brings them a moment after the pod's start, and KubeVirt tries again (K-5.34)."""
     failure = start_failure(vmi)
     if failure is None:
         return None
     overdue = start_overdue_at(vmi, options)
     state: OutcomeState = "pending" if overdue and options.now and options.now < overdue else "error"
-    subject = outcome.subject
-    path = record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
-    if state == "pending" and path == METADATA_SHIM and lacks_metadata(failure):
+    shimmed = record is not None and any(recorded.path == METADATA_SHIM for recorded in record.pairs)
+    if state == "pending" and shimmed and lacks_metadata(failure):
         return None
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     text = f"KubeVirt can't start the guest with the device {said}. It retries; see the VMI's events"
