@@ -81,6 +81,7 @@ MENU: Final = (
             "docs/spec/scenarios",
             "docs/spec/driver",
             "docs/spec/hardware-lab",
+            "docs/spec/keep",
             "docs/spec/without-test",
             "docs/scenarios",
         ),
