@@ -1,0 +1,92 @@
+"""A VMI as it is admitted: with the devices of its line, and the annotation ``virt-dra.io/devices-from-profiles``,
+which records what they were made from.
+
+Whoever may write VMIs may write the record, so it grants nothing: it only tells which devices a running VMI was made
+with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, Self
+
+from pydantic import ConfigDict
+
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, ITEMS_MAX, asked_profiles
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles
+from virt_dra.api.reading.json_annotations import AnnotationError, parse
+from virt_dra.api.wire import Int, Map, Str, Wire, WireError
+
+RECORD_ANNOTATION: Final = "virt-dra.io/devices-from-profiles"
+
+
+class _Strict(Wire):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProfileVersion(_Strict):
+    """A profile as it was when it was read."""
+
+    uid: Str = ""
+    generation: Int = 0
+
+    @classmethod
+    def of_profile(cls, profile: DeviceProfile) -> Self:
+        return cls(uid=profile.metadata.uid, generation=profile.metadata.generation or 0)
+
+
+class ProfilesRecord(_Strict):
+    """The annotation's value: the line, and the profiles that it asked for, by name."""
+
+    line: Str = ""
+    profiles: Map[ProfileVersion] = {}
+
+    @classmethod
+    def from_annotations(cls, annotations: Mapping[str, str]) -> Self | None:
+        """The record among the annotations of a VMI; None without one. Raises :class:`AnnotationError`."""
+        text = annotations.get(RECORD_ANNOTATION)
+        if text is None:
+            return None
+        field = f"metadata.annotations[{RECORD_ANNOTATION}]"
+        try:
+            record = cls.from_wire(parse(text, field))
+        except WireError as error:
+            raise AnnotationError(field, error.problems) from None
+        if len(record.profiles) > ITEMS_MAX:
+            raise AnnotationError(field, [("profiles", f"must have at most {ITEMS_MAX} profiles")])
+        return record
+
+    def to_annotation(self) -> str:
+        """JSON without spaces, keys in a fixed order."""
+        return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
+
+
+def expanded_instance(
+    vmi: VirtualMachineInstance, profiles: Mapping[str, DeviceProfile], namespace_labels: Mapping[str, str] | None
+) -> ExpandedVm | None:
+    """What the VMI's line stands for; None without a line. ``profiles``: the valid ones, by name. Raises
+    :class:`~virt_dra.api.profiles.asking.RefusedLineError`."""
+    asked = asked_profiles(vmi.metadata.annotations)
+    if not asked:
+        return None
+    return expand_profiles(vmi.spec, asked, profiles, VmAsking(vmi.name, vmi.namespace, namespace_labels))
+
+
+def admitted_instance(
+    vmi: VirtualMachineInstance, profiles: Mapping[str, DeviceProfile], namespace_labels: Mapping[str, str] | None
+) -> VirtualMachineInstance:
+    """The VMI with the devices of its line and their record; itself without a line. Admitting it again changes nothing.
+    Raises as :func:`expanded_instance`."""
+    expanded = expanded_instance(vmi, profiles, namespace_labels)
+    if expanded is None:
+        return vmi
+    names = dict.fromkeys(item.profile for item in asked_profiles(vmi.metadata.annotations))
+    record = ProfilesRecord(
+        line=vmi.metadata.annotations[DEVICES_ANNOTATION],
+        profiles={name: ProfileVersion.of_profile(profiles[name]) for name in names},
+    )
+    annotations = {**vmi.metadata.annotations, RECORD_ANNOTATION: record.to_annotation()}
+    return vmi.with_(spec=expanded.spec, metadata=vmi.metadata.with_(annotations=annotations))
