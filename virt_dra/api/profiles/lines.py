@@ -1,0 +1,117 @@
+"""VMs as they are admitted: with the devices that their lines ask for, by the profiles, instancetypes and namespaces at
+hand. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from virt_dra.api.core_v1 import Namespace
+from virt_dra.api.instancetypes.expansion import Instancetypes, expand
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_profiles
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles
+from virt_dra.api.profiles.rules import device_profile
+from virt_dra.api.reading.namespaces import in_namespace
+from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.validation.field_errors import FieldError, invalid, required
+
+
+@dataclass(frozen=True)
+class VmLine:
+    """A VM or VMI that asks for profiles."""
+
+    obj: VirtualMachine | VirtualMachineInstance
+    asked: tuple[AskedProfile, ...]
+    vm: VmAsking
+
+    @property
+    def spec(self) -> VirtualMachineInstanceSpec:
+        return self.obj.spec.template.spec if isinstance(self.obj, VirtualMachine) else self.obj.spec
+
+    def beside_it(self, template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+        """The template where the VM is: one without a namespace is created with the VM in whichever is chosen then."""
+        return in_namespace(template, self.obj.namespace) if self.obj.namespace else template
+
+    def with_spec(self, spec: VirtualMachineInstanceSpec) -> VirtualMachine | VirtualMachineInstance:
+        """The object with another spec of its VMI."""
+        if isinstance(self.obj, VirtualMachineInstance):
+            return self.obj.with_(spec=spec)
+        template = self.obj.spec.template.with_(spec=spec)
+        return self.obj.with_(spec=self.obj.spec.with_(template=template))
+
+
+@dataclass(frozen=True)
+class AdmittedVm:
+    """A VM or VMI with the devices of its line, and the templates that their claims are made from. ``refusals``: what
+    is wrong with the line, for which the VMI isn't admitted; then ``vm`` is as it was written."""
+
+    vm: VirtualMachine | VirtualMachineInstance
+    templates: tuple[ResourceClaimTemplate, ...] = ()
+    refusals: tuple[FieldError, ...] = ()
+
+
+@dataclass(frozen=True)
+class LineSurroundings:
+    """What the lines of VMs depend on. ``namespaces``: by name; profiles are for every namespace that isn't among them.
+    ``namespace``: of VMs that name none."""
+
+    profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    instancetypes: Instancetypes = field(default_factory=Instancetypes)
+    namespace: str = "default"
+
+    def line_of(self, obj: TypedObject) -> VmLine | None:
+        """None for an object that doesn't ask for profiles. Raises :class:`RefusedLineError`."""
+        if isinstance(obj, VirtualMachine):
+            # KubeVirt copies an instancetype's annotations to the VMI, and takes it for its own.
+            template = expand(obj, self.instancetypes, self.namespace).vm.spec.template
+            annotations, above = template.metadata.annotations, "spec.template."
+        elif isinstance(obj, VirtualMachineInstance):
+            annotations, above = obj.metadata.annotations, ""
+        else:
+            return None
+        asked = asked_profiles(annotations, f"{above}metadata.annotations")
+        if not asked:
+            return None
+        if not obj.name:
+            raise RefusedLineError(required("metadata.name", "the templates of its claims are called after it"))
+        namespace = obj.namespace or self.namespace
+        there = self.namespaces.get(namespace)
+        labels = None if there is None else there.metadata.labels
+        return VmLine(obj, asked, VmAsking(obj.name, namespace, labels, above))
+
+    def admitted(self, obj: VirtualMachine | VirtualMachineInstance) -> AdmittedVm:
+        """The VM or VMI as its VMI is admitted. Raises nothing."""
+        try:
+            line = self.line_of(obj)
+            if line is None:
+                return AdmittedVm(obj)
+            if isinstance(obj, VirtualMachine):
+                typed = expand(obj, self.instancetypes, self.namespace).vm
+                if _devices(typed) != _devices(obj):
+                    # KubeVirt has applied it before a line is written out, and refuses a VM that lists devices itself.
+                    line = replace(line, obj=typed)
+            expanded = self.expanded(line)
+        except RefusedLineError as error:
+            return AdmittedVm(obj, refusals=error.errors)
+        templates = tuple(in_namespace(template, line.vm.namespace) for template in expanded.templates)
+        return AdmittedVm(line.with_spec(expanded.spec), templates)
+
+    def expanded(self, line: VmLine) -> ExpandedVm:
+        """The spec of the VM's VMI with the devices of its line. Raises :class:`RefusedLineError`."""
+        faulty = [
+            invalid(line.vm.line_path, name, f"the DeviceProfile can't be used: {fault}")
+            for name in dict.fromkeys(item.profile for item in line.asked)
+            if name in self.profiles and (fault := next(device_profile(self.profiles[name]), None)) is not None
+        ]
+        if faulty:
+            raise RefusedLineError(*faulty)
+        return expand_profiles(line.spec, line.asked, self.profiles, line.vm)
+
+
+def _devices(vm: VirtualMachine) -> tuple[object, ...]:
+    devices = vm.spec.template.spec.domain.devices
+    return devices.gpus, devices.host_devices
