@@ -78,8 +78,8 @@ def test_what_its_account_may_do() -> None:
 
 def test_install_adds_it_and_moves_only_the_rest_to_another_namespace() -> None:
     plain, with_driver = (
-        planned(Choices(namespace="elsewhere", driver=driver, image="registry/virt-dra:1"), packaged())
-        for driver in (False, True)
+        planned(Choices(namespace="elsewhere", parts=parts, image="registry/virt-dra:1"), packaged())
+        for parts in (frozenset[str](), frozenset({"driver"}))
     )
     added = {ObjectKey.from_object(obj) for obj in with_driver} - {ObjectKey.from_object(obj) for obj in plain}
     assert added == {ObjectKey.from_object(obj) for obj in build(packaged(), "driver")}

@@ -11,13 +11,13 @@ import yaml
 
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.allocator import DEFAULT
+from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.cluster.kube.cluster import connect
-from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
 from virt_dra.extender.advising_process import AdvisorSettings
 from virt_dra.extender.configuration import scheduler_configuration
 from virt_dra.extender.following import FollowedCluster
 from virt_dra.installation.kustomize import build
-from virt_dra.installation.plan import packaged
+from virt_dra.installation.plan import EXTENDER_NAMESPACE, packaged
 
 Json = dict[str, Any]
 MANIFESTS = Path(__file__).parents[2] / "manifests" / "extender"
@@ -28,8 +28,7 @@ def objects() -> dict[str, Json]:
 
 
 def test_all_objects_are_in_its_own_namespace_with_its_label() -> None:
-    key, _, value = EXTENDER_LABEL.partition("=")
-    assert {obj["metadata"]["labels"][key] for obj in objects().values()} == {value}
+    assert {obj["metadata"]["labels"][PART_OF_LABEL] for obj in objects().values()} == {PART_OF}
     assert {obj["metadata"].get("namespace", EXTENDER_NAMESPACE) for obj in objects().values()} == {EXTENDER_NAMESPACE}
     assert objects()["Namespace"]["metadata"]["name"] == EXTENDER_NAMESPACE
 

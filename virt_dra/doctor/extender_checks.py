@@ -11,8 +11,6 @@ from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.doctor.facts import ClusterFacts, Unknown, unread
 
 GUIDE: Final = "docs/guides/extender.md"
-EXTENDER_LABEL: Final = "app.kubernetes.io/part-of=virt-dra-extender"
-EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 
 
 def extender(facts: ClusterFacts) -> Iterator[CheckFinding]:

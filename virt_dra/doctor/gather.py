@@ -20,7 +20,6 @@ from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound, Unavailable
-from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
 from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown, items
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
@@ -28,6 +27,7 @@ from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
     DRIVER_NAMESPACE,
+    EXTENDER_NAMESPACE,
     INJECT_ANNOTATION,
     STANDALONE,
     Choices,
@@ -70,7 +70,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
         deployments=deployments,
         drivers=await _tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
         nodes=await _tried(cluster.list_raw("v1", "Node")) if any(map(_selects_nodes, items(kubevirts))) else (),
-        extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL)),
+        extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=OURS)),
         extender_answers=await _tried(_extender_answers(cluster)),
     )
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace)
@@ -142,7 +142,7 @@ async def _extender_answers(cluster: KubeCluster) -> Mapping[str, int]:
     """The extender's answers, summed over its pods. A pod without metrics, such as one that is starting, has given
     none."""
     answers: Counter[str] = Counter()
-    for pod in await cluster.list_raw("v1", "Pod", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL):
+    for pod in await cluster.list_raw("v1", "Pod", EXTENDER_NAMESPACE, labels=OURS):
         metadata = pod["metadata"]
         try:
             text = await cluster.pod_text(metadata["namespace"], metadata["name"], _EXTENDER_PORT, "metrics")

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from virt_dra.api.reading.namespaces import is_namespaced
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, Choices, ObjectKey, stale
+from virt_dra.installation.plan import KINDS, Choices, ObjectKey, possible_namespaces, stale
 from virt_dra.installation.refusals import keeps_namespace
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 from virt_dra.installation.survey import CRD, OURS, Objects, Survey, get_or_none
@@ -45,10 +45,10 @@ class ChangeReport:
 
 
 async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
-    """All objects with our label: cluster-scoped ones, and those in the namespace and in the driver's."""
+    """All objects with our label: cluster-scoped ones, and those in the namespace and in those of parts."""
 
     async def of_kind(kind: str, api_version: str) -> tuple[Json, ...]:
-        places = (namespace, DRIVER_NAMESPACE) if is_namespaced(api_version, kind) else ("",)
+        places = possible_namespaces(namespace) if is_namespaced(api_version, kind) else ("",)
         try:
             listed = [await cluster.list_raw(api_version, kind, place, labels=OURS) for place in places]
         except NotFound:

@@ -23,10 +23,8 @@ BESIDE_KUBEVIRT: Final = "beside-kubevirt"
 STANDALONE: Final = "standalone"
 NAMESPACE: Final = "virt-dra"
 """The namespace that the manifests are written for."""
-DRIVER: Final = "driver"
-"""The folder of the node driver's manifests."""
 DRIVER_NAMESPACE: Final = "virt-dra-driver"
-"""Always this one: its pods are privileged, and a policy names its account."""
+EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 CERT_MANAGER: Final = "components/cert-manager"
 INJECT_ANNOTATION: Final = "cert-manager.io/inject-ca-from"
 """On webhook configurations, for cert-manager: whose authority becomes the caBundle."""
@@ -83,13 +81,48 @@ _APPLY_ORDER: Final = {kind: index for index, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True)
+class OptionalPart:
+    """A part of virt-dra that is installed only where it is asked for. ``name`` is its folder of the manifests, too.
+    ``purpose`` is a clause for help texts. ``namespace``: its own; "" for virt-dra's."""
+
+    name: str
+    purpose: str
+    namespace: str = ""
+
+
+PARTS: Final[Mapping[str, OptionalPart]] = {
+    part.name: part
+    for part in (
+        # Privileged pods; and a policy names its account, so that its namespace is always this one.
+        OptionalPart(
+            "driver",
+            "the DRA driver for devices that are passed through, on every node, in the namespace virt-dra-driver",
+            DRIVER_NAMESPACE,
+        ),
+        OptionalPart("report", "the report as a live page, which starts once there is a Secret virt-dra-report-tls"),
+        # It uses the network of control-plane nodes.
+        OptionalPart(
+            "extender",
+            "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
+            EXTENDER_NAMESPACE,
+        ),
+    )
+}
+
+
+def possible_namespaces(own: str) -> tuple[str, ...]:
+    """The namespaces that objects of virt-dra may be in: its own, and those of parts that have another."""
+    return (own, *(part.namespace for part in PARTS.values() if part.namespace))
+
+
+@dataclass(frozen=True)
 class Choices:
     """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests.
 
     ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win.
     ``vm_namespace_label``: of the namespaces in which the operator may create pods and VMIs (standalone); None: all but
     the cluster's and its own. ``launcher_pull_secrets`` and ``launcher_priority``: what the cluster's admission gives
-    to launcher pods (standalone).
+    to launcher pods (standalone). ``parts``: names of :data:`PARTS`.
     """
 
     overlay: Overlay = BESIDE_KUBEVIRT
@@ -106,8 +139,7 @@ class Choices:
     vm_namespace_label: str | None = None
     launcher_pull_secrets: tuple[str, ...] = ()
     launcher_priority: int = 0
-    driver: bool = False
-    """Whether nodes publish devices of their own by virt-dra's driver."""
+    parts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, order=True)
@@ -151,19 +183,23 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
             if key.startswith("app.kubernetes.io/")
         }
         objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
-    objects = tuple(
-        installed_in(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects
+    parts = [(part, build(read, part.name)) for part in PARTS.values() if part.name in choices.parts]
+    objects = (
+        *objects,
+        *(obj for part, added in parts if not part.namespace for obj in added),
     )
-    if choices.driver:
-        objects = (*objects, *build(read, DRIVER))
-    chosen = [_with_arguments(_with_images(obj, choices), choices) for obj in objects]
+    objects = (
+        *(installed_in(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects),
+        *(obj for part, added in parts if part.namespace for obj in added),
+    )
+    objects = tuple(_with_arguments(_with_images(obj, choices), choices) for obj in objects)
     operator = next(
-        (obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
+        (obj for obj in objects if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
     )
     limits = _limits(choices)
     if operator is not None:
         limits |= {**launcher_variables(launcher_of(operator)), **pinned_variables()}
-    limited = (_with_limits(obj, limits) for obj in chosen)
+    limited = (_with_limits(obj, limits) for obj in objects)
     return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.from_object(obj))))
 
 

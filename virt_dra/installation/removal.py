@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.api.counting import counted
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION
 from virt_dra.api.wire import Json
-from virt_dra.installation.plan import DRIVER_NAMESPACE, ObjectKey, is_ours, removal_order
+from virt_dra.installation.plan import ObjectKey, is_ours, possible_namespaces, removal_order
 from virt_dra.installation.survey import VMIS, VMS
 
 VMI_ANNOTATIONS: Final = frozenset((DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION))
@@ -41,11 +41,11 @@ class Removal:
 
 
 def namespaces_of(deployments: Iterable[Json], namespaces: Iterable[Json]) -> tuple[str, ...]:
-    """The namespaces in which virt-dra is installed, by the Deployments and Namespaces with our label; the driver's own
-    goes with any."""
+    """The namespaces in which virt-dra is installed, by the Deployments and Namespaces with our label; those of parts
+    go with any."""
     named = {deployment["metadata"]["namespace"] for deployment in deployments}
     named |= {namespace["metadata"]["name"] for namespace in namespaces}
-    return tuple(sorted(named - {DRIVER_NAMESPACE}))
+    return tuple(sorted(named.difference(possible_namespaces(""))))
 
 
 def removal(
@@ -59,7 +59,7 @@ def removal(
     """
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
     keys = {ObjectKey.from_object(obj) for obj in objects}
-    keys = {key for key in keys if key.kind != "Namespace" or key.name in (namespace, DRIVER_NAMESPACE)}
+    keys = {key for key in keys if key.kind != "Namespace" or key.name in possible_namespaces(namespace)}
     crds = {key.name for key in keys if key.kind == "CustomResourceDefinition"}
     kept = () if delete_vms else tuple(sorted(crds & set(VMS)))
     keys -= {ObjectKey("CustomResourceDefinition", "", name) for name in kept}

@@ -11,7 +11,7 @@ from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
-from virt_dra.installation.plan import DRIVER_NAMESPACE, KINDS, WORKLOADS, ObjectKey
+from virt_dra.installation.plan import KINDS, WORKLOADS, ObjectKey, possible_namespaces
 from virt_dra.installation.removal import VMI_ANNOTATIONS, Removal, namespaces_of, removal
 from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none
 
@@ -65,7 +65,7 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
     async def running() -> list[str]:
         pods = [
             pod
-            for namespace in (plan.namespace, DRIVER_NAMESPACE)
+            for namespace in possible_namespaces(plan.namespace)
             for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
         ]
         return [f"{ObjectKey.from_object({'kind': 'Pod', **pod})} is still running" for pod in pods]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,15 +14,21 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
 from virt_dra.cli.main import cli
+from virt_dra.installation.kustomize import build
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
+    PARTS,
     STANDALONE,
     Choices,
     ObjectKey,
+    OptionalPart,
     Overlay,
+    installed_in,
+    is_ours,
     packaged,
     planned,
+    possible_namespaces,
     stale,
 )
 from virt_dra.installation.refusals import refusals
@@ -348,6 +355,22 @@ def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) 
     ]
     assert selectors
     assert all(values == ["kube-system", "elsewhere"] for values in selectors)
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_a_part_is_added_on_request_in_its_own_namespace_or_virt_dras(part: OptionalPart) -> None:
+    choices = Choices(namespace="elsewhere", image="registry.example.com/virt-dra:1")
+    plain, chosen = (
+        planned(replace(choices, parts=parts), packaged()) for parts in (frozenset[str](), frozenset({part.name}))
+    )
+    added = [obj for obj in chosen if obj not in plain]
+    there = {part.namespace or "elsewhere"}
+    moved = [installed_in(obj, part.namespace or "elsewhere") for obj in build(packaged(), part.name)]
+    assert [obj for obj in chosen if obj not in added] == list(plain)
+    assert sorted(map(ObjectKey.from_object, added)) == sorted(map(ObjectKey.from_object, moved))
+    assert {obj["metadata"]["namespace"] for obj in added if "namespace" in obj["metadata"]} <= there
+    assert all(is_ours(obj) for obj in added)
+    assert there <= set(possible_namespaces("elsewhere"))
 
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

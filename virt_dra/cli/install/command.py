@@ -22,6 +22,7 @@ from virt_dra.cli.install.options import (
     parse_networks,
     parse_our_namespace,
     parse_secrets,
+    part_options,
 )
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
@@ -31,7 +32,6 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
-    DRIVER_NAMESPACE,
     IMAGE,
     LAUNCHER_IMAGE,
     NAMESPACE,
@@ -78,7 +78,7 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
               help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
 @click.option("--image", metavar="IMAGE", callback=parse_image,
-              help="Image of operator, webhook and driver.  [default: virt-dra with this "
+              help="Image of all pods of virt-dra itself.  [default: virt-dra with this "
 "version's tag, which nobody publishes]")  # fmt: skip
 @click.option("--launcher-image", metavar="IMAGE", callback=parse_image,
               help="Standalone: image of launcher pods.  [default: virt-dra-launcher, as for --image]")  # fmt: skip
@@ -96,9 +96,7 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.option("--launcher-priority", metavar="NUMBER", type=int, default=0, show_default=True,
               help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
 "get.")  # fmt: skip
-@click.option("--driver", is_flag=True,
-              help="Also the DRA driver for devices that are passed through, on every node, in the namespace "
-f"{DRIVER_NAMESPACE}.")  # fmt: skip
+@part_options
 @click.option(
     "--cert-manager",
     is_flag=True,
@@ -123,9 +121,9 @@ f"{DRIVER_NAMESPACE}.")  # fmt: skip
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, launcher_pull_secrets: tuple[str, ...],
-    launcher_priority: int, driver: bool, cert_manager: bool, client_ca: bytes,
+    launcher_priority: int, cert_manager: bool, client_ca: bytes,
     api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice,
-    output: str | None,
+    parts: frozenset[str], output: str | None,
 ) -> None:  # fmt: skip
     """Install or upgrade virt-dra: CRDs, RBAC permissions, operator and webhook.
 
@@ -141,7 +139,7 @@ def command(
         raise click.UsageError(f"{option} goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods")
     choices = Choices(
         cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments,
-        client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority, driver,
+        client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority, parts,
     )  # fmt: skip
     if unnamed := unpublished_images(overlay, image, launcher_image):
         say(f"warning: {unnamed}", err=True)

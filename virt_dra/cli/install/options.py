@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -13,12 +14,27 @@ from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.options import parse_namespace
 from virt_dra.installation.callers import read_networks, reads_as_certificates
 from virt_dra.installation.kustomize import split_image
-from virt_dra.installation.plan import SYSTEM_NAMESPACES
+from virt_dra.installation.plan import PARTS, SYSTEM_NAMESPACES
+
+R = TypeVar("R")
 
 
 def emitter(output: str) -> Callable[[str], None]:
     """Prints progress: on standard output, or on standard error if that is for a document."""
     return partial(say, err=output != "text")
+
+
+def part_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds a flag for each of :data:`PARTS`; the command gets the chosen names, as ``parts``."""
+
+    @wraps(command)
+    def with_parts(*args: Any, **kwargs: Any) -> R:
+        chosen = frozenset(name for name in PARTS if kwargs.pop(name))
+        return command(*args, parts=chosen, **kwargs)
+
+    for part in reversed(tuple(PARTS.values())):
+        with_parts = click.option(f"--{part.name}", is_flag=True, help=f"Also {part.purpose}.")(with_parts)
+    return with_parts
 
 
 def parse_image(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
