@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
-from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.inventory.fields import RowFields
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.usage import ClaimUser, held_since, users_of
+from virt_dra.model.usage import ClaimUser, claim_node, held_since, users_of
 
 PENDING: Final = "pending"
 ALLOCATED: Final = "allocated"
@@ -98,22 +97,6 @@ def _row(claim: ResourceClaim, model: ClusterModel) -> ClaimRow:
         state = DELETING
     else:
         state = PENDING if allocation is None else RESERVED if claim.status.reserved_for else ALLOCATED
-    node = one_node(allocation.node_selector) if allocation is not None else ""
-    node = node or next((user.node for user in users if user.node and user.reserved), "")
+    node = claim_node(claim) or next((user.node for user in users if user.node and user.reserved), "")
     since = held_since(claim, users) if allocation is not None else claim.metadata.creation_timestamp or ""
     return ClaimRow(claim, state, devices, node, users, since)
-
-
-def one_node(selector: NodeSelector | None) -> str:
-    """The node that a selector is about, if it names one; else ""."""
-    if selector is None or len(selector.node_selector_terms) != 1:
-        return ""
-    term = selector.node_selector_terms[0]
-    for field in (*term.match_fields, *term.match_expressions):
-        if (
-            field.key in ("metadata.name", "kubernetes.io/hostname")
-            and field.operator == "In"
-            and len(field.values) == 1
-        ):
-            return field.values[0]
-    return ""

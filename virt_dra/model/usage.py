@@ -137,6 +137,22 @@ def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[Dev
     ]
 
 
+def claim_node(claim: ResourceClaim) -> str:
+    """The one node that a claim's devices can be used on; "" if it isn't allocated, or can be used on several."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
+    if selector is None or len(selector.node_selector_terms) != 1:
+        return ""
+    term = selector.node_selector_terms[0]
+    for requirement in (*term.match_fields, *term.match_expressions):
+        if (
+            requirement.key in ("metadata.name", "kubernetes.io/hostname")
+            and requirement.operator == "In"
+            and len(requirement.values) == 1
+        ):
+            return requirement.values[0]
+    return ""
+
+
 def held_since(claim: ResourceClaim, users: tuple[ClaimUser, ...]) -> str:
     """The time of an allocated claim's allocation; where the claim doesn't say it, the start of the first of its pods
     that has started, else the claim's creation; "" if none is known."""

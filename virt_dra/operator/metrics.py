@@ -1,4 +1,7 @@
-"""The operator's Prometheus metrics. Labels have few values, none of which a user can choose."""
+"""Prometheus metrics of a controller's process, and the operator's own.
+
+Labels have few values, none of which a user can choose.
+"""
 
 from __future__ import annotations
 
@@ -27,65 +30,45 @@ class GaugeSource(Protocol):
     def informer_ages(self) -> Counts: ...
 
 
-class OperatorMetrics:
-    """One registry for one operator, its own if none is given; nothing is global, so that several fit in a process.
+class ProcessMetrics:
+    """One registry for one process, its own if none is given; nothing is global, so that several fit in a process.
 
-    It is the observer of informers, of the queue and of requests (``virt_dra.cluster``), of reconciles, and of the
-    sandbox that explains.
+    It is the observer of informers, of the queue, of requests (``virt_dra.cluster``) and of reconciles. ``prefix``: of
+    the names that another process of ours on the cluster would use, too. ``subject``: what is reconciled.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, prefix: str = "virt_dra", subject: str = "VMI"
+    ) -> None:
         registry = self._registry = CollectorRegistry() if registry is None else registry
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
-        results = "Reconciles of VMIs, by result (unchanged, written, outdated, refused, gone, failed)."
-        self._reconciles = counter("virt_dra_reconciles", results, ("result",))
+        results = f"Reconciles of {subject}s, by result (unchanged, written, outdated, refused, gone, failed)."
+        self._reconciles = counter(f"{prefix}_reconciles", results, ("result",))
         self._reconcile_seconds = seconds(
-            "virt_dra_reconcile_seconds", "Time of one reconcile of a VMI, writes included."
+            f"{prefix}_reconcile_seconds", f"Time of one reconcile of a {subject}, writes included."
         )
         self._queue_depth = gauge(
-            "virt_dra_queue_depth", "VMIs in the work queue, by state (ready, delayed, in_work).", ("state",)
+            f"{prefix}_queue_depth", f"{subject}s in the work queue, by state (ready, delayed, in_work).", ("state",)
         )
         self._queue_seconds = seconds(
-            "virt_dra_queue_seconds", "Time from a watch event until a worker starts to reconcile its VMI."
+            f"{prefix}_queue_seconds", f"Time from a watch event until a worker starts to reconcile its {subject}."
         )
-        published = (
-            "Time from when the operator learns of the last claim's allocation "
-            "until all addresses of a VMI are published."
-        )
-        self._allocation_to_status = seconds("virt_dra_allocation_to_status_seconds", published)
         failures = "Lists and watches that failed or ended, by kind and reason."
-        self._watch_restarts = counter("virt_dra_watch_restarts", failures, ("kind", "reason"))
-        self._objects_listed = gauge("virt_dra_listed_objects", "Objects of the last whole list, by kind.", ("kind",))
-        self._received = counter("virt_dra_watch_events", "Events of watches, by kind and type.", ("kind", "type"))
+        self._watch_restarts = counter(f"{prefix}_watch_restarts", failures, ("kind", "reason"))
+        self._objects_listed = gauge(f"{prefix}_listed_objects", "Objects of the last whole list, by kind.", ("kind",))
+        self._received = counter(f"{prefix}_watch_events", "Events of watches, by kind and type.", ("kind", "type"))
         requests = "Requests to the API server, by verb, resource and HTTP code; 0: no answer."
-        self._requests = counter("virt_dra_api_requests", requests, ("verb", "resource", "code"))
+        self._requests = counter(f"{prefix}_api_requests", requests, ("verb", "resource", "code"))
         self._request_seconds = seconds(
-            "virt_dra_api_request_seconds", "Time of requests to the API server, by verb.", ("verb",)
+            f"{prefix}_api_request_seconds", "Time of requests to the API server, by verb.", ("verb",)
         )
         self._throttled = counter(
-            "virt_dra_api_throttled_seconds", "Time that requests were held back to keep to our own rate."
+            f"{prefix}_api_throttled_seconds", "Time that requests were held back to keep to our own rate."
         )
         unreadable = "Objects left out because they don't have their kind's shape."
-        self._unreadable = counter("virt_dra_unreadable_objects", unreadable, ("kind",))
-        self._leader = gauge("virt_dra_leader", "Whether this replica leads.")
-        starts = "Started processes that explain why pods wait; more than one means that one ended."
-        self._explanation_processes = counter("virt_dra_explanation_process_starts", starts)
-
-    def count(self, counted: GaugeSource) -> None:
-        """Register the gauges that are computed at each scrape."""
-        age = "Time since the API server's last answer or watch event for a kind."
-        for name, text, label, counts in (
-            (
-                "virt_dra_devices",
-                "DRA devices of VMIs, by state (Resolved, Pending, Error).",
-                "state",
-                counted.devices_by_state,
-            ),
-            ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
-            ("virt_dra_informer_age_seconds", age, "kind", counted.informer_ages),
-        ):
-            self._registry.register(_ScrapedGauge(name, text, label, counts))
+        self._unreadable = counter(f"{prefix}_unreadable_objects", unreadable, ("kind",))
+        self._leader = gauge(f"{prefix}_leader", "Whether this replica leads.")
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
@@ -99,9 +82,6 @@ class OperatorMetrics:
     def reconciled(self, result: str, seconds: float) -> None:
         self._reconciles.labels(result).inc()
         self._reconcile_seconds.observe(seconds)
-
-    def published(self, seconds: float) -> None:
-        self._allocation_to_status.observe(seconds)
 
     # --- the queue ---
 
@@ -127,11 +107,6 @@ class OperatorMetrics:
     def restarted(self, kind: str, reason: str) -> None:
         self._watch_restarts.labels(kind, reason).inc()
 
-    # --- the sandbox that explains ---
-
-    def process_started(self) -> None:
-        self._explanation_processes.inc()
-
     # --- requests ---
 
     def answered(self, verb: str, subject: str, status: int, seconds: float) -> None:
@@ -143,6 +118,43 @@ class OperatorMetrics:
 
     def unreadable(self, kind: str, key: str, problem: str) -> None:
         self._unreadable.labels(kind).inc()
+
+
+class OperatorMetrics(ProcessMetrics):
+    """The operator's, which also observes the sandbox that explains."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        super().__init__(registry)
+        published = (
+            "Time from when the operator learns of the last claim's allocation "
+            "until all addresses of a VMI are published."
+        )
+        self._allocation_to_status = Histogram(
+            "virt_dra_allocation_to_status_seconds", published, buckets=_SECONDS, registry=self._registry
+        )
+        starts = "Started processes that explain why pods wait; more than one means that one ended."
+        self._explanation_processes = Counter("virt_dra_explanation_process_starts", starts, registry=self._registry)
+
+    def count(self, counted: GaugeSource) -> None:
+        """Register the gauges that are computed at each scrape."""
+        age = "Time since the API server's last answer or watch event for a kind."
+        for name, text, label, counts in (
+            (
+                "virt_dra_devices",
+                "DRA devices of VMIs, by state (Resolved, Pending, Error).",
+                "state",
+                counted.devices_by_state,
+            ),
+            ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
+            ("virt_dra_informer_age_seconds", age, "kind", counted.informer_ages),
+        ):
+            self._registry.register(_ScrapedGauge(name, text, label, counts))
+
+    def published(self, seconds: float) -> None:
+        self._allocation_to_status.observe(seconds)
+
+    def process_started(self) -> None:
+        self._explanation_processes.inc()
 
 
 class _ScrapedGauge(Collector):

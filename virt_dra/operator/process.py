@@ -1,7 +1,8 @@
-"""The operator's process, run by kopf: start, stop, signals, credentials, probes.
+"""The process of a controller, run by kopf: start, stop, signals, credentials, probes. The operator and the keeper are
+such processes.
 
-It decides nothing: it gives the instance loop (:mod:`virt_dra.controllers.operator.instance_loop`) a cluster, a clock,
-leader election and metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
+It decides nothing: it gives a loop (:mod:`virt_dra.controllers.keyed_loop`) a cluster, a clock, leader election and
+metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,9 +27,10 @@ from kopf._core.engines import peering
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
 from virt_dra.cluster.kube.limits import ClientLimits
-from virt_dra.controllers.operator.instance_loop import Ambient, InstanceLoop, LoopSettings
+from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.operator.explanation_process import ProcessExplanationWorker
-from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics
+from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics, ProcessMetrics
 
 log = logging.getLogger("virt_dra.operator")
 
@@ -72,16 +74,28 @@ class OperatorFailed(Exception):
 
 
 async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
-    """Run the operator until SIGTERM or SIGINT. Raises :class:`ConnectionProblem`, OSError for ports,
+    """Run the operator. Raises as :func:`run_loop`."""
+    metrics = OperatorMetrics()
+
+    def instance_loop(cluster: KubeCluster, ambient: Ambient) -> InstanceLoop:
+        loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker(observer=metrics))
+        metrics.count(loop)
+        return loop
+
+    await run_loop(process, metrics, instance_loop)
+
+
+async def run_loop(
+    process: OperatorProcess, metrics: ProcessMetrics, make_loop: Callable[[KubeCluster, Ambient], KeyedLoop]
+) -> None:
+    """Run a loop until SIGTERM or SIGINT. Raises :class:`ConnectionProblem`, OSError for ports,
     :class:`OperatorFailed`."""
     for name in _CHATTY if logging.getLogger().level == logging.INFO else ():
         logging.getLogger(name).setLevel(logging.WARNING)
-    metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         clock = cluster.transport.clock
         ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.count_from)
-        loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker(observer=metrics))
-        metrics.count(loop)
+        loop = make_loop(cluster, ambient)
         host = f"[{process.host}]" if ":" in process.host else process.host  # as a URL has it
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)
@@ -115,7 +129,7 @@ class _Background:
     """The tasks that run as long as the process: informers always, workers while this replica leads."""
 
     def __init__(
-        self, process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics
+        self, process: OperatorProcess, cluster: KubeCluster, loop: KeyedLoop, metrics: ProcessMetrics
     ) -> None:
         self._process, self._cluster, self._loop, self._metrics = process, cluster, loop, metrics
         self._led = False
@@ -178,7 +192,7 @@ class _Background:
 
 
 def _registry(
-    process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, background: _Background
+    process: OperatorProcess, cluster: KubeCluster, loop: KeyedLoop, background: _Background
 ) -> kopf.OperatorRegistry:
     """kopf's handlers."""
     registry = kopf.OperatorRegistry()
@@ -235,7 +249,7 @@ class _ForEver:
 
 
 @asynccontextmanager
-async def _plain_server(process: OperatorProcess, loop: InstanceLoop, metrics: OperatorMetrics) -> AsyncIterator[None]:
+async def _plain_server(process: OperatorProcess, loop: KeyedLoop, metrics: ProcessMetrics) -> AsyncIterator[None]:
     """Serve ``/metrics``, and ``/readyz``, which is 200 once all informers have synced."""
 
     async def show_metrics(request: web.Request) -> web.Response:

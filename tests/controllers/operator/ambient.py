@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import uuid4
 
-from virt_dra.controllers.operator.instance_loop import Ambient
+from virt_dra.controllers.keyed_loop import Ambient
 
 
 def ambient(now: Callable[[], datetime]) -> Ambient:

@@ -24,7 +24,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import AlreadyExists, Forbidden
 from virt_dra.cluster.watching.event_recorder import EVENT
-from virt_dra.controllers.operator import instance_loop
+from virt_dra.controllers import keyed_loop
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions
@@ -332,7 +332,7 @@ class Refusing(Counting):
 async def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(
     monkeypatch: pytest.MonkeyPatch, refusals: int
 ) -> None:
-    monkeypatch.setattr(instance_loop, "_REFUSED_SECONDS", (0.01, 0.1))
+    monkeypatch.setattr(keyed_loop, "_REFUSED_SECONDS", (0.01, 0.1))
 
     cluster = Refusing.deterministic()
     cluster.writes, cluster.refusals = Counter(), refusals

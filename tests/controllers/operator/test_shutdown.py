@@ -17,7 +17,8 @@ from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.transport import Transport
 from virt_dra.cluster.port import NotFound
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.operator.instance_loop import Ambient, InstanceLoop, LoopSettings
+from virt_dra.controllers.keyed_loop import Ambient
+from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.controllers.reconciled import NOTHING
 from virt_dra.operator.metrics import OperatorMetrics
 from virt_dra.operator.process import STOP_SECONDS, OperatorProcess, _Background

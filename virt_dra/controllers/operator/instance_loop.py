@@ -7,13 +7,12 @@ made from stale objects is refused by their resourceVersion; its VMI is requeued
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
@@ -21,13 +20,11 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Cluster
-from virt_dra.cluster.watching.backoff import backoff
 from virt_dra.cluster.watching.event_recorder import EventRecorder
-from virt_dra.cluster.watching.informer import Informer, InformerObserver
-from virt_dra.cluster.watching.work_queue import QueueObserver, WorkQueue
+from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.devices.options import DEFAULTS, CountFrom, ResolutionOptions, as_stated
-from virt_dra.controllers.events import Event
+from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
+from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop, KeyedLoopObserver, Result
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
 from virt_dra.controllers.operator.explanation_worker import ExplanationWorker
@@ -43,25 +40,12 @@ LAUNCHERS: Final = "kubevirt.io=virt-launcher"
 """The label selector of the pods that are watched."""
 COMPONENT: Final = "virt-dra-operator"
 
-Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
-
-_STALE_SECONDS: Final = (0.05, 5.0)
-"""First and longest requeue delay after a plan made from stale objects; the informer's update of them requeues the VMI
-sooner."""
-_REFUSED_SECONDS: Final = (1.0, 300.0)
-"""First and longest requeue delay after a refused write: permissions may be granted, or loaded by an API server that
-just started."""
 _ALLOCATION_TIMES: Final = 4096
 """Limit of the VMIs whose time of allocation is kept for the metric."""
-_UNSYNCED_SECONDS: Final = (3.0, 60.0)
-"""The time until the kinds that haven't been listed yet are first logged, and the interval afterwards."""
 
 
-class LoopObserver(InformerObserver, QueueObserver, Protocol):
+class LoopObserver(KeyedLoopObserver, Protocol):
     """The metrics of the loop. Must not raise."""
-
-    def reconciled(self, result: str, seconds: float) -> None:
-        """A VMI was reconciled."""
 
     def published(self, seconds: float) -> None:
         """All addresses of a VMI were published. ``seconds``: since the watch event of its last claim's allocation."""
@@ -79,22 +63,8 @@ class LoopSettings:
     standalone: standalone.StandaloneSettings | None = None
 
 
-@dataclass(frozen=True)
-class Ambient:
-    """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds;
-    ``chance``: uniform in [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see
-    `devices.options.CountFrom`."""
-
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float]
-    chance: Callable[[], float]
-    suffix: Callable[[], str]
-    count_from: CountFrom = as_stated
-
-
-class InstanceLoop:
-    """`run_informers` and `run_workers` run side by side; the workers may be cancelled and restarted as a Lease is lost
-    and acquired."""
+class InstanceLoop(KeyedLoop):
+    """The operator's loop; a key is the namespace and name of a VMI, and of its VM."""
 
     def __init__(
         self,
@@ -105,7 +75,9 @@ class InstanceLoop:
         explanation_worker: ExplanationWorker,
     ) -> None:
         """``explanation_worker``: explains why pods wait."""
-        self._cluster, self._settings, self._ambient, self._observer = cluster, settings, ambient, observer
+        events = EventRecorder(cluster, COMPONENT, settings.instance, clock=ambient.now, suffixes=ambient.suffix)
+        super().__init__(ambient, observer, events, settings.workers)
+        self._cluster, self._settings, self._observer = cluster, settings, observer
         self._resolution = replace(settings.resolution, count_from=ambient.count_from)
         own = settings.standalone
         self._standalone = (
@@ -119,7 +91,7 @@ class InstanceLoop:
         self._devices = self._informer(VirtualMachineInstanceDevices, optional=settings.standalone is not None)
         self._vms = self._informer(VirtualMachine, optional=settings.standalone is None)
         self._classes = self._informer(DeviceClass, everywhere=True)
-        self._informers: tuple[Informer[Any], ...] = (
+        self._informers = (
             self._vms, self._vmis, self._pods, self._claims, self._slices, self._rules, self._classes, self._devices,
         )  # fmt: skip
         self._sources = WatchedSources(
@@ -137,16 +109,9 @@ class InstanceLoop:
             self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store
         )
         self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, explanation_worker)
-        self._queue: WorkQueue[str] | None = None
-        self._in_progress: dict[str, float] = {}
-        self._retries: dict[str, int] = {}
-        """The number of consecutive reconciles of a VMI whose plan was stale or refused, for the back-off."""
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
-        self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=ambient.now, suffixes=ambient.suffix)
         self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
         self._kubevirts.on_change(self._kubevirt_changed)
-        self.stopping = False
-        self._ended = asyncio.Event()
         for informer in self._informers:
             informer.on_change(self._changed)
         self._informers += (
@@ -163,75 +128,7 @@ class InstanceLoop:
             optional=optional, observer=self._observer,
         )  # fmt: skip
 
-    # --- running ---
-
-    async def run_informers(self) -> None:
-        """Keep the stores up to date until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self._informers:
-                group.create_task(informer.run(), name=f"informer {informer.kind.KIND}")
-            group.create_task(self._log_unsynced(), name="unsynced kinds")
-
-    async def _log_unsynced(self) -> None:
-        pause, interval = _UNSYNCED_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            missing = self.unsynced()
-            if not missing:
-                return
-            served = not any(informer.not_served for informer in self._informers if not informer.has_synced)
-            # Listing a large cluster takes a while, which is no error.
-            log.log(logging.INFO if served else logging.ERROR, "not ready yet: waiting for %s", "; ".join(missing))
-            pause = interval
-
-    async def run_workers(self) -> None:
-        """Once all stores are synced, reconcile every VMI, then each VMI that a watch event affects; until cancelled or
-        stopped.
-
-        An error outside of reconciles ends the workers and is raised in an ExceptionGroup.
-        """
-        for informer in self._informers:
-            await informer.synced()
-        queue = self._queue = WorkQueue[str](observer=self._observer, chance=self._ambient.chance)
-        self._ended.clear()
-        self._enqueue_all()
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._events.run(), name="events")
-                explaining = group.create_task(self._explainer.run(), name="explainer")
-                await queue.run(self._process, workers=self._settings.workers)
-                explaining.cancel()
-                self._events.close()
-        finally:
-            self._queue = None
-            self._ended.set()
-
-    async def until_idle(self) -> None:
-        """Return when every kind has been listed and the queue is empty. On a replica that isn't the leader it is
-        always empty."""
-        for informer in self._informers:
-            await informer.synced()
-        await asyncio.sleep(0)  # lets the workers start
-        if self._queue is not None:
-            await self._queue.idle()
-
-    async def stop(self) -> None:
-        """Start no further reconcile, and return when those in progress are done and their Events are written."""
-        self.stopping = True
-        if self._queue is not None:
-            self._queue.close()
-            await self._ended.wait()
-
-    # --- readiness, liveness, metrics ---
-
-    def unsynced(self) -> tuple[str, ...]:
-        """The kinds that haven't been listed yet, each with its remedy if the cluster doesn't serve it."""
-        return tuple(_described(informer) for informer in self._informers if not informer.has_synced)
-
-    def oldest_reconcile_age(self) -> float:
-        """Seconds since the oldest reconcile that is still running began."""
-        began = min(self._in_progress.values(), default=None)
-        return 0.0 if began is None else self._ambient.monotonic() - began
+    # --- metrics ---
 
     def devices_by_state(self) -> dict[str, float]:
         return dict(
@@ -250,9 +147,6 @@ class InstanceLoop:
         )
         return dict(Counter(path.strip() for path in paths))
 
-    def informer_ages(self) -> dict[str, float]:
-        return {informer.kind.KIND: informer.age for informer in self._informers}
-
     # --- reconciling ---
 
     def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
@@ -265,17 +159,11 @@ class InstanceLoop:
             log.info("the last KubeVirt object was deleted: standalone mode resumes")
             self._enqueue_all()
 
-    def _enqueue_all(self) -> None:
-        for key in sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())}):
-            self._requeue(key, 0.0)
+    def _all_keys(self) -> Iterable[str]:
+        return sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())})
 
-    def _requeue(self, key: str, seconds: float) -> None:
-        if self._queue is None:
-            return
-        if seconds > 0:
-            self._queue.add_after(key, seconds)
-        else:
-            self._queue.add(key)
+    def _beside_workers(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._explainer.run(),)
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
         """The event handler of the informers whose objects a reconcile reads: queue the VMIs that a change affects."""
@@ -292,19 +180,6 @@ class InstanceLoop:
                 self._allocated_at.popitem(last=False)
         for key in keys:
             self._queue.add(key)
-
-    async def _process(self, key: str) -> float | None:
-        """Reconcile one VMI. Returns the number of seconds after which to requeue it even without a change; None:
-        don't."""
-        began = self._in_progress[key] = self._ambient.monotonic()
-        try:
-            result, requeue_after = await self._reconcile(key)
-        finally:
-            del self._in_progress[key]
-        seconds = self._ambient.monotonic() - began
-        self._observer.reconciled(result, seconds)
-        log.debug("reconciled", extra={"fields": {"vmi": key, "result": result, "seconds": round(seconds, 4)}})
-        return requeue_after
 
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
         if self._settings.standalone is not None and self._kubevirts.store:
@@ -328,10 +203,7 @@ class InstanceLoop:
             del self._retries[key]
             return "gone", None
         if refused or done.stale:
-            first, longest = _REFUSED_SECONDS if refused else _STALE_SECONDS
-            return ("refused" if refused else "outdated"), backoff(
-                retries, self._ambient.chance(), first=first, longest=longest
-            )
+            return ("refused" if refused else "outdated"), self._retry_after(key, refused=refused)
         del self._retries[key]
         if done.written:
             self._observe_publication(key)
@@ -357,23 +229,6 @@ class InstanceLoop:
         allocated_at = self._allocated_at.pop(key, None)
         if allocated_at is not None:
             self._observer.published(self._ambient.monotonic() - allocated_at)
-
-    def _emit(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self._events.record(event.regarding, event.type, event.reason, event.message)
-
-
-def _described(informer: Informer[Any]) -> str:
-    """The kind of an informer that hasn't been listed, with the remedy if the cluster doesn't serve it."""
-    kind: str = informer.kind.KIND
-    group_version: str = informer.kind.API_VERSION
-    if not informer.not_served:
-        return kind
-    ours = group_version.startswith(("virt-dra.io/", "kubevirt.io/"))
-    advice = (
-        "virt-dra install applies its CustomResourceDefinition" if ours else "is the cluster's version at least 1.34?"
-    )
-    return f"{kind} ({group_version}), which the cluster doesn't serve: {advice}"
 
 
 def _unallocated(old: TypedObject | None) -> bool:

@@ -23,7 +23,7 @@ from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.unknown import UnknownFact
-from virt_dra.model.usage import users_of
+from virt_dra.model.usage import claim_node, users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
@@ -254,7 +254,7 @@ def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> A
 def _of_claim(asked: AskedSubject, claim: ResourceClaim) -> AskedSubject:
     claim = defaulted(claim)
     if claim.status.allocation is not None:
-        return replace(asked, node=_node_of(claim), claims=(claim,), made=True)
+        return replace(asked, node=claim_node(claim), claims=(claim,), made=True)
     entry = PodResourceClaim(name="claim", resource_claim_name=claim.name)
     spec = PodSpec(containers=(Container(name=_CLAIM_POD),), resource_claims=(entry,))
     pod = Pod(metadata=ObjectMeta(name=_CLAIM_POD, namespace=claim.namespace), spec=spec)
@@ -265,14 +265,6 @@ def _with_statuses(pod: Pod, claims: Iterable[ResourceClaim]) -> Pod:
     names = zip(pod.spec.resource_claims, claims, strict=True)
     statuses = tuple(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.name) for entry, claim in names)
     return pod.with_(status=pod.status.with_(resource_claim_statuses=statuses))
-
-
-def _node_of(claim: ResourceClaim) -> str:
-    """The one node that an allocation is for; "" if there are several."""
-    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
-    terms = selector.node_selector_terms if selector is not None else ()
-    fields = terms[0].match_fields if len(terms) == 1 else ()
-    return fields[0].values[0] if len(fields) == 1 and len(fields[0].values) == 1 else ""
 
 
 def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace: str) -> str:
