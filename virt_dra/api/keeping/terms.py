@@ -1,0 +1,94 @@
+"""The annotations by which a VM keeps its devices while it is stopped.
+
+virt-dra.io/keep-devices: "true"       for as long as the VM is there
+virt-dra.io/keep-devices: 24h          for so long while it is stopped
+virt-dra.io/keep-devices: "false"      not, whatever its instancetype or profile says
+virt-dra.io/on-node-loss: 2h | never   how long its node may be away before it may start on another
+
+duration  ([0-9]+ ("d" | "h" | "m" | "s"))+
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+
+KEEP_ANNOTATION: Final = "virt-dra.io/keep-devices"
+"""On a VM or its template, or in an instancetype's ``spec.annotations``. On a kept claim: what its VMI asked for."""
+NODE_LOSS_ANNOTATION: Final = "virt-dra.io/on-node-loss"
+"""Beside :data:`KEEP_ANNOTATION`."""
+DEFAULT_NODE_LOSS: Final = timedelta(hours=1)
+"""Longer than a server with GPUs takes to restart."""
+LONGEST: Final = timedelta(days=3650)
+_SHOWN: Final = 60
+
+_SECONDS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION: Final = re.compile(r"(?:[0-9]{1,9}[dhms]){1,4}")
+_PART: Final = re.compile(r"([0-9]{1,9})([dhms])")
+
+
+class KeepingError(ValueError):
+    """An annotation has a value that means nothing. ``annotation``: which."""
+
+    def __init__(self, annotation: str, value: str, wanted: str) -> None:
+        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        super().__init__(f"{annotation}: {json.dumps(shown)} is neither {wanted}")
+        self.annotation = annotation
+
+
+@dataclass(frozen=True)
+class KeepTerms:
+    """For how long a stopped VM keeps its devices, and how long it waits for a node that is away; None: for ever."""
+
+    stopped_for: timedelta | None
+    node_loss: timedelta | None = DEFAULT_NODE_LOSS
+
+
+def keep_terms(*annotations: Mapping[str, str]) -> KeepTerms | None:
+    """The terms of the first annotations that speak of keeping; None if none do, or if they say "false".
+
+    Raises :class:`KeepingError`.
+    """
+    speaking = next((texts for texts in annotations if KEEP_ANNOTATION in texts), None)
+    if speaking is None:
+        return None
+    value = speaking[KEEP_ANNOTATION]
+    if value == "false":
+        return None
+    stopped_for = None if value == "true" else parsed_duration(KEEP_ANNOTATION, value, '"true", "false"')
+    loss = speaking.get(NODE_LOSS_ANNOTATION)
+    if loss is None:
+        return KeepTerms(stopped_for)
+    return KeepTerms(stopped_for, None if loss == "never" else parsed_duration(NODE_LOSS_ANNOTATION, loss, '"never"'))
+
+
+def parsed_duration(annotation: str, value: str, others: str) -> timedelta:
+    """A duration such as 30m, 24h or 1d12h. ``others``: which values are allowed beside it. Raises
+    :class:`KeepingError`."""
+    wanted = f"{others} nor a duration between 1s and {LONGEST.days}d, such as 30m, 24h or 1d12h"
+    if not _DURATION.fullmatch(value):
+        raise KeepingError(annotation, value, wanted)
+    seconds = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
+    if not 1 <= seconds <= LONGEST.total_seconds():
+        raise KeepingError(annotation, value, wanted)
+    return timedelta(seconds=seconds)
+
+
+def vm_keep_annotations(vm: VirtualMachine) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Where a VM may speak of keeping, the first place to be heard first."""
+    return vm.spec.template.metadata.annotations, vm.metadata.annotations
+
+
+def speaks_of_keeping(*annotations: Mapping[str, str]) -> bool:
+    return any(KEEP_ANNOTATION in texts for texts in annotations)
+
+
+def recorded_terms(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that speak of keeping."""
+    return {name: annotations[name] for name in (KEEP_ANNOTATION, NODE_LOSS_ANNOTATION) if name in annotations}
