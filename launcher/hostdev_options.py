@@ -37,7 +37,7 @@ def with_options(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ..
 
 def _options(vmi: VirtualMachineInstance) -> Mapping[str, HostdevOptions]:
     try:
-        return read_hostdev_options(vmi)
+        return read_hostdev_options(vmi.metadata.annotations, vmi.spec.domain.devices)
     except AnnotationError as error:
         raise LauncherError(INVALID_OPTIONS, FIELD, str(error)) from None
 

@@ -6,21 +6,24 @@ object with any of the fields of :class:`HostdevOptions`:
 
     {"gpus/gpu1": {"romBar": "off", "guestSlot": "card"}, "hostDevices/audio": {"guestSlot": "card"}}
 
-Our launcher reads it; KubeVirt ignores it.
+Our launcher reads it, lint and webhook judge it; KubeVirt ignores it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import Devices
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.reading.json_annotations import AnnotationError, parse
 
 HOSTDEV_OPTIONS_ANNOTATION: Final = "virt-dra.io/hostdev-options"
+FAULTS: Final = 10
+"""The most faults that are told at once."""
 ROM_FOLDER: Final = "/var/run/virt-dra/roms"
 """The folder in the launcher's container in which ``romFile`` is looked for: a VM's owner may name no other file."""
 
@@ -82,22 +85,23 @@ OPTIONS: Final[Mapping[str, _Option]] = {
 
 
 def read_hostdev_options(
-    vmi: VirtualMachineInstance, root: str = "metadata.annotations"
+    annotations: Mapping[str, str], devices: Devices, root: str = "metadata.annotations"
 ) -> Mapping[str, HostdevOptions]:
-    """The options by device, ``gpus/NAME``; {} without the annotation. Raises :class:`AnnotationError` with every
-    fault."""
-    text = vmi.metadata.annotations.get(HOSTDEV_OPTIONS_ANNOTATION)
+    """The options by device, ``gpus/NAME``; {} without the annotation. Raises :class:`AnnotationError` with the first
+    faults, at most :data:`FAULTS`."""
+    text = annotations.get(HOSTDEV_OPTIONS_ANNOTATION)
     if text is None:
         return {}
     field = f"{root}[{HOSTDEV_OPTIONS_ANNOTATION}]"
     raw = parse(text, field)
     if not isinstance(raw, dict):
         raise AnnotationError(field, [("", 'must be an object such as {"gpus/gpu1": {"romBar": "off"}}')])
-    devices = vmi.spec.domain.devices
-    names = [f"gpus/{gpu.name}" for gpu in devices.gpus]
-    names += [f"hostDevices/{device.name}" for device in devices.host_devices]
-    names += [f"interfaces/{interface.name}" for interface in devices.interfaces if interface.sriov is not None]
-    faults = [fault for device, options in raw.items() for fault in _faults(device, options, names)]
+    names = dict.fromkeys(f"gpus/{gpu.name}" for gpu in devices.gpus)
+    names |= dict.fromkeys(f"hostDevices/{device.name}" for device in devices.host_devices)
+    names |= dict.fromkeys(f"interfaces/{interface.name}" for interface in devices.interfaces if interface.sriov)
+    faults = list(
+        islice((fault for device, options in raw.items() for fault in _faults(device, options, names)), FAULTS)
+    )
     if faults:
         raise AnnotationError(field, faults)
     return {
@@ -106,10 +110,10 @@ def read_hostdev_options(
     }
 
 
-def _faults(device: str, options: object, names: list[str]) -> Iterable[tuple[str, str]]:
+def _faults(device: str, options: object, names: Collection[str]) -> Iterable[tuple[str, str]]:
     path = f"[{device[:_SHOWN]}]"
     if device not in names:
-        yield path, f"is no device of the VM{did_you_mean(device, names)}"
+        yield path, f"is no device of the VM{did_you_mean(device, islice(names, _COMPARED))}"
     elif not isinstance(options, dict):
         yield path, f"must be an object with any of {', '.join(OPTIONS)}"
     else:
@@ -129,4 +133,6 @@ def _fits(option: _Option, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
 
 
-_SHOWN = 70
+_SHOWN: Final = 70
+_COMPARED: Final = 64
+"""The most names that a wrong one is compared with: both are users' texts, and webhooks read them."""

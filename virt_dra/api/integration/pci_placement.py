@@ -21,6 +21,8 @@ class PciPlacementChoice:
     strict: bool = False
 
 
+_SHOWN: Final = 70
+"""The most characters of a wrong value in an error."""
 NO_CHOICE: Final = "none"
 PCI_PLACEMENT_CHOICES: Final[Mapping[str, PciPlacementChoice]] = {
     NO_CHOICE: PciPlacementChoice(),
@@ -35,5 +37,6 @@ def pci_placement_choice(value: str) -> PciPlacementChoice:
     """The choice of a value; blanks don't count. Raises ValueError for another value."""
     choice = PCI_PLACEMENT_CHOICES.get(value.replace(" ", ""))
     if choice is None:
-        raise ValueError(f"{value!r} is not one of {'; '.join(PCI_PLACEMENT_CHOICES)}")
+        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        raise ValueError(f"{shown!r} is not one of {'; '.join(PCI_PLACEMENT_CHOICES)}")
     return choice

@@ -8,7 +8,9 @@ from difflib import get_close_matches
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.device_claims import assign, read_device_claims
-from virt_dra.api.integration.paths import InvalidPathChoice, chosen_path
+from virt_dra.api.integration.hostdev_options import read_hostdev_options
+from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION, InvalidPathChoice, chosen_path
+from virt_dra.api.integration.pci_placement import pci_placement_choice
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
@@ -123,17 +125,33 @@ def unknown_lint_id(lint_ids: Collection[str]) -> Callable[[Linted], Iterator[Fi
 
 
 def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
-    """Invalid annotations, for which the pod webhook would refuse the launcher pod (K-11)."""
+    """Invalid annotations, for which the pod webhook would refuse the launcher pod (K-11), or launcher and hook the
+    domain (K-7.27, K-8.13)."""
     annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
+    spec = None if linted.reviewed.instancetype else linted.reviewed.spec  # of one that isn't known, no device is
     try:
         chosen_path(annotations, root)
     except InvalidPathChoice as error:
         field, _, message = str(error).partition(": ")
         yield FieldIssue(field, message)
+    if PCI_PLACEMENT_ANNOTATION in annotations:
+        try:
+            pci_placement_choice(annotations[PCI_PLACEMENT_ANNOTATION])
+        except ValueError as error:
+            yield FieldIssue(f"{root}[{PCI_PLACEMENT_ANNOTATION}]", str(error))
     try:
         claims = read_device_claims(annotations, root)
-        if claims and not linted.reviewed.instancetype:  # its devices aren't known
-            assign(VirtualMachineInstance(spec=linted.reviewed.spec), claims, root=root)
+        if claims and spec is not None:
+            assign(VirtualMachineInstance(spec=spec), claims, root=root)
     except AnnotationError as error:
-        for path, message in error.problems:
-            yield FieldIssue(joined(error.field, path), message)
+        yield from _issues(error)
+    try:
+        if spec is not None:
+            read_hostdev_options(annotations, spec.domain.devices, root)
+    except AnnotationError as error:
+        yield from _issues(error)
+
+
+def _issues(error: AnnotationError) -> Iterator[FieldIssue]:
+    for path, message in error.problems:
+        yield FieldIssue(joined(error.field, path), message)
