@@ -225,6 +225,9 @@ def test_options_say_what_the_cluster_is_like() -> None:
         pytest.param({"memory": {"reservedOverhead": {"addedOverhead": "100Mi"}}}, 368, id="added overhead"),
         pytest.param({"resources": {"requests": {"memory": "1Gi"}}}, 270, id="page tables of requested memory"),
         pytest.param({"cpu": {"sockets": 3, "cores": 2}}, 308, id="vCPUs"),
+        pytest.param({"resources": {"requests": {"cpu": "3"}}}, 284, id="requested CPUs as vCPUs"),
+        pytest.param({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3500m"}}}, 292, id="limited CPUs"),
+        pytest.param({"cpu": {"cores": 1}, "resources": {"requests": {"cpu": "3"}}}, 268, id="vCPUs before requests"),
     ],
 )
 def test_memory_overhead(domain: Json, mebibytes: int) -> None:
@@ -243,8 +246,8 @@ def test_before_1_9_the_overhead_is_not_told() -> None:
     [
         pytest.param(
             {"resources": {"requests": {"memory": "512Mi", "cpu": "2"}, "limits": {"memory": "1Gi"}}},
-            {"memory": "1293Mi"},
-            {"memory": "781Mi", "cpu": "2"},
+            {"memory": "1301Mi"},
+            {"memory": "789Mi", "cpu": "2"},
             id="own requests and limits get the overhead",
         ),
         pytest.param(

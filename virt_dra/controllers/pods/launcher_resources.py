@@ -208,7 +208,7 @@ def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
     """
     spec = vmi.spec
     total = (25 + 100 + 25 + 40 + 30) * MEBIBYTE  # launcher monitor, launcher, virtlogd, virtqemud, QEMU
-    total += 8 * MEBIBYTE + 8 * MEBIBYTE * vcpus(vmi)  # I/O thread and vCPUs
+    total += 8 * MEBIBYTE + 8 * MEBIBYTE * _counted_vcpus(vmi)  # I/O thread and vCPUs
     if _extra(spec.domain.devices.model_extra, "autoattachGraphicsDevice") is not False:
         total += 32 * MEBIBYTE
     if spec.architecture == "arm64":
@@ -236,6 +236,13 @@ def vcpus(vmi: VirtualMachineInstance) -> int:
     """Cores x sockets x threads; what is not given counts 1."""
     cpu = vmi.spec.domain.cpu
     return max(1, (cpu.cores or 1) * (cpu.sockets or 1) * (cpu.threads or 1)) if cpu else 1
+
+
+def _counted_vcpus(vmi: VirtualMachineInstance) -> int:
+    """The vCPUs that have memory of their own: without a topology, those of the CPU limit, else of the request."""
+    resources = vmi.spec.domain.resources
+    amount = resources.limits.get("cpu", resources.requests.get("cpu"))
+    return vcpus(vmi) if vmi.spec.domain.cpu is not None or amount is None else max(1, amount.value())
 
 
 def hypervisor_devices(vmi: VirtualMachineInstance, gates: Gates) -> Quantities:
