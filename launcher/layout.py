@@ -16,13 +16,13 @@ from launcher.placement.host import HostTopology
 from launcher.placement.numa import GuestNuma, NumaCell, mirrored_cells
 from launcher.placement.pinning import pin
 from launcher.placement.placing import FunctionToPlace, TakenNumbers, kubevirt_rule, place
+from virt_dra.api.integration.dedicated_cpus import emulator_threads, has_dedicated_cpus
 from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
 from virt_dra.api.integration.pci_placement import NO_CHOICE, PciPlacementChoice, pci_placement_choice
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import V1_8_0, V1_9_0
 from virt_dra.api.quantity import Quantity
 
-_SECOND_EMULATOR_THREAD = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity"
 _MEMFD = "kubevirt.io/memfd"
 
 
@@ -84,6 +84,11 @@ def _choice(vmi: VirtualMachineInstance) -> PciPlacementChoice:
         raise LauncherError(UNKNOWN_PLACEMENT, field, f"{PCI_PLACEMENT_ANNOTATION}: {error}") from None
 
 
+def uses_host(vmi: VirtualMachineInstance) -> bool:
+    """True if the VMI's domain depends on its host's topology."""
+    return has_dedicated_cpus(vmi) or _choice(vmi).by_numa_node
+
+
 def _mirrors_host(vmi: VirtualMachineInstance) -> bool:
     numa = (vmi.spec.domain.cpu or CPU()).numa
     return numa is not None and numa.guest_mapping_passthrough is not None
@@ -92,19 +97,15 @@ def _mirrors_host(vmi: VirtualMachineInstance) -> bool:
 def _numa(vmi: VirtualMachineInstance, host: HostTopology, cpus: Collection[int] | None) -> GuestNuma | None:
     """The NUMA of a guest with dedicated CPUs. One that doesn't mirror the host's has a single cell where its memory is
     a file of huge pages, which libvirt demands of it."""
-    cpu = vmi.spec.domain.cpu or CPU()
-    if not cpu.dedicated_cpu_placement:
+    if not has_dedicated_cpus(vmi):
         return None
     shape, memory, page_size = cpu_shape(vmi), memory_of(vmi), _page_size(vmi)
-    emulator_threads = 0
-    if cpu.isolate_emulator_thread:
-        emulator_threads = 2 if _SECOND_EMULATOR_THREAD in vmi.metadata.annotations and shape.vcpus % 2 == 0 else 1
     pinning = pin(
         shape,
         host,
         cpus if cpus is not None else [cpu for numbers in host.nodes.values() for cpu in numbers],
         one_node_per_core=_mirrors_host(vmi),
-        emulator_threads=emulator_threads,
+        emulator_threads=emulator_threads(vmi, shape.vcpus),
     )
     memory_is_file = page_size is not None and vmi.metadata.annotations.get(_MEMFD) != "false"
     cells: tuple[NumaCell, ...] = ()

@@ -17,6 +17,7 @@ from launcher.errors import LauncherError
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
 from launcher.host_addresses.usb import UsbAddress
+from launcher.placement.cpu_lists import parse_cpu_list
 from launcher.process.waiting import Waiting
 
 NO_SUCH_FUNCTION: Final = "NoSuchFunction"
@@ -37,6 +38,9 @@ MEMLOCK_TOO_LOW: Final = "MemlockTooLow"
 """The memory of the guest can't be locked, which DMA of the device needs (K-8.8)."""
 TOO_FEW_HUGEPAGES: Final = "TooFewHugepages"
 """The node has too few free huge pages for the guest (yet)."""
+
+CPUS_NOT_EXCLUSIVE: Final = "CpusNotExclusive"
+"""The launcher may use more CPUs than a guest with dedicated CPUs has: others use them, too (K-8.1)."""
 
 GIBIBYTE: Final = 1024**3
 _HARMLESS_DRIVERS: Final = frozenset(("", "pci-stub", "pcieport"))
@@ -75,8 +79,8 @@ class HostState:
     """What was read of a node for a domain's devices.
 
     ``functions`` and ``mdevs`` (UUID -> IOMMU group): those that exist, by :attr:`identity` of their addresses.
-    ``device_nodes``: those that were looked for. ``memlock``: the hard limit in bytes of what QEMU may lock; None if
-    there is none or it can be raised. ``free_hugepages``: in bytes.
+    ``device_nodes``: those that were looked for. ``cpus``: those that the launcher may use. ``memlock``: the hard limit
+    in bytes of what QEMU may lock; None if there is none or it can be raised. ``free_hugepages``: in bytes.
     """
 
     functions: Mapping[str, FunctionState] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class HostState:
     device_nodes: Mapping[str, NodeAccess] = field(default_factory=dict)
     memlock: int | None = None
     free_hugepages: int = 0
+    cpus: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def check(domain: Domain, devices: Sequence[ConvertedDevice], state: HostState) 
 
 
 def node_faults(domain: Domain, devices: Sequence[ConvertedDevice], state: HostState) -> Iterator[NodeFault]:
-    """Everything on the node that keeps the domain from starting, by device, then by memory."""
+    """Everything on the node that keeps the domain from starting, by device, then by memory and CPUs."""
     for device in devices:
         if isinstance(device.address, PciAddress):
             yield from _of_function(device, state)
@@ -118,6 +123,7 @@ def node_faults(domain: Domain, devices: Sequence[ConvertedDevice], state: HostS
             yield from _of_nodes(device, ((usb_node(device.address),),), state)
     if any(isinstance(device.address, PciAddress | MdevUuid) for device in devices):
         yield from _of_memlock(domain, state)
+    yield from _of_cpus(domain, state)
     memory = domain.memory or 0
     if (
         domain.hugepages and not domain.pages and state.free_hugepages < memory
@@ -206,6 +212,17 @@ def _of_memlock(domain: Domain, state: HostState) -> Iterator[NodeFault]:
             f"{_mebibytes(needed)}; raise the container runtime's LimitMEMLOCK, or allow CAP_SYS_RESOURCE"
         )
         yield NodeFault(MEMLOCK_TOO_LOW, "spec.domain.memory", message, may_pass=False)
+
+
+def _of_cpus(domain: Domain, state: HostState) -> Iterator[NodeFault]:
+    pinned = {cpu for pin in domain.vcpu_pins for cpu in parse_cpu_list(pin.cpuset)}
+    pinned.update(parse_cpu_list(domain.emulator_cpus) if domain.emulator_cpus else ())
+    if pinned and not state.cpus <= pinned:
+        message = (
+            f"the guest has {len(pinned)} CPUs to itself, but its pod may use {len(state.cpus)}, as others may, too; "
+            "set the kubelet's cpuManagerPolicy to static, or take another node"
+        )
+        yield NodeFault(CPUS_NOT_EXCLUSIVE, "spec.domain.cpu.dedicatedCpuPlacement", message, may_pass=False)
 
 
 def memlock_bytes(domain: Domain) -> int:

@@ -20,6 +20,8 @@ import click
 
 from launcher import Conversion, LauncherError
 from launcher.addresses.metadata_files import overlaid, read_base, read_folder
+from launcher.layout import uses_host
+from launcher.placement.sysfs import read_host
 from launcher.process import libvirt_conn
 from launcher.process.checks import check
 from launcher.process.daemon import OwnDaemon
@@ -28,7 +30,7 @@ from launcher.process.host_state import read_host_state
 from launcher.process.init_process import leave_process_1
 from launcher.process.life import Phase, device_places
 from launcher.process.reporting import StatusReport, say, write_whole
-from launcher.process.waiting import BadFile, Waiting, decide, read_device_status, read_vmi
+from launcher.process.waiting import BadFile, OwnHost, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
@@ -123,9 +125,7 @@ def main(
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / standalone.READY_FILE).unlink(missing_ok=True)
-        ready = _wait(
-            folders, report, stop, poll, timeout, _NodeCheck(root, daemon is not None) if _is_local(uri) else None
-        )
+        ready = _wait(folders, report, stop, poll, timeout, _Node(root, daemon is not None) if _is_local(uri) else None)
         if ready is None:
             sys.exit(128 + stopped_by[0])
         vmi, conversion = ready
@@ -145,13 +145,16 @@ def main(
 
 
 @dataclass(frozen=True)
-class _NodeCheck:
-    """Checks the node that QEMU will run on. ``own_daemon``: QEMU has the launcher's limits."""
+class _Node:
+    """The node that QEMU will run on. ``own_daemon``: QEMU has the launcher's limits."""
 
     root: Path
     own_daemon: bool
 
-    def __call__(self, conversion: Conversion) -> Waiting | None:
+    def host(self) -> OwnHost:
+        return OwnHost(read_host(self.root / "sys"), frozenset(os.sched_getaffinity(0)))
+
+    def check(self, conversion: Conversion) -> Waiting | None:
         state = read_host_state(self.root, conversion.hostdevs, self.own_daemon)
         return check(conversion.domain, conversion.hostdevs, state)
 
@@ -163,7 +166,7 @@ def _is_local(uri: str) -> bool:
 
 
 def _wait(
-    folders: Folders, report: StatusReport, stop: threading.Event, poll: float, timeout: float, node: _NodeCheck | None
+    folders: Folders, report: StatusReport, stop: threading.Event, poll: float, timeout: float, node: _Node | None
 ) -> tuple[VirtualMachineInstance, Conversion] | None:
     """VMI and conversion once all devices have addresses and the node is ready for them; None if stopped. Raises
     LaunchFailed, LauncherError, BadFile, OSError."""
@@ -182,17 +185,17 @@ def _wait(
             return None
 
 
-def _read(folders: Folders, node: _NodeCheck | None) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
+def _read(folders: Folders, node: _Node | None) -> tuple[VirtualMachineInstance, Conversion] | Waiting:
     vmi_file, status_file = folders.info / standalone.VMI_FILE, folders.info / standalone.DEVICE_STATUS_FILE
     vmi = read_vmi(_text(vmi_file), str(vmi_file))
     if isinstance(vmi, Waiting):
         return vmi
     status = read_device_status(_text(status_file), str(status_file))
     files = overlaid(read_folder(folders.root), read_base(folders.info / standalone.METADATA_FOLDER))
-    conversion = decide(vmi, status, files, os.environ)
+    conversion = decide(vmi, status, files, os.environ, node.host() if node is not None and uses_host(vmi) else None)
     if isinstance(conversion, Waiting):
         return conversion
-    return (node(conversion) if node is not None else None) or (vmi, conversion)
+    return (node.check(conversion) if node is not None else None) or (vmi, conversion)
 
 
 def _text(path: Path) -> str:

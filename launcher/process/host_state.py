@@ -44,6 +44,7 @@ def read_host_state(root: Path, devices: Sequence[ConvertedDevice], own_daemon: 
         {node: _access(root / node.lstrip("/")) for node in sorted(nodes)},
         _memlock(root) if own_daemon else None,
         _free_hugepages(text_of(root / "proc/meminfo")),
+        frozenset(os.sched_getaffinity(0)),
     )
 
 

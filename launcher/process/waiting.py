@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher import AddressSources, Conversion, convert
+from launcher import AddressSources, Conversion, HostTopology, convert
 from launcher.errors import NO_ADDRESS, LauncherError
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.wire import WireError
@@ -17,6 +17,14 @@ class Waiting:
     """An input isn't available yet; ``message`` says which."""
 
     message: str
+
+
+@dataclass(frozen=True)
+class OwnHost:
+    """The host that the launcher runs on. ``cpus``: those that its container may use."""
+
+    topology: HostTopology
+    cpus: frozenset[int]
 
 
 class BadFile(Exception):
@@ -47,17 +55,22 @@ def read_device_status(text: str, path: str) -> DeviceStatus | None:
 
 
 def decide(
-    vmi: VirtualMachineInstance, status: DeviceStatus | None, files: Mapping[str, str], env: Mapping[str, str]
+    vmi: VirtualMachineInstance,
+    status: DeviceStatus | None,
+    files: Mapping[str, str],
+    env: Mapping[str, str],
+    host: OwnHost | None = None,
 ) -> Conversion | Waiting:
     """The conversion, or what it waits for (K-7.6). Raises :class:`LauncherError` for errors that waiting doesn't
     remedy.
 
-    A device without an address is waited for: its claim isn't allocated yet, or its driver hasn't published the
-    address.
+    ``host``: None if it doesn't matter or isn't known. A device without an address is waited for: its claim isn't
+    allocated yet, or its driver hasn't published the address.
     """
     complete = vmi.with_(status=vmi.status.with_(device_status=status)) if status is not None else vmi
     try:
-        return convert(complete, AddressSources(env, files))
+        topology, cpus = (host.topology, host.cpus) if host is not None else (None, None)
+        return convert(complete, AddressSources(env, files), topology=topology, cpus=cpus)
     except LauncherError as error:
         if error.reason == NO_ADDRESS:
             return Waiting(f"{error.subject} has no address yet")

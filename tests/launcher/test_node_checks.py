@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher import AddressSources, Conversion, LauncherError, convert
+from launcher import AddressSources, Conversion, HostTopology, LauncherError, convert
 from launcher.process import checks
 from launcher.process.checks import HostState, NodeAccess, check, node_faults
 from launcher.process.host_state import read_host_state
-from launcher.process.waiting import Waiting
+from launcher.process.waiting import OwnHost, Waiting, decide
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.wire import Json
 
 CASES: list[Json] = yaml.load(
@@ -83,7 +84,7 @@ def test_all_faults_are_said_at_once_and_lasting_ones_first() -> None:
 
 def test_sysfs_without_any_file_is_a_node_without_devices(tmp_path: Path) -> None:
     devices = _conversion("pci").hostdevs + _conversion("mdev").hostdevs
-    assert read_host_state(tmp_path, devices, own_daemon=False) == HostState()
+    assert replace(read_host_state(tmp_path, devices, own_daemon=False), cpus=frozenset()) == HostState()
 
 
 def _conversion(kind: str, hugepages: bool = False) -> Conversion:
@@ -112,3 +113,29 @@ def _make(root: Path, line: str) -> None:
         place.mkdir(parents=True, exist_ok=True)
     else:
         place.write_text(text.replace("|", "\n"), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "isolated", "faulty"),
+    [
+        pytest.param({0, 1}, False, False, id="as many as vCPUs"),
+        pytest.param({0, 1, 2}, True, False, id="one more, for the emulator's threads"),
+        pytest.param({0, 1, 2, 3}, True, True, id="all of the node"),
+    ],
+)
+def test_dedicated_cpus_are_the_pods_alone(allowed: set[int], isolated: bool, faulty: bool) -> None:
+    """Pinned to CPUs that other pods use, too, a guest would seem to work (K-8.1)."""
+    cpu = {"cores": 2, "dedicatedCpuPlacement": True, "isolateEmulatorThread": isolated}
+    spec = {"domain": {"cpu": cpu, "memory": {"guest": "1Gi"}, "devices": {}}}
+    vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "vm"}, "spec": spec})
+    host = OwnHost(HostTopology({0: (0, 1, 2, 3)}, {}, {}), frozenset(allowed))
+    conversion = decide(vmi, None, {}, {}, host)
+    assert isinstance(conversion, Conversion)
+    assert [pin.cpuset for pin in conversion.domain.vcpu_pins] == ["0", "1"]
+    message = (
+        "the guest has 3 CPUs to itself, but its pod may use 4, as others may, too; set the kubelet's cpuManagerPolicy "
+        "to static, or take another node"
+    )
+    subject = "spec.domain.cpu.dedicatedCpuPlacement"
+    wanted = [checks.NodeFault(checks.CPUS_NOT_EXCLUSIVE, subject, message, may_pass=False)] if faulty else []
+    assert list(node_faults(conversion.domain, (), HostState(cpus=frozenset(allowed)))) == wanted

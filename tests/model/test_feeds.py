@@ -31,6 +31,7 @@ def test_nodes_have_the_labels_that_every_node_has_and_keep_their_own() -> None:
     model = placeable_model([own])
     assert dict(model.nodes["n"].metadata.labels) == {
         "kubevirt.io/schedulable": "true",
+        "cpumanager": "true",
         "kubernetes.io/arch": "arm64",
         "kubernetes.io/os": "linux",
         "kubernetes.io/hostname": "n",

@@ -69,6 +69,7 @@ async def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_w
         "a",
         {
             "kubevirt.io/schedulable": "true",
+            "cpumanager": "true",
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/os": "linux",
             "kubernetes.io/hostname": "a",

@@ -53,6 +53,23 @@ def test_the_domain_is_printed_as_the_library_makes_it() -> None:
     assert made.stdout == domain_xml({**vmi, "status": {"deviceStatus": yaml.safe_load(Path(STATUS).read_text())}})
 
 
+def test_vcpus_are_pinned_to_the_cpus_of_the_pod(folder: Path) -> None:
+    (folder / "host.yaml").write_text("numaNodes: [{id: 0, cpus: 0-7}]\npciFunctions: {}\n")
+    vmi = {**PLUGIN, "spec": {"domain": {"cpu": {"cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}}
+    (folder / "pinned.json").write_text(json.dumps(vmi))
+    made = asked("-f", "pinned.json", "--topology", "host.yaml", "--cpus", "3,5-6")
+    assert (made.exit_code, made.stderr) == (0, "")
+    pins = [(pin.get("vcpu"), pin.get("cpuset")) for pin in etree.fromstring(made.stdout).iter("vcpupin")]
+    assert pins == [("0", "3"), ("1", "5")]
+    for arguments, message in (
+        (("--cpus", "1"), "--cpus says which CPUs of a host: name its --topology, too"),
+        (("--topology", "host.yaml", "--cpus", "2-1"), "'2-1' in '2-1' is no range below 16384"),
+    ):
+        refused = asked("-f", "pinned.json", *arguments)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+
+
 def test_every_source_leads_to_the_same_device(folder: Path) -> None:
     base = folder / "copy/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu/gpu"
     base.mkdir(parents=True)

@@ -268,6 +268,15 @@ def test_before_1_9_the_overhead_is_not_told() -> None:
             {"memory": "1300Mi", "cpu": "2"},
             id="dedicated CPUs",
         ),
+        pytest.param(
+            {
+                "memory": {"guest": "1Gi"},
+                "cpu": {"cores": 2, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True},
+            },
+            {"memory": "1300Mi", "cpu": "3"},
+            {"memory": "1300Mi", "cpu": "3"},
+            id="dedicated CPUs, one for the emulator's threads",
+        ),
     ],
 )
 def test_cpu_and_memory(domain: Json, limits: Json, requests: Json) -> None:

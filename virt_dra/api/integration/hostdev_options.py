@@ -23,7 +23,7 @@ from virt_dra.api.reading.json_annotations import AnnotationError, parse
 
 HOSTDEV_OPTIONS_ANNOTATION: Final = "virt-dra.io/hostdev-options"
 FAULTS: Final = 10
-"""The most faults that are told at once."""
+"""The most faults that one error has."""
 ROM_FOLDER: Final = "/var/run/virt-dra/roms"
 """The folder in the launcher's container in which ``romFile`` is looked for: a VM's owner may name no other file."""
 

@@ -63,6 +63,12 @@ Exit codes: 0 every VM has a domain (--validate: that libvirt's schema allows; -
 _PATH = click.Path(path_type=Path)
 
 
+def _cpus(text: str) -> tuple[int, ...]:
+    from launcher.placement.cpu_lists import parse_cpu_list  # here, as it imports the launcher
+
+    return parse_cpu_list(text)
+
+
 def _dialect(name: str) -> Dialect:
     """No Choice: of an option's short spelling, which ``kubevirt`` is, click makes the option's name."""
     from launcher import KUBEVIRT, LIBVIRT
@@ -89,6 +95,8 @@ def _dialect(name: str) -> Dialect:
               help="The launcher pod, whose status has the names of generated claims.")  # fmt: skip
 @click.option("--topology", metavar="FILE|DIR", type=_PATH,
               help="Place devices and vCPUs on NUMA nodes and PCIe roots of a host: its /sys, or a text.")  # fmt: skip
+@click.option("--cpus", metavar="LIST", callback=parsed_by(_cpus),
+              help="CPUs of the host that the pod got, such as 1,2,5-6; by default all.")  # fmt: skip
 @kubevirt_option
 @click.option("--dialect", metavar="libvirt|kubevirt", default="libvirt", show_default=True,
               callback=parsed_by(_dialect), help="As libvirt's schema allows, or as KubeVirt writes it.")  # fmt: skip
@@ -101,10 +109,11 @@ def _dialect(name: str) -> Dialect:
 def command(
     context: click.Context, requests: str | None, paths: tuple[str, ...], namespace: str, vmi: str | None,
     metadata: Path | None, env: Path | None, status: Path | None, pod: Path | None, topology: Path | None,
+    cpus: tuple[int, ...] | None,
     kubevirt: KubeVirtVersion | None, dialect: Dialect, validate: bool, other: Path | None, output: str, jsonl: bool,
 ) -> None:  # fmt: skip
     if jsonl:
-        if paths or any((vmi, metadata, env, status, pod, topology, kubevirt, validate, other)):
+        if paths or any((vmi, metadata, env, status, pod, topology, cpus, kubevirt, validate, other)):
             raise click.UsageError(
                 "--jsonl goes with a file of requests only; each request contains what the options say"
             )
@@ -113,6 +122,8 @@ def command(
         return
     if requests is not None or not paths:
         raise click.UsageError("name the VMs: virt-dra domain-xml -f vm.yaml (a file of requests goes with --jsonl)")
+    if cpus is not None and topology is None:
+        raise click.UsageError("--cpus says which CPUs of a host: name its --topology, too")
     from launcher import AddressSources, LauncherError
     from virt_dra.cli.domain_xml import inputs
     from virt_dra.cli.domain_xml.making import DomainRequest, answer
@@ -139,6 +150,7 @@ def command(
             KubeVirtAtHand.configured(installed, kubevirt).version,
             dialect,
             inputs.topology_in(topology) if topology else None,
+            cpus,
             validate,
             inputs.domain_in(other) if other else None,
         )

@@ -16,12 +16,14 @@ from virt_dra.cli.domain_xml.inputs import SubjectVm
 
 @dataclass(frozen=True)
 class DomainRequest:
-    """How domains are made. ``other``: what they are compared with; None for nothing."""
+    """How domains are made. ``cpus``: the pod's; None for all of the host's. ``other``: what they are compared with;
+    None for nothing."""
 
     sources: AddressSources
     version: KubeVirtVersion
     dialect: Dialect
     topology: HostTopology | None
+    cpus: tuple[int, ...] | None
     validate: bool
     other: DomainFacts | None
 
@@ -77,6 +79,7 @@ def answer(subject: SubjectVm, request: DomainRequest) -> DomainAnswer:
             kubevirt=request.version,
             dialect=request.dialect,
             topology=request.topology,
+            cpus=request.cpus,
         )
     except (LauncherError, WireError) as error:
         return DomainAnswer(subject, error=str(error))

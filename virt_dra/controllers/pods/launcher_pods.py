@@ -23,6 +23,7 @@ from virt_dra.api.core_v1 import (
     ResourceClaimReference,
     ResourceRequirements,
 )
+from virt_dra.api.integration.dedicated_cpus import CPU_MANAGER_LABEL, emulator_threads, has_dedicated_cpus
 from virt_dra.api.kubevirt_v1 import (
     LAUNCHER,
     LAUNCHER_LABEL,
@@ -162,6 +163,7 @@ def _node_selector(vmi: VirtualMachineInstance, options: LauncherOptions) -> dic
     return own | {
         "kubevirt.io/schedulable": "true",
         "kubernetes.io/arch": vmi.spec.architecture or options.default_architecture,
+        **({CPU_MANAGER_LABEL: "true"} if has_dedicated_cpus(vmi) else {}),
     }
 
 
@@ -239,8 +241,8 @@ def _cpu_and_memory(vmi: VirtualMachineInstance, overhead: Quantity) -> tuple[di
     requests["memory"] = memory if overcommitted else memory + overhead
     if "memory" in limits:
         limits["memory"] += overhead
-    if domain.cpu is not None and domain.cpu.dedicated_cpu_placement:
-        limits["cpu"] = requests["cpu"] = Quantity.from_number(vcpus(vmi))
+    if has_dedicated_cpus(vmi):
+        limits["cpu"] = requests["cpu"] = Quantity.from_number(vcpus(vmi) + emulator_threads(vmi, vcpus(vmi)))
         limits["memory"] = requests["memory"]
     else:
         requests.setdefault("cpu", Quantity(f"{vcpus(vmi) * 100}m"))

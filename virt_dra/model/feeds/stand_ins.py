@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
+from virt_dra.api.integration.dedicated_cpus import CPU_MANAGER_LABEL
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
 
 NODE_LABELS: Mapping[str, str] = {
     "kubevirt.io/schedulable": "true",
+    CPU_MANAGER_LABEL: "true",
     "kubernetes.io/arch": "amd64",
     "kubernetes.io/os": "linux",
 }
