@@ -38,6 +38,11 @@ def policies_kind(plane: ControlPlane) -> AbstractContextManager[None]:
     return _served(plane, _CRDS / "node-driver" / "virtdranodepolicies.yaml")
 
 
+def profiles_kind(plane: ControlPlane) -> AbstractContextManager[None]:
+    """DeviceProfiles are served while it lasts."""
+    return _served(plane, _CRDS / "profiles" / "deviceprofiles.yaml")
+
+
 @contextmanager
 def _served(plane: ControlPlane, crd: Path) -> Iterator[None]:
     definition = yaml.safe_load(crd.read_text(encoding="utf-8"))

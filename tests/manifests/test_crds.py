@@ -12,9 +12,11 @@ from tests.manifests.described import undescribed
 from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.api.schemas.custom_resources import (
     BESIDE_KUBEVIRT,
+    DEVICE_PROFILES,
     DEVICES,
     NODE_DRIVER,
     NODE_POLICIES,
+    PROFILES,
     STANDALONE,
     Definition,
 )
@@ -26,6 +28,7 @@ FILES = {
         ("beside-kubevirt", BESIDE_KUBEVIRT),
         ("standalone", STANDALONE),
         ("node-driver", NODE_DRIVER),
+        ("profiles", PROFILES),
     )
     for definition in definitions
 }
@@ -58,7 +61,9 @@ def test_every_file_belongs_to_a_kind() -> None:
     assert listed == set(FILES)
 
 
-@pytest.mark.parametrize("definition", [DEVICES, NODE_POLICIES], ids=lambda definition: definition.kind.KIND)
+@pytest.mark.parametrize(
+    "definition", [DEVICES, NODE_POLICIES, DEVICE_PROFILES], ids=lambda definition: definition.kind.KIND
+)
 def test_kubectl_explain_says_something_of_every_field_of_ours(definition: Definition) -> None:
     (version,) = definition.to_wire()["spec"]["versions"]
     assert undescribed(version["schema"]["openAPIV3Schema"]) == ["metadata"], "the API server describes that itself"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
-from devtools.deployed.operator import devices_kind, policies_kind
+from devtools.deployed.operator import devices_kind, policies_kind, profiles_kind
 from devtools.deployed.webhook import until
 from tests.api.validation.test_validation import CASES, changed
 from tests.conftest import Golden
@@ -275,21 +275,25 @@ def test_short_names_and_categories(cluster: Cluster) -> None:
         for resource in cluster.plane.request("GET", base)["resources"]
     }
     if cluster.overlay == BESIDE_KUBEVIRT:
-        assert found == {"virtualmachineinstancedevices": (["vmid"], ["all"])}
+        assert found == {
+            "virtualmachineinstancedevices": (["vmid"], ["all"]),
+            "deviceprofiles": (["dprof"], ["all"]),
+            "deviceprofiles/status": (None, None),
+        }
     else:
         assert found["virtualmachineinstances"] == (["vmi", "vmis"], ["all"])
         assert found["virtualmachines"] == (["vm", "vms"], ["all"])
 
 
-POLICIES = "/apis/virt-dra.io/v1alpha1/virtdranodepolicies?dryRun=All&fieldValidation=Strict"
+OURS = "/apis/virt-dra.io/v1alpha1/{}?dryRun=All&fieldValidation=Strict"
 LABEL_KEYS = {"matchLabels": {"a b": "x"}}
 """A schema can't say what keys of a map are; such a label matches no node."""
 
 
-def answer(plane: ControlPlane, policy: Json) -> str:
-    """What is wrong with the policy; "" if nothing is."""
+def answer(plane: ControlPlane, resource: str, obj: Json) -> str:
+    """What is wrong with the object; "" if nothing is."""
     try:
-        assert plane.request("POST", POLICIES, policy)["spec"] == policy["spec"]
+        assert plane.request("POST", OURS.format(resource), obj)["spec"] == obj["spec"]
     except RequestError as error:
         return str(error).partition(" is invalid: ")[2]
     return ""
@@ -309,13 +313,27 @@ def test_policies_of_nodes_are_judged_as_the_driver_judges_them(control_plane: C
     cases = yaml.safe_load((CASES / "node_policies.yaml").read_text(encoding="utf-8"))
     base, answers = cases["base"], []
     with policies_kind(control_plane):
-        assert answer(control_plane, base) == ""
+        assert answer(control_plane, "virtdranodepolicies", base) == ""
         for case in cases["cases"]:
-            assert answer(control_plane, changed(base, case["set"])), case["name"]
+            assert answer(control_plane, "virtdranodepolicies", changed(base, case["set"])), case["name"]
             for path, value in each_alone(case["set"]):
                 policy = changed(base, {path: value})
-                said = answer(control_plane, policy)
+                said = answer(control_plane, "virtdranodepolicies", policy)
                 refused = bool(validate_create(read_object(policy))) and value != LABEL_KEYS
                 assert bool(said) == refused, (path, value, said)
                 answers.append(f"{path}: {value}\n  {said or 'admitted'}\n")
     golden("node_policies.txt", "".join(answers))
+
+
+def test_profiles_are_judged_as_those_who_write_them_out_judge_them(
+    control_plane: ControlPlane, golden: Golden
+) -> None:
+    cases = yaml.safe_load((CASES / "device_profiles.yaml").read_text(encoding="utf-8"))
+    answers = []
+    with profiles_kind(control_plane):
+        assert answer(control_plane, "deviceprofiles", cases["base"]) == ""
+        for case in cases["cases"]:
+            said = answer(control_plane, "deviceprofiles", changed(cases["base"], case["set"]))
+            assert bool(said) == bool(case["errors"] and not case.get("beyond-a-schema")), (case["name"], said)
+            answers.append(f"{case['name']}\n  {said or 'admitted'}\n")
+    golden("device_profiles.txt", "".join(answers))

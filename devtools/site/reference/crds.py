@@ -15,8 +15,9 @@ MANIFESTS: Final = Path(__file__).parents[3] / "manifests" / "crds"
 _INTRODUCTION: Final = """\
 # Custom resources
 
-Made of [manifests/crds](../manifests/crds). Beside KubeVirt, virt-dra installs VirtualMachineInstanceDevices only.
-Without KubeVirt it brings the part of KubeVirt's kinds that it uses; fields that it doesn't know are kept.
+Made of [manifests/crds](../manifests/crds). DeviceProfiles are installed beside KubeVirt and without it.
+VirtualMachineInstanceDevices are for clusters with KubeVirt. Without it, virt-dra brings the part of KubeVirt's kinds
+that it uses; fields that it doesn't know are kept.
 """
 Schema = Mapping[str, Any]
 

@@ -5,6 +5,7 @@ A file has a ``base`` object that is valid, and cases that change it: ``set`` ma
 ``{entry, times}`` a list and ``{keys, value, times}`` a map of numbered entries. ``errors`` is everything validation
 then says, in order, as an API server writes it; ``<<name>>`` stands for one of the long texts below. ``old`` (changed
 by ``old-set``) makes it an update, ``status: true`` one of status. Every gate is on but what ``gates`` turns off.
+``beyond-a-schema``: a CRD can't say it, so that an API server takes such an object.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from virt_dra.api.core_v1 import LabelSelector
 from virt_dra.api.kubevirt_v1 import VGPUOptions
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import Condition, TypedObject
 from virt_dra.api.resource_v1 import (
     CapacityRequirements,
     DeviceClaimConfiguration,
@@ -32,6 +32,10 @@ STANDARD_ATTRIBUTES: Final = {
     NUMA_NODE: f"resource.kubernetes.io/{NUMA_NODE}",
 }
 """Attributes of Kubernetes (A-27.1) that ``align`` may name without their domain."""
+
+REQUIRED: Final = "Required"
+PREFERRED: Final = "Preferred"
+ALIGNMENT_MODES: Final = (REQUIRED, PREFERRED)
 
 
 class ProfileDevice(Wire):
@@ -64,14 +68,27 @@ class ProfileDevice(Wire):
 
 class ProfileAlignment(Wire):
     """Devices of the profile (all of it without names) that have an attribute in common: ``pcieRoot``, ``numaNode``, or
-    a driver's with its domain."""
+    a driver's with its domain. ``mode``: ``Required`` (the default), or ``Preferred``: where a node can."""
 
     devices: List[Str] = ()
     attribute: Str = ""
+    mode: Str | None = None
+
+    @property
+    def is_required(self) -> bool:
+        return self.mode is None or self.mode == REQUIRED
 
     @property
     def qualified_attribute(self) -> str:
         return STANDARD_ATTRIBUTES.get(self.attribute, self.attribute)
+
+
+class ProfileKeep(Wire):
+    """That a VM keeps its devices while it is stopped, if it doesn't say otherwise itself. ``stoppedFor``: for how long
+    at most. ``onNodeLoss``: after how long without its node it may start elsewhere, or ``never``."""
+
+    stopped_for: Str | None = None
+    on_node_loss: Str | None = None
 
 
 class DeviceProfileSpec(Wire):
@@ -82,11 +99,23 @@ class DeviceProfileSpec(Wire):
     devices: List[ProfileDevice] = ()
     align: List[ProfileAlignment] = ()
     config: List[DeviceClaimConfiguration] = ()
+    keep: ProfileKeep | None = None
+
+
+class DeviceProfileStatus(Wire):
+    """``vms``: the VMs that ask for the profile. ``fittingNodes``: the nodes on which a VM with it would fit now; if
+    none, ``reason`` and ``message`` say why."""
+
+    vms: Int32 | None = None
+    fitting_nodes: Int32 | None = None
+    reason: Str | None = None
+    message: Str | None = None
+    conditions: List[Condition] = ()
 
 
 class DeviceProfile(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
     NAMESPACED: ClassVar[bool] = False
-    HAS_STATUS: ClassVar[bool] = False
 
     spec: DeviceProfileSpec = DeviceProfileSpec.empty()
+    status: DeviceProfileStatus = DeviceProfileStatus.empty()

@@ -258,7 +258,8 @@ def _interface(device: _Unrolled) -> Interface:
 
 
 def _template(item: _Item, vm: VmAsking) -> ResourceClaimTemplate:
-    claim = claim_for(item.profile.spec, item.copies)
+    spec = item.profile.spec
+    claim = claim_for(spec, item.copies, [alignment for alignment in spec.align if alignment.is_required])
     return ResourceClaimTemplate(
         metadata=ObjectMeta(name=item.template(vm), labels={PROFILE_LABEL: item.profile.name}),
         spec=ResourceClaimTemplateSpec(spec=ResourceClaimSpec(devices=claim)),

@@ -19,20 +19,24 @@ NamesByDevice = Mapping[str, Sequence[str]]
 
 
 def claim_of_profile(spec: DeviceProfileSpec) -> DeviceClaim:
-    """A claim for one of each device, with the profile's names: what Kubernetes' rules judge the profile by."""
-    return claim_for(spec, [{device.name: [device.name] for device in spec.devices}])
+    """A claim for one of each device, with the profile's names and every alignment: what Kubernetes' rules judge the
+    profile by."""
+    return claim_for(spec, [{device.name: [device.name] for device in spec.devices}], spec.align)
 
 
-def claim_for(spec: DeviceProfileSpec, copies: Sequence[NamesByDevice]) -> DeviceClaim:
-    """A claim for copies of the profile. The devices of a copy are aligned, those of different copies aren't."""
+def claim_for(
+    spec: DeviceProfileSpec, copies: Sequence[NamesByDevice], alignments: Sequence[ProfileAlignment]
+) -> DeviceClaim:
+    """A claim for copies of the profile. ``alignments``: those that must hold; the devices of a copy are aligned, those
+    of different copies aren't."""
     fields: dict[str, Any] = {
         "requests": tuple(
             _request(device, name) for names in copies for device in spec.devices for name in names[device.name]
         )
     }
-    if spec.align:
+    if alignments:
         fields["constraints"] = tuple(
-            _constraint(alignment, names, alone=len(copies) == 1) for names in copies for alignment in spec.align
+            _constraint(alignment, names, alone=len(copies) == 1) for names in copies for alignment in alignments
         )
     if spec.config:
         fields["config"] = tuple(_configuration(entry, copies) for entry in spec.config)

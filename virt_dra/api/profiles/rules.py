@@ -4,22 +4,34 @@ the profile where it stands."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.profiles.device_profile_v1alpha1 import (
+    ALIGNMENT_MODES,
     DEVICE_TYPES,
     GPU_TYPE,
     STANDARD_ATTRIBUTES,
     DeviceProfile,
     DeviceProfileSpec,
+    ProfileAlignment,
     ProfileDevice,
+    ProfileKeep,
+)
+from virt_dra.api.profiles.profile_limits import (
+    CAPACITIES_MAX,
+    CONFIGURATIONS_MAX,
+    DURATION,
+    EXPRESSIONS_MAX,
+    NEVER,
+    TOLERATIONS_MAX,
 )
 from virt_dra.api.profiles.requests import claim_of_profile
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimSpec
-from virt_dra.api.validation.claims import REQUESTS_MAX, device_claim
+from virt_dra.api.resource_v1 import ALL, DeviceSubRequest, ResourceClaim, ResourceClaimSpec
+from virt_dra.api.validation.claims import ALTERNATIVES_MAX, CONSTRAINTS_MAX, REQUESTS_MAX, device_claim
 from virt_dra.api.validation.field_errors import (
     Errors,
     FieldError,
@@ -42,6 +54,7 @@ _PLACES: Final = (
     (re.compile(r"claim\.config"), "spec.config"),
 )
 """Paths in the claim that a profile stands for, and in the profile."""
+_A_DURATION: Final = "a duration in days, hours, minutes and seconds, such as 24h or 1d12h"
 
 
 def device_profile(profile: DeviceProfile, rules: Rules = DEFAULT_RULES) -> Errors:
@@ -61,6 +74,9 @@ def _own_rules(spec: DeviceProfileSpec) -> Errors:
     """What claims don't have."""
     if spec.namespace_selector is not None:
         yield from label_selector(spec.namespace_selector, "spec.namespaceSelector")
+        expressions = len(spec.namespace_selector.match_expressions)
+        if expressions > EXPRESSIONS_MAX:
+            yield too_many("spec.namespaceSelector.matchExpressions", expressions, EXPRESSIONS_MAX)
     if not spec.devices:
         yield required("spec.devices", "a profile has at least one device")
     wanted = sum(max(device.copies, 1) for device in spec.devices)
@@ -69,16 +85,36 @@ def _own_rules(spec: DeviceProfileSpec) -> Errors:
     for index, device in enumerate(spec.devices[:REQUESTS_MAX]):
         yield from _device(device, f"spec.devices[{index}]")
     names = [device.name for device in spec.devices[:REQUESTS_MAX]]
-    for index, alignment in enumerate(spec.align[:REQUESTS_MAX]):
-        path = f"spec.align[{index}]"
-        if "/" not in alignment.attribute and alignment.attribute not in STANDARD_ATTRIBUTES:
-            detail = f"must be {' or '.join(STANDARD_ATTRIBUTES)}, or an attribute with its domain"
-            hint = did_you_mean(alignment.attribute, STANDARD_ATTRIBUTES)
-            yield invalid(f"{path}.attribute", alignment.attribute, detail + hint)
-        for number, name in enumerate(alignment.devices[:REQUESTS_MAX]):
-            if name not in names:
-                hint = did_you_mean(name, names)
-                yield not_found(f"{path}.devices[{number}]", name, f"no device of this profile has this name{hint}")
+    for index, alignment in enumerate(spec.align[:CONSTRAINTS_MAX]):
+        yield from _alignment(alignment, names, f"spec.align[{index}]")
+    if len(spec.config) > CONFIGURATIONS_MAX:
+        yield too_many("spec.config", len(spec.config), CONFIGURATIONS_MAX)
+    if spec.keep is not None:
+        yield from _keep(spec.keep, "spec.keep")
+
+
+def _alignment(alignment: ProfileAlignment, names: Sequence[str], path: str) -> Errors:
+    if "/" not in alignment.attribute and alignment.attribute not in STANDARD_ATTRIBUTES:
+        detail = f"must be {' or '.join(STANDARD_ATTRIBUTES)}, or an attribute with its domain"
+        hint = did_you_mean(alignment.attribute, STANDARD_ATTRIBUTES)
+        yield invalid(f"{path}.attribute", alignment.attribute, detail + hint)
+    if alignment.mode is not None and alignment.mode not in ALIGNMENT_MODES:
+        yield not_supported(f"{path}.mode", alignment.mode, ALIGNMENT_MODES)
+    for number, name in enumerate(alignment.devices[:REQUESTS_MAX]):
+        if name not in names:
+            hint = did_you_mean(name, names)
+            yield not_found(f"{path}.devices[{number}]", name, f"no device of this profile has this name{hint}")
+
+
+def _keep(keep: ProfileKeep, path: str) -> Errors:
+    if keep.stopped_for is not None and not _is_duration(keep.stopped_for):
+        yield invalid(f"{path}.stoppedFor", keep.stopped_for, f"must be {_A_DURATION}")
+    if keep.on_node_loss is not None and keep.on_node_loss != NEVER and not _is_duration(keep.on_node_loss):
+        yield invalid(f"{path}.onNodeLoss", keep.on_node_loss, f"must be {NEVER} or {_A_DURATION}")
+
+
+def _is_duration(text: str) -> bool:
+    return text != "" and re.fullmatch(DURATION, text) is not None
 
 
 def _device(device: ProfileDevice, path: str) -> Errors:
@@ -94,11 +130,24 @@ def _device(device: ProfileDevice, path: str) -> Errors:
     ):
         if device.first_available and value:
             yield forbidden(f"{path}.{field}", "may not be specified together with firstAvailable")
-    for number, alternative in enumerate(device.first_available[:REQUESTS_MAX]):
-        if alternative.allocation_mode == "All" or alternative.count > 1:
-            yield forbidden(f"{path}.firstAvailable[{number}]", "must be one device: KubeVirt takes one of a request")
+    yield from _bounded(device, path)
+    for number, alternative in enumerate(device.first_available[:ALTERNATIVES_MAX]):
+        place = f"{path}.firstAvailable[{number}]"
+        if alternative.allocation_mode == ALL or alternative.count > 1:
+            yield forbidden(place, "must be one device: KubeVirt takes one of a request")
+        if alternative.derived_attributes:
+            yield forbidden(f"{place}.derivedAttributes", "devices are aligned by attributes that they have")
+        yield from _bounded(alternative, place)
     if device.virtual_gpu_options is not None and device.listed_as != GPU_TYPE:
         yield forbidden(f"{path}.virtualGPUOptions", f"may only be specified for type {GPU_TYPE}")
+
+
+def _bounded(asked: ProfileDevice | DeviceSubRequest, path: str) -> Errors:
+    """Sizes that Kubernetes leaves to the size of an object."""
+    if len(asked.tolerations) > TOLERATIONS_MAX:
+        yield too_many(f"{path}.tolerations", len(asked.tolerations), TOLERATIONS_MAX)
+    if asked.capacity is not None and len(asked.capacity.requests) > CAPACITIES_MAX:
+        yield too_many(f"{path}.capacity.requests", len(asked.capacity.requests), CAPACITIES_MAX)
 
 
 def _place(error: FieldError) -> FieldError:

@@ -40,6 +40,28 @@ def _list(most: int, key: str = "") -> Json:
     return {"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
+LABEL_SELECTORS: Final[Mapping[type[Wire], Additions]] = {
+    LabelSelector: Additions(fields={"matchExpressions": _list(limits.SELECTORS_MAX)}),
+    NodeSelectorRequirement: Additions(
+        itself={
+            "required": ["key", "operator"],
+            "x-kubernetes-validations": [
+                _rule(
+                    "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+                    "values must be specified for In and NotIn, and may not be for Exists and DoesNotExist",
+                    ".values",
+                )
+            ],
+        },
+        fields={
+            "key": _SHORT,
+            "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+            "values": _list(limits.SELECTORS_MAX),
+        },
+    ),
+}
+
+
 ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     policies.VirtDraNodePolicy: Additions(itself={"required": ["spec"]}),
     policies.NodePolicySpec: Additions(
@@ -111,26 +133,23 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     ),
     policies.PolicyMdevType: Additions(itself={"required": ["type"]}, fields={"type": _TYPE, "max": _COUNT}),
     policies.PolicyVgpuProfile: Additions(itself={"required": ["profile"]}, fields={"profile": _TYPE, "max": _COUNT}),
-    LabelSelector: Additions(fields={"matchExpressions": _list(limits.SELECTORS_MAX)}),
-    NodeSelectorRequirement: Additions(
-        itself={
-            "required": ["key", "operator"],
-            "x-kubernetes-validations": [
-                _rule(
-                    "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
-                    "values must be specified for In and NotIn, and may not be for Exists and DoesNotExist",
-                    ".values",
-                )
-            ],
-        },
-        fields={
-            "key": _SHORT,
-            "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-            "values": _list(limits.SELECTORS_MAX),
-        },
-    ),
+    **LABEL_SELECTORS,
 }  # fmt: skip
 
+LABEL_SELECTOR_DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
+    LabelSelector: Descriptions(
+        "Labels that must all agree.",
+        {"matchLabels": "Labels with their values.", "matchExpressions": "Conditions on labels."},
+    ),
+    NodeSelectorRequirement: Descriptions(
+        "A condition on a label.",
+        {
+            "key": "The label.",
+            "operator": "In, NotIn, Exists or DoesNotExist.",
+            "values": "The values for In and NotIn.",
+        },
+    ),
+}
 DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
     policies.VirtDraNodePolicy: Descriptions(
         "Which devices of nodes virt-dra's node driver publishes for VMs, and how. Without a policy it publishes none; "
@@ -190,16 +209,5 @@ DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
         "A vGPU profile.",
         {"profile": "Its id (557) or its name (NVIDIA L40S-8Q).", "max": "The most for each card."},
     ),
-    LabelSelector: Descriptions(
-        "Labels that must all agree.",
-        {"matchLabels": "Labels with their values.", "matchExpressions": "Conditions on labels."},
-    ),
-    NodeSelectorRequirement: Descriptions(
-        "A condition on a label.",
-        {
-            "key": "The label.",
-            "operator": "In, NotIn, Exists or DoesNotExist.",
-            "values": "The values for In and NotIn.",
-        },
-    ),
+    **LABEL_SELECTOR_DESCRIPTIONS,
 }

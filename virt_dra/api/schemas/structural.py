@@ -126,6 +126,8 @@ class _Schemas:
             if arguments[1] is Any:
                 return {"type": "object", PRESERVE: True}
             return {"type": "object", "additionalProperties": self.of_type(arguments[1])}
+        if annotation is Any:  # a driver's parameters, an object of its own
+            return {"type": "object", PRESERVE: True}
         if annotation in _SCALARS:
             return dict(_SCALARS[annotation])
         if annotation is Quantity:
