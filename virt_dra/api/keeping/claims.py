@@ -100,7 +100,8 @@ def kept_claim(
 
 
 def is_kept(claim: ResourceClaim) -> bool:
-    return claim.metadata.labels.get(KEPT_LABEL) == "true"
+    """True if a claim is a VM's by its label, or held by a VM, whoever took the label away."""
+    return claim.metadata.labels.get(KEPT_LABEL) == "true" or any(map(is_vm_reference, claim.status.reserved_for))
 
 
 def vm_reference(vm: VirtualMachine) -> ResourceClaimConsumerReference:

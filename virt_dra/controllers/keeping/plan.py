@@ -1,0 +1,336 @@
+"""What to write about one VM's kept claims, and what to say about them. Pure; the clock is an input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.go_text import visible
+from virt_dra.api.keeping.claims import (
+    NODE_LOST_ANNOTATION,
+    RELEASE_ANNOTATION,
+    STOPPED_ANNOTATION,
+    is_kept,
+    is_vm_reference,
+    kept_claim,
+    kept_claim_name,
+    kept_entries,
+    other_consumers,
+    vm_name_of,
+    vm_reference,
+)
+from virt_dra.api.keeping.terms import (
+    KEEP_ANNOTATION,
+    NODE_LOSS_ANNOTATION,
+    KeepingError,
+    KeepTerms,
+    keep_terms,
+    recorded_terms,
+    vm_keep_annotations,
+)
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.resource_v1 import (
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
+from virt_dra.controllers.events import Event, normal, warning
+from virt_dra.controllers.keeping.releases import (
+    ClaimSituation,
+    Release,
+    marked_time,
+    node_absence,
+    outdated,
+    release_of,
+)
+from virt_dra.controllers.loops.taint_eviction.evictions import Eviction
+from virt_dra.controllers.reconciled import earliest
+from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchStatus, Write
+from virt_dra.model.usage import claim_node
+
+OWNER_GONE: Final = "KeptOwnerGone"
+"""A VM was deleted, or its claim: the device isn't held for it any more."""
+RELEASED: Final = "KeptDevicesReleased"
+"""Event of the VM: a claim is released; the message says why."""
+RELEASE_VOID: Final = "KeptReleaseVoid"
+"""Event: the release of a claim was asked for while its VM runs; nothing is released."""
+INVALID_TERMS: Final = "InvalidKeeping"
+"""Event: the VM's annotations have a value that means nothing; what it has is kept until that is mended."""
+STARTS_LATER: Final = "KeepingStartsLater"
+"""Event: the VM asks to keep its devices since it was started; it will from its next start on."""
+ENDS_LATER: Final = "KeepingEndsLater"
+"""Event: the VM no longer asks to keep its devices; they are released when it stops."""
+CHANGES_LATER: Final = "KeptClaimOutdated"
+"""Event: the template of a claim that is in use asks for something else now."""
+TEMPLATE_MISSING: Final = "KeptTemplateMissing"
+"""Event: a claim can't be made, as its template isn't there; the VM's pod waits for it."""
+NAME_TAKEN: Final = "KeptClaimNameTaken"
+"""Event: a claim that isn't the VM's has the name of the claim that it would keep."""
+EARLIER_CLAIM: Final = "KeptClaimTerminating"
+"""Event: a claim of that name is still being deleted; it is made again afterwards (P-8)."""
+
+
+@dataclass(frozen=True)
+class KeepingInputs:
+    """``vmi``: the VM's own. ``claims``: the kept ones of a VM of this name, whatever its UID. ``others``: claims that
+    have the name of one that the VMI keeps and aren't among ``claims``.
+
+    ``templates``: by name. ``nodes``: by name, of the claims' devices. ``evictions``: by claim. ``ended``: UIDs of pods
+    that certainly don't use their claims any more (P-4).
+    """
+
+    vm: VirtualMachine | None
+    vmi: VirtualMachineInstance | None
+    claims: tuple[ResourceClaim, ...]
+    now: datetime
+    others: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    templates: Mapping[str, ResourceClaimTemplate] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    evictions: Mapping[str, Eviction] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ClaimPlan:
+    """The writes about one claim, done in order; ``released``: the reason, once they are done."""
+
+    actions: tuple[Write, ...] = ()
+    events: tuple[Event, ...] = ()
+    released: str = ""
+
+
+@dataclass(frozen=True)
+class KeepingPlan:
+    """``standing``: what lasts, and is said once. ``requeue_at``: when time alone may change the plan."""
+
+    claims: tuple[ClaimPlan, ...] = ()
+    standing: tuple[Event, ...] = ()
+    requeue_at: datetime | None = None
+
+    @property
+    def releases(self) -> bool:
+        return any(claim.released for claim in self.claims)
+
+
+def plan(inputs: KeepingInputs) -> KeepingPlan:
+    """What to do about the claims of one VM, in the order of their names."""
+    vm = inputs.vm
+    ours = sorted(inputs.claims, key=lambda claim: claim.name)
+    gone = [claim for claim in ours if vm is None or not _is_of(claim, vm) or claim.metadata.deletion_timestamp]
+    plans = [_let_go(claim, inputs) for claim in gone]
+    if vm is None:
+        return KeepingPlan(tuple(filter(_does_anything, plans)))
+    standing: list[Event] = []
+    due: list[datetime | None] = []
+    for claim in ours:
+        if claim not in gone:
+            decided, moment, said = _Kept(inputs, vm, claim).plan()
+            plans.append(decided)
+            due.append(moment)
+            standing += said
+    made, missing = _made(inputs, vm)
+    standing += missing
+    standing += _about_vm(inputs, vm)
+    return KeepingPlan(tuple(filter(_does_anything, (*plans, *made))), tuple(dict.fromkeys(standing)), earliest(*due))
+
+
+def _does_anything(decided: ClaimPlan) -> bool:
+    return bool(decided.actions or decided.events)
+
+
+def _is_of(claim: ResourceClaim, vm: VirtualMachine) -> bool:
+    owner = claim.metadata.controller_owner
+    return owner is not None and owner.uid == vm.metadata.uid
+
+
+def _is_of_earlier(claim: ResourceClaim, vm: VirtualMachine) -> bool:
+    """True if a claim of the VM, or of an earlier one of its name, will be gone soon."""
+    if not is_kept(claim) or vm_name_of(claim) != vm.name:
+        return False
+    return claim.metadata.deletion_timestamp is not None or not _is_of(claim, vm)
+
+
+def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimPlan:
+    """Drop VMs from the consumers of a claim that is being deleted, or whose VM is gone (P-8). Pods keep it."""
+    pods = tuple(consumer for consumer in other_consumers(claim) if consumer.uid not in inputs.ended)
+    if not any(map(is_vm_reference, claim.status.reserved_for)) and pods == claim.status.reserved_for:
+        return ClaimPlan()
+    about = claim if inputs.vm is None else inputs.vm
+    why = "it is being deleted" if claim.metadata.deletion_timestamp else "no VM owns it any more"
+    event = normal(about, RELEASED, f"ResourceClaim {visible(claim.name)} is released: {why}")
+    return ClaimPlan((_with_consumers(claim, pods),), (event,), OWNER_GONE)
+
+
+def _with_consumers(claim: ResourceClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> PatchStatus:
+    """Replace the consumers; without any, the allocation goes in the same write (P-3)."""
+    status = claim.status.to_wire()
+    if consumers:
+        status["reservedFor"] = [consumer.to_wire() for consumer in consumers]
+    else:
+        status = {key: value for key, value in status.items() if key not in ("reservedFor", "allocation", "devices")}
+    return PatchStatus.between(claim, claim.with_(status=ResourceClaimStatus.from_wire(status)))
+
+
+class _Kept:
+    """The plan of one claim of a VM that is there."""
+
+    def __init__(self, inputs: KeepingInputs, vm: VirtualMachine, claim: ResourceClaim) -> None:
+        self._vm, self._claim, self._now = vm, claim, inputs.now
+        self._pods = tuple(consumer for consumer in other_consumers(claim) if consumer.uid not in inputs.ended)
+        vmi = inputs.vmi
+        self._vmi = vmi if vmi is not None and not vmi.finished else None
+        recorded = kept_entries(self._vmi) if self._vmi is not None else {}
+        entry = next((entry for entry in recorded if kept_claim_name(vm.name, entry) == claim.name), "")
+        ending = self._vmi is None or self._vmi.metadata.deletion_timestamp is not None
+        terms, self._fault = _terms_of(vm, claim)
+        self._situation = ClaimSituation(
+            claim, terms, self._vmi is not None, inputs.now,
+            recorded=None if ending else recorded, entry=entry,
+            template=None if ending else inputs.templates.get(recorded.get(entry, "")),
+            node=inputs.nodes.get(claim_node(claim)), eviction=inputs.evictions.get(claim.name),
+        )  # fmt: skip
+
+    def plan(self) -> tuple[ClaimPlan, datetime | None, list[Event]]:
+        """The plan, the moment at which time alone may change it, and what lasts."""
+        standing = [warning(self._vm, INVALID_TERMS, self._fault)] if self._fault else []
+        if self._pods:
+            standing += self._later()
+            return self._held(), None, standing
+        release, due = release_of(self._situation)
+        if release is not None:
+            return self._released(release), None, standing
+        return self._held(), due, standing
+
+    def _later(self) -> list[Event]:
+        """What will become of a claim that is in use."""
+        name = visible(self._claim.name)
+        said = []
+        if self._situation.terms is None:
+            said.append(normal(self._vm, ENDS_LATER, f"ResourceClaim {name} is released when the VM stops"))
+        if outdated(self._situation):
+            text = (
+                f"ResourceClaim {name} is in use, and isn't what its template asks for now; stop the VM to replace it"
+            )
+            said.append(warning(self._vm, CHANGES_LATER, text))
+        return said
+
+    def _released(self, release: Release) -> ClaimPlan:
+        actions: list[Write] = []
+        if self._claim.status.allocation is not None or self._claim.status.reserved_for:
+            actions.append(_with_consumers(self._claim, ()))
+        if release.removes:
+            actions.append(Delete.object(self._claim))
+        text = f"ResourceClaim {visible(self._claim.name)} is released: {release.message}"
+        return ClaimPlan(tuple(actions), (normal(self._vm, RELEASED, text),), release.reason)
+
+    def _held(self) -> ClaimPlan:
+        """Keep the claim: the VM among its consumers as long as it is allocated (P-2), the marks up to date."""
+        actions: list[Write] = []
+        events: list[Event] = []
+        consumers = self._consumers()
+        if consumers != self._claim.status.reserved_for:
+            actions.append(_with_consumers(self._claim, consumers))
+        marks = self._marks()
+        if marks:
+            actions.append(PatchAnnotations.on(self._claim, marks))
+        asked = RELEASE_ANNOTATION in self._claim.metadata.annotations
+        if asked and self._situation.allocated:  # an allocated claim that isn't released is in use, or about to be
+            text = f"ResourceClaim {visible(self._claim.name)} isn't released, as the VM runs; stop it first"
+            events.append(warning(self._vm, RELEASE_VOID, text))
+        return ClaimPlan(tuple(actions), tuple(events))
+
+    def _consumers(self) -> tuple[ResourceClaimConsumerReference, ...]:
+        own = vm_reference(self._vm)
+        holds = own in self._claim.status.reserved_for
+        wants = self._situation.terms is not None and self._vm.metadata.deletion_timestamp is None
+        if self._claim.status.allocation is None:
+            return self._claim.status.reserved_for
+        if not holds and not wants and not self._pods:
+            return self._claim.status.reserved_for  # the claim controller's to release
+        kept = tuple(consumer for consumer in self._claim.status.reserved_for if consumer in (own, *self._pods))
+        return kept if holds or not wants else (*kept, own)
+
+    def _marks(self) -> dict[str, str | None]:
+        """What to change of the claim's annotations."""
+        situation = self._situation
+        stopped = situation.allocated and not situation.runs and not self._pods
+        away = situation.allocated and bool(node_absence(situation))
+        marks: dict[str, str | None] = {}
+        for annotation, holds in ((STOPPED_ANNOTATION, stopped), (NODE_LOST_ANNOTATION, away)):
+            if holds and marked_time(self._claim, annotation, self._now) is None:
+                marks[annotation] = format_time(self._now)
+            elif not holds and annotation in self._claim.metadata.annotations:
+                marks[annotation] = None
+        if RELEASE_ANNOTATION in self._claim.metadata.annotations:
+            marks[RELEASE_ANNOTATION] = None
+        recorded = recorded_terms(self._claim.metadata.annotations)
+        if situation.entry and self._vmi is not None and recorded:
+            asked = recorded_terms(self._vmi.metadata.annotations)
+            if asked and asked != recorded:
+                marks |= {name: asked.get(name) for name in (KEEP_ANNOTATION, NODE_LOSS_ANNOTATION)}
+        return marks
+
+
+def _terms_of(vm: VirtualMachine, claim: ResourceClaim) -> tuple[KeepTerms | None, str]:
+    """The terms that a claim is kept on, and what is wrong with their text: then it is kept until that is mended."""
+    try:
+        return keep_terms(*vm_keep_annotations(vm), claim.metadata.annotations), ""
+    except KeepingError as error:
+        return KeepTerms(None, None), str(error)
+
+
+def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimPlan], list[Event]]:
+    """The claims to make for a VMI that starts, and why others can't be made."""
+    vmi = inputs.vmi
+    if vmi is None or vmi.finished or vmi.metadata.deletion_timestamp or vm.metadata.deletion_timestamp:
+        return [], []
+    made: list[ClaimPlan] = []
+    said: list[Event] = []
+    ours = {claim.name: claim for claim in inputs.claims}
+    for entry, template_name in sorted(kept_entries(vmi).items()):
+        name = kept_claim_name(vm.name, entry)
+        there = ours.get(name) or inputs.others.get(name)
+        template = inputs.templates.get(template_name)
+        shown = visible(name)
+        if there is not None and _is_of_earlier(there, vm):
+            said += _both(
+                vm,
+                vmi,
+                EARLIER_CLAIM,
+                f"ResourceClaim {shown} is still being deleted; it is made again once that is gone",
+            )
+        elif there is not None and not (is_kept(there) and _is_of(there, vm)):
+            said += _both(vm, vmi, NAME_TAKEN, f"ResourceClaim {shown} isn't the VM's: delete it, or rename the entry")
+        elif there is None and template is None:
+            text = f"ResourceClaim {shown} can't be made: there is no ResourceClaimTemplate {visible(template_name)}"
+            said += _both(vm, vmi, TEMPLATE_MISSING, text)
+        elif there is None and template is not None:
+            made.append(ClaimPlan((Create(kept_claim(vm, entry, template, vmi.metadata.annotations)),)))
+    return made, said
+
+
+def _both(vm: VirtualMachine, vmi: VirtualMachineInstance, reason: str, message: str) -> list[Event]:
+    """A warning on VM and VMI: neither of them shows why the pod waits (P-7)."""
+    objects: tuple[TypedObject, ...] = (vm, vmi)
+    return [warning(obj, reason, message) for obj in objects]
+
+
+def _about_vm(inputs: KeepingInputs, vm: VirtualMachine) -> list[Event]:
+    """What a VM that runs should know: its annotations mean nothing, or only something from its next start on."""
+    vmi = inputs.vmi
+    try:
+        terms = keep_terms(*vm_keep_annotations(vm))
+    except KeepingError as error:
+        return [warning(vm, INVALID_TERMS, str(error))]
+    if terms is None or vmi is None or vmi.finished or vmi.metadata.deletion_timestamp is not None:
+        return []
+    late = [entry.name for entry in vmi.spec.resource_claims if entry.resource_claim_template_name]
+    if not late:
+        return []
+    entries = ", ".join(map(visible, sorted(late)))
+    return [normal(vm, STARTS_LATER, f"the devices of {entries} are kept from the VM's next start on")]
