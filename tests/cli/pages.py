@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -27,7 +28,7 @@ class _Inline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given: dict[str, Any] = dict(attrs)
-        if tag in self.texts:
+        if tag in self.texts and given.get("type") != "application/json":  # data, of which nothing runs
             self._within = tag
             self.texts[tag].append("")
         self.attributes += [f"{tag} {name}" for name in given if name == "style" or name.startswith("on")]
@@ -74,3 +75,10 @@ def allowing(page: str, script: str) -> str:
 
 def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def page_data(page: str, id: str = "data") -> dict[str, Any]:
+    """The data of a page's script."""
+    (written,) = re.findall(rf'<script type="application/json" id="{id}">(.*?)</script>', page)
+    data: dict[str, Any] = json.loads(written)
+    return data

@@ -14,9 +14,9 @@ from typing import Final
 import aiohttp
 
 from virt_dra.api.meta import TypedObject
-from virt_dra.cli.report.live_page import LIVE, LIVE_POLICY, NOTICE
-from virt_dra.cli.report.page import framed
+from virt_dra.cli.report.page_forms import LIVE, LIVE_POLICY, NOTICE
 from virt_dra.cluster.port import Unavailable
+from virt_dra.html.frame import framed
 from virt_dra.report_server.attempts import AttemptLimits, Attempts
 from virt_dra.report_server.following import FollowSettings, Rendered
 from virt_dra.report_server.gate import Gate
@@ -34,7 +34,7 @@ PODS: Final = ListedResource("", "pods")
 
 
 def content(version: str) -> Content:
-    page = framed(f"<p>version {version}</p>", "Cluster", LIVE, version).encode()
+    page = framed(LIVE, f"<p>version {version}</p>", "Cluster", "", version=version).encode()
     document = f'{{"version": "{version}"}}'.encode()
     return Content(version, AT, 0.0, page, document, gzip.compress(page), gzip.compress(document))
 

@@ -15,8 +15,8 @@ import pytest
 from tests.cli.pages import refused_by_policy
 from tests.report_server.site import AT, Served, content, served
 from virt_dra.cli.report.contents import ReportContents
-from virt_dra.cli.report.live_page import LIVE, LIVE_POLICY
-from virt_dra.cli.report.page import framed, report_main
+from virt_dra.cli.report.page import report_frame, report_main
+from virt_dra.cli.report.page_forms import LIVE, LIVE_POLICY
 from virt_dra.report_server.rendering import Stale
 from virt_dra.report_server.serving import COOKIE, ServingLimits
 from virt_dra.report_server.viewers import Viewer
@@ -110,10 +110,10 @@ _EXPECTED = {
 
 async def test_the_policy_allows_the_pages_own_style_and_script_and_no_other() -> None:
     taken = ReportContents(1, (), (), (), WaitingAnswers((), 0), (), (), taken=(("2026-11-20", 2),))
-    page = framed(report_main(taken), "virt-dra", LIVE, "one")
+    page = report_frame(report_main(taken), "virt-dra", "", LIVE, "one")
     assert 'class="bar"' in page
     assert refused_by_policy(page, LIVE_POLICY) == []
-    assert refused_by_policy(page.replace("<p>", '<p style="top: 0">'), LIVE_POLICY)[:1] == ["attribute p style"]
+    assert refused_by_policy(page.replace("<h2>", '<h2 style="top: 0">'), LIVE_POLICY)[:1] == ["attribute h2 style"]
     assert refused_by_policy(page.replace("<script>", "<script>alert(1);"), LIVE_POLICY)[0].startswith("script alert")
     assert LIVE_POLICY.partition("; connect-src")[2] == (
         " 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -97,6 +97,11 @@ class DeviceRow:
         return self.states[0] == FREE
 
     @property
+    def sound(self) -> bool:
+        """False for a device that no claim should get as it is: tainted, unhealthy, not available or not published."""
+        return not {TAINTED, UNHEALTHY, UNAVAILABLE, UNPUBLISHED}.intersection(self.states)
+
+    @property
     def held(self) -> bool:
         """True if a claim has it or a share of it."""
         return self.states[0] in (ALLOCATED, SHARED)

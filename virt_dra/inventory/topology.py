@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from string import hexdigits
 from typing import Final
 
 from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import Device
+from virt_dra.api.tolerations import taint_text
 from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
 from virt_dra.inventory.fields import natural
@@ -24,6 +27,8 @@ UNPUBLISHED_PLACE: Final = "held, but not published"
 PLACES: Final = (SHARED_PLACE, UNPUBLISHED_PLACE)
 """In place of nodes, in this order behind them."""
 
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+"""The taint that a cordoned node gets, too."""
 _ROOT: Final = "resource.kubernetes.io/pcieRoot"
 _NUMA: Final = ("numaNode", "numa", "numaNodeID", "numaNodeId")
 """Identifiers of attributes that name the NUMA node, of any domain (as the policy `aligned` reads them)."""
@@ -83,10 +88,12 @@ class DeviceGroup:
 
 @dataclass(frozen=True)
 class TopologyNode:
-    """A node with its devices; or, called SHARED_PLACE or UNPUBLISHED_PLACE, those of no single node."""
+    """A node with its devices; or, called SHARED_PLACE or UNPUBLISHED_PLACE, those of no single node. ``closed``: what
+    keeps pods away that don't tolerate it: ``cordoned``, or a taint."""
 
     name: str
     groups: tuple[DeviceGroup, ...]
+    closed: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[PlacedDevice, ...]:
@@ -95,8 +102,8 @@ class TopologyNode:
 
 @dataclass(frozen=True)
 class NodeFold:
-    """Nodes that are alike: as many devices of the same models in the same states, arranged alike. ``example`` is the
-    first."""
+    """Nodes that are alike: as many devices of the same models in the same states, arranged alike, and open or closed
+    to the same pods. ``example`` is the first."""
 
     nodes: tuple[str, ...]
     example: TopologyNode
@@ -121,17 +128,18 @@ class NodeFold:
 
 
 def topology(
-    rows: Iterable[DeviceRow], nodes: Iterable[str] = (), overlay: DeviceVerdicts | None = None
+    rows: Iterable[DeviceRow], nodes: Iterable[Node] = (), overlay: DeviceVerdicts | None = None
 ) -> list[TopologyNode]:
-    """Every node with its devices, by name; then the places of devices without one. ``nodes``: names that are shown
-    even without devices."""
-    placed: dict[str, list[DeviceRow]] = {name: [] for name in nodes}
+    """Every node with its devices, by name; then the places of devices without one. ``nodes``: shown even without
+    devices."""
+    closed = {node.name: _closed(node) for node in nodes}
+    placed: dict[str, list[DeviceRow]] = {name: [] for name in closed}
     for row in rows:
         place = SHARED_PLACE if row.node in (ALL_NODES, BY_SELECTOR) else row.node or UNPUBLISHED_PLACE
         placed.setdefault(place, []).append(row)
     names = sorted((name for name in placed if name not in PLACES), key=natural)
     names += [place for place in PLACES if place in placed]
-    return [TopologyNode(name, _groups(placed[name], overlay or {})) for name in names]
+    return [TopologyNode(name, _groups(placed[name], overlay or {}), closed.get(name, ())) for name in names]
 
 
 def folded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
@@ -182,8 +190,24 @@ def _groups(rows: Iterable[DeviceRow], overlay: DeviceVerdicts) -> tuple[DeviceG
     by_place: dict[tuple[str, str], list[PlacedDevice]] = {}
     for row in rows:
         by_place.setdefault(_place(row.device), []).append(PlacedDevice(row, overlay.get(row.id)))
-    ordered = sorted(by_place.items(), key=lambda item: (natural(item[0][0]), natural(item[0][1])))
+    ordered = sorted(by_place.items(), key=lambda item: (natural(item[0][0]), _root_order(item[0][1])))
     return tuple(DeviceGroup(numa, root, tuple(devices)) for (numa, root), devices in ordered)
+
+
+def _root_order(root: str) -> tuple[list[int], list[tuple[int, str]]]:
+    """Sorts ``pci0000:9f`` before ``pci0000:a0``, and other names as people count."""
+    numbers = root.removeprefix("pci").split(":")
+    hexadecimal = all(number and set(number) <= set(hexdigits) for number in numbers)
+    return ([int(number, 16) for number in numbers], []) if hexadecimal else ([], natural(root))
+
+
+def _closed(node: Node) -> tuple[str, ...]:
+    taints = (
+        taint_text(taint)
+        for taint in node.spec.taints
+        if taint.effect in ("NoSchedule", "NoExecute") and taint.key != _CORDONED
+    )
+    return (*(("cordoned",) if node.spec.unschedulable else ()), *taints)
 
 
 def _place(device: Device | None) -> tuple[str, str]:
@@ -202,7 +226,8 @@ def _shape(node: TopologyNode) -> object:
     of a root."""
     if node.name in PLACES:
         return node.name
-    return tuple((group.numa, tuple(sorted(_look(device) for device in group.devices))) for group in node.groups)
+    groups = tuple((group.numa, tuple(sorted(_look(device) for device in group.devices))) for group in node.groups)
+    return node.closed, groups
 
 
 def _look(device: PlacedDevice) -> tuple[str, ...]:

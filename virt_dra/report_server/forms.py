@@ -8,7 +8,7 @@ from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
-from virt_dra.report_server.content_policy import NO_FRAMES, content_policy
+from virt_dra.html.policy import NO_FRAMES, content_policy
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }

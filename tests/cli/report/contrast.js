@@ -28,5 +28,5 @@ addEventListener("load", () => {
     if (ratio < 4.5) low.push(`${element.tagName} ${ratio.toFixed(2)} ${walker.currentNode.data.trim().slice(0, 30)}`);
   }
   const scheme = luminance(painted([bottom])) < 0.5 ? "dark" : "light";
-  document.title = `${scheme}, ${seen > 40 ? "many" : seen} texts, too low: ${low.join("; ")}`;
+  document.title = `${scheme}, ${seen > 15 ? "many" : seen} texts, too low: ${low.join("; ")}`;
 });

@@ -56,13 +56,13 @@ def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
 def test_the_serving_process_loads_nothing_that_evaluates_what_tenants_write() -> None:
     loaded = """
 import sys
-from virt_dra.cli.report import live_page
+from virt_dra.cli.report import page_forms
 from virt_dra.cli.report_server import command, render
 from virt_dra.report_server import reviews, serving
 print(*sorted({".".join(name.split(".")[:2]) for name in sys.modules if name.startswith(("virt_dra.", "webhooks."))}))
 """
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
-        "virt_dra.api", "virt_dra.cli", "virt_dra.cluster", "virt_dra.model", "virt_dra.report_server",
-        "virt_dra.sandbox", "webhooks.server", "webhooks.tls",
+        "virt_dra.api", "virt_dra.cli", "virt_dra.cluster", "virt_dra.html", "virt_dra.model",
+        "virt_dra.report_server", "virt_dra.sandbox", "webhooks.server", "webhooks.tls",
     ]  # fmt: skip

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from virt_dra.cli.topology.card_style import CARD_STYLE
+from virt_dra.api.core_v1 import Node
 from virt_dra.cli.topology.drawing import card_svg, topology_svg
 from virt_dra.cli.topology.looks import LOOKS, VERDICTS
+from virt_dra.html.frame import asset
 from virt_dra.inventory.topology import folded, topology
 
 ENOUGH = 4.5
@@ -39,15 +40,22 @@ def test_the_sign_in_a_box(word: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("part", ["title", "line", "place"])
-def test_the_text_of_a_card_on_a_page(part: str, mode: int) -> None:
-    colours = dict(re.findall(r"\.(\w+) \{ fill: light-dark\(([^)]+)\)", CARD_STYLE))
-    ink, frame = (colours[name].split(", ")[mode] for name in (part, "frame"))
-    assert contrast(ink, frame) >= ENOUGH
+@pytest.mark.parametrize("ground", ["paper", "panel", "shade"])
+@pytest.mark.parametrize("ink", ["ink", "quiet", "link", "bad", "good", "mark"])
+def test_the_text_of_a_page(ink: str, ground: str, mode: int) -> None:
+    tokens = dict(re.findall(r"--([\w-]+): light-dark\(([^)]+)\)", asset("design.css")))
+    assert contrast(*(tokens[name].split(", ")[mode] for name in (ink, ground))) >= ENOUGH
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("line", [f"series-{number}" for number in range(1, 7)])
+def test_the_lines_of_a_chart(line: str, mode: int) -> None:
+    tokens = dict(re.findall(r"--([\w-]+): light-dark\(([^)]+)\)", asset("design.css")))
+    assert contrast(*(tokens[name].split(", ")[mode] for name in (line, "panel"))) >= 3  # criterion 1.4.11
 
 
 def test_the_text_of_a_picture() -> None:
-    (fold,) = folded(topology([], ["node-1"]))
+    (fold,) = folded(topology([], [Node.from_wire({"metadata": {"name": "node-1"}})]))
     frames = set(re.findall(r'class="frame" fill="(#\w{6})"', card_svg(fold)))
     inks = set(re.findall(r'<text [^>]*fill="(#\w{6})"', topology_svg([fold])))
     assert len(frames) == 1

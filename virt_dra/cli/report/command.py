@@ -80,8 +80,8 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
         contents = contents_of(
             model, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
         )
-        title = f"{'cluster' if source.live else ', '.join(source.paths)} on {now:%Y-%m-%d %H:%M} UTC"
-        text = report_page(contents, title) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"
+        read = f"{source.title}, {now:%Y-%m-%d %H:%M} UTC"
+        text = report_page(contents, read) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

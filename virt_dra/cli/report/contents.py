@@ -10,7 +10,7 @@ from typing import Final
 
 from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import DeviceRow
-from virt_dra.inventory.topology import PLACES, NodeFold, TopologyNode
+from virt_dra.inventory.topology import PLACES, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
 from virt_dra.simulator.explaining.answer import answer_json
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
@@ -22,10 +22,11 @@ SIZES: Final = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class ModelFree:
-    """The free devices of one model. ``nodes_for``: on how many nodes so many are free, by SIZES; ``largest``: the most
-    on one node."""
+    """How many devices of one model are held and free. ``nodes_for``: on how many nodes so many are free, by SIZES;
+    ``largest``: the most on one node."""
 
     model: str
+    held: int
     free: int
     total: int
     largest: int
@@ -39,7 +40,7 @@ class ReportContents:
     nodes: int
     states: tuple[tuple[str, int], ...]
     vms: tuple[VmRow, ...]
-    folds: tuple[NodeFold, ...]
+    topology: tuple[TopologyNode, ...]
     waiting: WaitingAnswers
     models: tuple[ModelFree, ...]
     findings: tuple[ObjectFindings, ...]
@@ -51,11 +52,12 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
     """How the free devices of each model are spread over nodes: many free devices are no use to a VM that wants several
     of one node."""
     free: dict[str, list[int]] = defaultdict(list)
-    total: Counter[str] = Counter()
+    total, held = Counter[str](), Counter[str]()
     for node in nodes:
         here: Counter[str] = Counter()
         for device in node.devices:
             total[device.label] += 1
+            held[device.label] += device.row.held
             here[device.label] += device.row.free
         if node.name not in PLACES:
             for model, number in here.items():
@@ -63,6 +65,7 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
     return tuple(
         ModelFree(
             model,
+            held[model],
             sum(free[model]),
             total[model],
             max(free[model], default=0),

@@ -15,7 +15,7 @@ from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.topology import folded, topology
+from virt_dra.inventory.topology import PLACES, topology
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.deadline import AllocationDeadline
@@ -46,7 +46,7 @@ def contents_of(
     """
     objects = model.objects
     rows = device_rows(model, settings.address_keys)
-    nodes = topology(rows, [node.name for node in model.of(Node)])
+    nodes = topology(rows, model.of(Node))
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
     notes: tuple[str, ...] = ()
     waiting = WaitingAnswers(())
@@ -73,10 +73,10 @@ def contents_of(
             also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in chosen],
         )  # fmt: skip
     return ReportContents(
-        nodes=len([node for node in nodes if node.name]),
+        nodes=sum(node.name not in PLACES for node in nodes),
         states=state_counts(rows),
         vms=vms,
-        folds=tuple(folded(nodes)),
+        topology=tuple(nodes),
         waiting=waiting,
         models=free_of_models(nodes),
         findings=tuple(obj for obj in judged.checked if obj.findings),

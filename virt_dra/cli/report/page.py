@@ -1,192 +1,301 @@
-"""The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print.
-
-Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header, a line says when it is
-stale, and the script swaps ``<main>`` when the server says that the content changed.
-"""
+"""The page of ``virt-dra report``: one HTML file that loads nothing. At the top what matters, below it what waits
+beside the map of devices, everything else collapsed. Its live form is the same page (`page_forms`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 from string import Template
 from typing import Final
+from urllib.parse import quote
 
+from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted
-from virt_dra.api.go_text import visible
-from virt_dra.cli.report.contents import SIZES, ReportContents
-from virt_dra.cli.report.page_forms import FILE, STYLE, PageForm
-from virt_dra.cli.topology.looks import LOOKS
-from virt_dra.cli.topology.page import fold_card
-from virt_dra.inventory.topology import NodeFold
+from virt_dra.cli.report.contents import SIZES, ModelFree, ReportContents
+from virt_dra.cli.report.page_forms import FILE
+from virt_dra.cli.report.reason_notes import reason_note
+from virt_dra.cli.topology.map_data import Lights, LitAnswer, LitWay
+from virt_dra.cli.topology.map_html import map_html
+from virt_dra.html.frame import PageForm, framed, text
 from virt_dra.inventory.vm_rows import VmRow
-from virt_dra.scheduling.why.groups import group_text
+from virt_dra.scheduling.why.groups import RefusalGroup, group_text
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
+from virt_dra.simulator.explaining.ways_out import WayOut
 
-_CARDS, _VMS, _FINDINGS, _DAYS, _GROUPS = 500, 5000, 2000, 60, 5
+_VMS, _FINDINGS, _DAYS, _GROUPS = 5000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""
+_WAITING: Final = "waits"
 
-_PAGE: Final = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-$policy
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<header><h1>$title</h1> <label>Filter <input id="filter" type="search"
-placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span> <nav><a
-href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a href="#free">Free</a><a
-href="#findings">Findings</a><a href="#taken">Taken</a></nav>$live</header>
-<main>
-$main</main>
-<script>$script</script>
-</body>
-</html>
-""")
-
-_MAIN: Final = Template("""<div class="numbers">$numbers</div>
+_MAIN: Final = Template("""<nav class="tiles" aria-label="Summary">$tiles</nav>
 $notes
-<h2 id="waiting">What waits</h2>
+<div class="beside both">
+<section class="panel" id="waiting" data-searched="what waits"><h2>What waits</h2>
 $waiting
-<h2 id="vms">VMs</h2>
-<div class="wide"><table><thead><tr><th>VM<th>Phase<th>Node<th>Devices<th>Why not ready</tr></thead><tbody>
-$vms
-</tbody></table></div>
-<h2 id="devices">Devices by node</h2>
-<p>$legend. Nodes that are alike are one card. Point at a box for its device.</p>
-<div class="cards">
-$cards
+</section>
+<section class="panel" id="devices"><h2>Devices by node</h2>
+$map
+</section>
 </div>
-<h2 id="free">How the free devices lie</h2>
-<div class="wide"><table><thead><tr><th>Model<th>Free<th>Of<th>Most on one node$sizes</tr></thead><tbody>
-$free
-</tbody></table></div>
-<p>A VM's devices must be of one node: the last columns say on how many nodes so many are free.</p>
-<h2 id="findings">Findings</h2>
-$findings
-<h2 id="taken">Since when devices are held</h2>
-$taken
+$parts
 """)
 
 
-def report_page(contents: ReportContents, title: str) -> str:
-    """The page as a file. ``title``: what was read, and when."""
-    return framed(report_main(contents), title, FILE)
+def report_page(contents: ReportContents, source: str) -> str:
+    """The page as a file. ``source``: what was read, and when."""
+    return report_frame(report_main(contents), headline(contents), source, FILE)
 
 
-def framed(main: str, title: str, form: PageForm, version: str = "") -> str:
+def report_frame(main: str, title: str, source: str, form: PageForm, version: str = "") -> str:
     """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
-    return _PAGE.substitute(
-        title=_text(title),
-        style=STYLE,
-        policy=form.policy,
-        main=main,
-        script=form.script,
-        live=Template(form.live).substitute(version=_text(version)),
-    )  # fmt: skip
+    return framed(form, main, title, source, "VM, node, device, model, state, finding", version)
+
+
+def headline(contents: ReportContents) -> str:
+    """``1 waiting, 2 of 5 devices in use``."""
+    used, _, all_devices = _use(contents)
+    return f"{_waiting_number(contents):,} waiting, {used:,} of {counted(all_devices, 'device')} in use"
 
 
 def report_main(contents: ReportContents) -> str:
     """What the page says, as HTML."""
+    codes = dict.fromkeys(
+        code
+        for answer in contents.waiting.answers
+        for code in (answer.reason, *(reason.code for group in answer.groups[:_GROUPS] for reason in group.reasons))
+    )
+    explained = {code: note for code in codes if (note := reason_note(code))}
+    answers = {answer.title: answer for answer in contents.waiting.answers}
     ready = sum(not row.reason for row in contents.vms)
-    numbers = [("nodes", contents.nodes), *contents.states, ("VMs", len(contents.vms)), ("ready", ready)]
+    findings = sum(len(obj.findings) for obj in contents.findings)
+    parts = [
+        _part("vms", "VMs", f"{len(contents.vms):,}, {ready:,} ready", _vms(contents.vms, answers)),
+        _part("models", "Models", "how many are in use, and how the free ones lie", _models(contents.models)),
+        _part("findings", "Findings", f"{findings:,}", _findings(contents)),
+        _part("taken", "Since when devices are held", "", _taken(contents.taken)),
+    ]
+    if explained:
+        notes = "".join(
+            f'<section class="item" id="reason/{text(code)}"><h3>{text(code)}</h3>{note}</section>'
+            for code, note in explained.items()
+        )
+        parts.append(_part("reasons", "Reasons", ", ".join(explained), notes))
     return _MAIN.substitute(
-        numbers="".join(f'<div class="number"><b>{number:,}</b>{_text(word)}</div>' for word, number in numbers),
-        notes="".join(f"<p>{_text(note)}</p>" for note in contents.notes),
-        waiting=_waiting(contents),
-        vms=_some([_vm(row) for row in contents.vms], _VMS, 5),
-        legend=", ".join(f"{look.sign} {word}" for word, look in LOOKS.items()),
-        cards=_cards(contents.folds),
-        sizes="".join(f"<th>Nodes for {size}" for size in SIZES),
-        free="\n".join(
-            f"<tr><td>{_text(model.model)}<td>{model.free:,}<td>{model.total:,}<td>{model.largest}"
-            f"{''.join(f'<td>{number:,}' for number in model.nodes_for)}</tr>"
-            for model in contents.models
-        ),
-        findings=_findings(contents),
-        taken=_taken(contents.taken),
+        tiles=_tiles(contents, ready, findings),
+        notes="".join(f'<p class="quiet">{text(note)}</p>' for note in contents.notes),
+        waiting=_waiting(contents, explained),
+        map=map_html(contents.topology, [_lit(answer) for answer in contents.waiting.answers]),
+        parts="\n".join(parts),
     )
 
 
-def _waiting(contents: ReportContents) -> str:
+# --- what matters -----------------------------------------------------------------------------------------------------
+
+
+def _tiles(contents: ReportContents, ready: int, findings: int) -> str:
+    waiting, vms = _waiting_number(contents), len(contents.vms)
+    used, out, all_devices = _use(contents)
+    closed = sum(bool(node.closed) for node in contents.topology)
+    tiles = [
+        _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
+        _tile("vms", f"{ready:,} of {vms:,}", "VMs ready", alarm=ready < vms),
+        _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, out, all_devices)),
+        _tile("devices", f"{out:,}", "devices unhealthy or tainted", alarm=out > 0),
+        _tile("devices", f"{contents.nodes:,}", f"nodes{f', {closed:,} closed' if closed else ''}", alarm=None),
+        _tile("findings", f"{findings:,}", "findings", alarm=findings > 0),
+    ]
+    return "".join(tiles)
+
+
+def _tile(part: str, number: str, said: str, *, alarm: bool | None = None, bar: str = "") -> str:
+    style = {None: "", True: " alarm", False: " fine"}[alarm]
+    return f'<a class="tile{style}" href="#{part}"><b>{number}</b>{text(said)}{bar}</a>'
+
+
+def _waiting_number(contents: ReportContents) -> int:
+    return len(contents.waiting.answers) + contents.waiting.left_out
+
+
+def _use(contents: ReportContents) -> tuple[int, int, int]:
+    """Devices in use, those that aren't fit for use, and all."""
+    devices = [device.row for node in contents.topology for device in node.devices]
+    return sum(row.held for row in devices), sum(not row.sound for row in devices), len(devices)
+
+
+def _meter(used: int, out: int, everything: int) -> str:
+    """A bar of what is in use, and of what is neither in use nor free."""
+    if not everything:
+        return ""
+    held = 100 * used / everything
+    broken = min(100 * out / everything, 100 - held)
+    return (
+        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="meter-free" width="100" height="10"/>'
+        f'<rect class="meter-held" width="{held:.1f}" height="10"/>'
+        f'<rect class="meter-out" x="{held:.1f}" width="{broken:.1f}" height="10"/></svg>'
+    )
+
+
+# --- what waits -------------------------------------------------------------------------------------------------------
+
+
+def _waiting(contents: ReportContents, explained: Iterable[str]) -> str:
     if not contents.waiting.answers:
         return '<p class="good">Nothing waits.</p>'
     more = f"<p>and {contents.waiting.left_out:,} more, not explained</p>" if contents.waiting.left_out else ""
-    return "\n".join(map(_answer, contents.waiting.answers)) + more
+    hint = '<p class="quiet">Choose one: what is in its way lights up on the map.</p>'
+    return hint + "\n".join(_answer(answer, explained) for answer in contents.waiting.answers) + more
 
 
-def _answer(answer: ExplainedAnswer) -> str:
-    groups = "".join(f"<li>{_text(group_text(group))}</li>" for group in answer.groups[:_GROUPS])
-    held = "".join(f"<li>{_text(f'{device}: {holder.description}')}</li>" for device, holder in answer.held)
-    ways = "".join(f"<li>{_text(way.text)}</li>" for way in answer.ways)
+def _answer(answer: ExplainedAnswer, explained: Iterable[str]) -> str:
+    held = [f"{_device_link(device)}: {text(holder.description)}" for device, holder in answer.held]
+    ways = [
+        f'<button type="button" data-way="{number}">{text(way.text)}</button>' for number, way in enumerate(answer.ways)
+    ]
     parts = [
-        ("In the way, the nearest first", groups),
+        ("In the way, the nearest first", [_group(group, explained) for group in answer.groups[:_GROUPS]]),
         ("Held by", held),
         ("Ways out, each tried on a copy of this cluster", ways),
-        ("Not known", "".join(f"<li>{_text(fact.text)}</li>" for fact in answer.unknown)),
+        ("Not known", [text(fact.text) for fact in answer.unknown]),
     ]
-    body = "".join(f"<p>{head}</p><ul>{listed}</ul>" for head, listed in parts if listed)
+    body = "".join(
+        f"<h3>{head}</h3><ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>" for head, items in parts if items
+    )
+    if not answer.groups and answer.reason in explained:
+        body += f'<p class="links">{_reason_link(answer.reason)}</p>'
+    said = answer.headline.removeprefix(answer.title).lstrip()
     return (
-        f'<details data-text="{_searched(answer.headline)}"><summary>{_text(answer.headline)}</summary>{body}</details>'
+        f'<details class="wait item" id="{text(_key(answer))}"><summary><b>{text(answer.title)}</b>'
+        f"{text(said)}</summary>{body}</details>"
     )
 
 
-def _vm(row: VmRow) -> str:
-    name = f"{row.namespace}/{row.name}"
-    devices = ", ".join(map(str, row.devices))
-    why = f"{row.reason}: {row.message}" if row.message else row.reason
-    searched = _searched(f"{name} {row.phase} {row.node} {devices} {why}")
+def _group(group: RefusalGroup, explained: Iterable[str]) -> str:
+    terms = "".join(f"<br>false: <code>{text(reason.term)}</code>" for reason in group.reasons if reason.term)
+    details = "".join(f"<br>{text(reason.detail)}" for reason in group.reasons if reason.detail)
+    codes = dict.fromkeys(reason.code for reason in group.reasons)
+    links = ", ".join(_reason_link(code) for code in codes if code in explained)
+    return f"{text(group_text(group))}{terms}{details}{f' <span class=links>({links})</span>' if links else ''}"
+
+
+def _key(answer: ExplainedAnswer) -> str:
+    """``waits/VMI/team-a/late``: the answer's fragment."""
+    return f"{_WAITING}/{answer.title.replace(' ', '/', 1)}"
+
+
+def _lit(answer: ExplainedAnswer) -> LitAnswer:
+    in_way = [
+        Lights(
+            "; ".join(dict.fromkeys(reason.text for reason in group.reasons)),
+            group.nodes,
+            [device for devices in group.refused.values() for device in devices],
+        )
+        for group in answer.groups
+    ]
+    return LitAnswer(_key(answer), in_way, ways=[_lit_way(way) for way in answer.ways])
+
+
+def _lit_way(way: WayOut) -> LitWay:
+    claims = [holder.claim for step in way.changes for holder in step.frees]
+    results = [
+        result
+        for claim in claims
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    ]
+    frees = [DeviceId(result.driver, result.pool, result.device) for result in results]
+    return LitWay(way.text, way.node, way.takes, frees)
+
+
+# --- everything else --------------------------------------------------------------------------------------------------
+
+
+def _part(id: str, title: str, said: str, body: str) -> str:
     return (
-        f'<tr data-text="{searched}"><td>{_text(name)}<td>{_text(row.phase)}<td '
-        f'class="short">{_text(row.node)}<td>{_text(devices)}'
-        f'<td class="bad">{_text(why[:300])}</tr>'
+        f'<details class="part" id="{id}" data-searched="{text(title)}"><summary><h2>{text(title)}</h2> '
+        f'<span class="count" data-of="{text(said)}" data-said="{text(said)}">{text(said)}</span></summary>'
+        f"{body}</details>"
     )
 
 
-def _cards(folds: Sequence[NodeFold]) -> str:
-    cards = [fold_card(fold) for fold in folds[:_CARDS]]
-    if len(folds) > _CARDS:
-        cards.append(f"<p>and {counted(len(folds) - _CARDS, 'more group')} of nodes; virt-dra topology shows all</p>")
-    return "\n".join(cards)
+def _table(heads: Sequence[str], rows: Sequence[str], most: int) -> str:
+    """``rows``: of :func:`_row`; no more than ``most`` are shown."""
+    head = "".join(f'<th scope="col">{text(said)}</th>' for said in heads)
+    more = f'<p class="quiet">and {len(rows) - most:,} more; -o json has all</p>' if len(rows) > most else ""
+    body = "\n".join(rows[:most])
+    return f'<table class="data"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>{more}'
+
+
+def _row(heads: Sequence[str], cells: Sequence[str], id: str = "") -> str:
+    """``cells``: HTML."""
+    made = "".join(f'<td data-label="{head}">{cell}' for head, cell in zip(heads, cells, strict=True))
+    return f'<tr class="item"{f" id={chr(34)}{text(id)}{chr(34)}" if id else ""}>{made}</tr>'
+
+
+_VM_HEADS: Final = ("VM", "Phase", "Node", "Devices", "Why not ready")
+
+
+def _vms(vms: Sequence[VmRow], answers: dict[str, ExplainedAnswer]) -> str:
+    rows = []
+    for row in vms[: _VMS + 1]:
+        why = text((f"{row.reason}: {row.message}" if row.message else row.reason)[:300])
+        answer = answers.get(f"VMI {row.identity}") or answers.get(f"VM {row.identity}")
+        if answer is not None:
+            why += f" {_link(_key(answer), 'Why it waits')}"
+        devices = ", ".join(
+            text(str(device)) if device.id is None else _device_link(device.id, str(device)) for device in row.devices
+        )
+        node = _link(f"node/{row.node}", row.node) if row.node else ""
+        cells = (text(row.identity), text(row.phase), node, devices, why)
+        rows.append(_row(_VM_HEADS, cells, f"vm/{row.identity}"))
+    return _table(_VM_HEADS, [*rows, *[""] * (len(vms) - len(rows))], _VMS)
+
+
+def _models(models: Sequence[ModelFree]) -> str:
+    bars = "".join(
+        f"<span>{text(model.model)}</span>{_meter(model.held, model.total - model.held - model.free, model.total)}"
+        f"<span>{model.held:,} of {model.total:,} in use, {model.free:,} free</span>"
+        for model in models
+    )
+    heads = ("Model", "Free", "Of", "Most on one node", *(f"Nodes for {size}" for size in SIZES))
+    rows = [
+        _row(heads, [text(model.model), *(f"{number:,}" for number in (model.free, model.total, model.largest))]
+             + [f"{number:,}" for number in model.nodes_for])
+        for model in models
+    ]  # fmt: skip
+    said = "A VM's devices must be of one node: the last columns say on how many nodes so many are free."
+    return f'<div class="use">{bars}</div><p class="quiet">{said}</p>{_table(heads, rows, len(rows))}'
 
 
 def _findings(contents: ReportContents) -> str:
+    heads = ("Object", "Severity", "Finding", "Field", "What")
     rows = [
-        f'<tr data-text="{_searched(f"{obj.title} {finding}")}"><td>{_text(obj.title)}<td>{_text(finding.severity)}'
-        f"<td>{_text(finding.id)}<td>{_text(finding.field)}<td>{_text(finding.message)}</tr>"
+        _row(heads, [text(said) for said in (obj.title, finding.severity, finding.id, finding.field, finding.message)])
         for obj in contents.findings
         for finding in obj.findings
     ]
-    if not rows:
-        return '<p class="good">No finding.</p>'
-    head = "<thead><tr><th>Object<th>Severity<th>Finding<th>Field<th>What</tr></thead>"
-    return f'<div class="wide"><table>{head}<tbody>{_some(rows, _FINDINGS, 5)}</tbody></table></div>'
+    return _table(heads, rows, _FINDINGS) if rows else '<p class="good">No finding.</p>'
 
 
 def _taken(taken: Sequence[tuple[str, int]]) -> str:
     if not taken:
         return "<p>No allocation says since when.</p>"
     most = max(number for _, number in taken)
+    heads = ("Day", "Devices")
     rows = [
-        f'<tr><td>{_text(day)}<td><svg class="bar" width="{max(number * 400 // most, 2)}" height="13">'
-        f'<rect width="100%" height="100%" rx="2"/></svg>{number:,}</tr>'
+        _row(heads, (text(day), f'<svg class="bar" width="{max(number * 200 // most, 2)}" height="12" '
+             f'aria-hidden="true"><rect width="100%" height="100%" rx="2"/></svg>{number:,}'))
         for day, number in taken[-_DAYS:]
-    ]
-    return f"<table><thead><tr><th>Day<th>Devices</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    ]  # fmt: skip
+    return _table(heads, rows, _DAYS)
 
 
-def _some(rows: Sequence[str], most: int, columns: int) -> str:
-    more = (
-        [f'<tr><td colspan="{columns}">and {len(rows) - most:,} more; -o json has all</tr>'] if len(rows) > most else []
-    )
-    return "\n".join([*rows[:most], *more])
+def _device_link(device: DeviceId, said: str = "") -> str:
+    return _link(f"device/{device}", said or str(device))
 
 
-def _searched(text: str) -> str:
-    return _text(text.lower()[:4000])
+def _reason_link(code: str) -> str:
+    return _link(f"reason/{code}", code)
 
 
-def _text(text: str) -> str:
-    return escape(visible(text))
+def _link(name: str, said: str) -> str:
+    """A link to an object of the page."""
+    return f'<a href="#{text(quote(name, safe="/:"))}">{text(said)}</a>'

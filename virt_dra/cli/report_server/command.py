@@ -90,7 +90,7 @@ def command(
 async def _serve(
     cluster: ClusterChoice, following: FollowSettings, tls: ReloadingTls, host: str, port: int, plain_port: int
 ) -> None:
-    from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
+    from virt_dra.cli.report.page_forms import LIVE_POLICY, NOTICE
     from virt_dra.model.kinds import READ
     from virt_dra.report_server.gate import Gate
     from virt_dra.report_server.metrics import ReportMetrics

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from virt_dra.api.meta import TypedObject
-from virt_dra.cli.report.live_page import LIVE
+from virt_dra.cli.report.page_forms import LIVE
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.cli.shared.output import json_text
 from virt_dra.report_server.following import Rendered
@@ -32,7 +32,7 @@ class LiveReport:
         # Here, since the serving process knows this class, too, and need not load what it uses.
         from virt_dra.cli.report.contents import contents_json
         from virt_dra.cli.report.making import contents_of
-        from virt_dra.cli.report.page import framed, report_main
+        from virt_dra.cli.report.page import headline, report_frame, report_main
         from virt_dra.model.cluster import ClusterModel
         from virt_dra.simulator.explaining.waiting import WaitingAnswers
 
@@ -49,7 +49,8 @@ class LiveReport:
             contents = replace(contents, notes=(*contents.notes, f"What waits {when}."))
         main, document = report_main(contents), json_text(contents_json(contents), indent=2) + "\n"
         version = hashlib.sha256(f"{main}\0{document}".encode()).hexdigest()[:32]
-        page = framed(main, f"Cluster, last change {at:%Y-%m-%d %H:%M:%S} UTC", LIVE, version)
+        source = f"Cluster, last change {at:%Y-%m-%d %H:%M:%S} UTC"
+        page = report_frame(main, headline(contents), source, LIVE, version)
         return Rendered(version, page.encode(), document.encode())
 
 

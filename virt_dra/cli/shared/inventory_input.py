@@ -44,6 +44,11 @@ class InventoryInput:
         """The namespace of which rows are shown, "" for all."""
         return "" if self.everywhere else self.namespace or (DEFAULT_NAMESPACE if self.live else "")
 
+    @property
+    def title(self) -> str:
+        """What is read, for people."""
+        return "cluster" if self.live else ", ".join(self.paths)
+
     def check(self) -> None:
         """Raises UsageError for options that contradict each other."""
         if self.live == bool(self.paths):

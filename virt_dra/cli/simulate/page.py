@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.api.go_text import visible
 from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, best_cells, columns, conclusion
 from virt_dra.cli.simulate.report import broken_claims
-from virt_dra.report_server.content_policy import policy_element
+from virt_dra.html.policy import policy_element
 from virt_dra.simulator.experiment.durations import shown
 
 _STYLE: Final = """

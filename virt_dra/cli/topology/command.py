@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,16 @@ from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_option
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import document_text, refuse
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.topology import NO_OVERLAY, NodeFold, TopologyOverlay, folded, to_json, topology, unfolded
+from virt_dra.inventory.topology import (
+    NO_OVERLAY,
+    NodeFold,
+    TopologyNode,
+    TopologyOverlay,
+    folded,
+    to_json,
+    topology,
+    unfolded,
+)
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
 from virt_dra.model.unknown import UnknownFact
@@ -78,42 +88,46 @@ def command(
         asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
         overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else NO_OVERLAY
         rows = device_rows(model, source.address_keys)
-        nodes = topology(rows, [node.name for node in model.of(Node)], overlay.verdicts)
+        nodes = topology(rows, model.of(Node), overlay.verdicts)
         if only is not None:
             chosen = [node for node in nodes if node.name == only]
             if not chosen:
                 refuse([f"there is no node {only}{did_you_mean(only, (node.name for node in nodes))}"], output)
             nodes = chosen
-        folds = unfolded(nodes) if no_fold or only is not None else folded(nodes)
-        _write(folds, overlay.unknown, output, out)
+        fold = not no_fold and only is None
+        folds = folded(nodes) if fold else unfolded(nodes)
+        title = "" if asked is None else f"{asked[0]} {asked[1]}"
+        page = partial(_page, nodes, source.title, title, fold=fold)
+        _write(folds, overlay.unknown, output, out, page)
         if output not in ("json", "yaml"):
             say_unknown(overlay.unknown)
 
 
-def _write(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, out: Path | None) -> None:
+def _write(
+    folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, out: Path | None, page: Callable[[], str]
+) -> None:
     try:
         if out is not None:
-            out.write_bytes(_png(folds) if output == "png" else _document(folds, unknown, output).encode())
+            out.write_bytes(_png(folds) if output == "png" else _document(folds, unknown, output, page).encode())
             say(f"written to {out}")
         elif output == "text":
             _print(folds)
         else:
-            click.echo(_document(folds, unknown, output), nl=output in ("svg", "html"))
+            click.echo(_document(folds, unknown, output, page), nl=output in ("svg", "html"))
     except OSError as error:
         if out is None:
             raise
         refuse([f"{out}: {error.strerror or error}"], output)
 
 
-def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str) -> str:
+def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, page: Callable[[], str]) -> str:
     from virt_dra.cli.topology.drawing import topology_svg
-    from virt_dra.cli.topology.page import topology_page
 
     match output:
         case "svg":
             return topology_svg(folds)
         case "html":
-            return topology_page(folds)
+            return page()
         case "json" | "yaml":
             return document_text(to_json(folds, unknown), output)
     from rich.console import Console
@@ -124,6 +138,12 @@ def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output:
     for tree in fold_trees(folds):
         console.print(tree)
     return console.export_text()
+
+
+def _page(nodes: Sequence[TopologyNode], source: str, asked: str, *, fold: bool) -> str:
+    from virt_dra.cli.topology.page import topology_page
+
+    return topology_page(nodes, source, asked, fold=fold)
 
 
 def _print(folds: Sequence[NodeFold]) -> None:

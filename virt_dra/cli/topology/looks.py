@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from virt_dra.cli.topology.colours import COLOURS
 from virt_dra.inventory.device_rows import (
     ALLOCATED,
     BLOCKED,
@@ -30,15 +31,15 @@ class StateLook:
 
 
 LOOKS: Final = {
-    FREE: StateLook("○", "#d7f0dd", "#0b4a1c", "green"),
-    ALLOCATED: StateLook("●", "#2f5fb3", "#ffffff", "blue"),
-    SHARED: StateLook("◐", "#a9c4ee", "#0c2a5c", "blue"),
-    TAINTED: StateLook("▲", "#f6d98a", "#4a3600", "yellow"),
-    UNHEALTHY: StateLook("✖", "#c8372d", "#ffffff", "red"),
-    BLOCKED: StateLook("◌", "#d9d9df", "#33333b", "bright_black"),
-    UNAVAILABLE: StateLook("?", "#d9d9df", "#33333b", "bright_black"),
-    UNPUBLISHED: StateLook("!", "#e2c2ef", "#43135a", "magenta"),
-    UNKNOWN: StateLook("?", "#ececf1", "#33333b", "bright_black"),
+    FREE: StateLook("○", *COLOURS[FREE], "green"),
+    ALLOCATED: StateLook("●", *COLOURS[ALLOCATED], "blue"),
+    SHARED: StateLook("◐", *COLOURS[SHARED], "blue"),
+    TAINTED: StateLook("▲", *COLOURS[TAINTED], "yellow"),
+    UNHEALTHY: StateLook("◆", *COLOURS[UNHEALTHY], "red"),
+    BLOCKED: StateLook("◌", *COLOURS[BLOCKED], "bright_black"),
+    UNAVAILABLE: StateLook("⊘", *COLOURS[UNAVAILABLE], "bright_black"),
+    UNPUBLISHED: StateLook("!", *COLOURS[UNPUBLISHED], "magenta"),
+    UNKNOWN: StateLook("?", *COLOURS[UNKNOWN], "bright_black"),
 }
 VERDICTS: Final = {
     CHOSEN: StateLook("✔", "#0d7f37", "#ffffff", "bold green"),

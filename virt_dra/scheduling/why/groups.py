@@ -13,13 +13,15 @@ from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.why.tree import NodeRefusal, RequestRefusal
 
 _SAMPLES: Final = 5
-"""Devices of a group that are kept as examples of each reason."""
+"""Devices of a group that are examples of a reason."""
+_KEPT: Final = 1000
+"""Devices of a group that are kept for each reason."""
 
 
 @dataclass
 class RefusalGroup:
-    """Nodes that are refused alike. ``devices``: by reason, how many; ``examples``: some of them. ``placed``,
-    ``wanted``: of the best node; ``others``: devices that are further from it."""
+    """Nodes that are refused alike. ``devices``: by reason, how many; ``refused``: them, a thousand at most.
+    ``placed``, ``wanted``: of the best node; ``others``: devices that are further from it."""
 
     node_reasons: tuple[Reason, ...]
     claim: str
@@ -27,13 +29,18 @@ class RefusalGroup:
     distance: int
     nodes: list[str] = field(default_factory=list)
     devices: Counter[Reason] = field(default_factory=Counter)
-    examples: dict[Reason, list[DeviceId]] = field(default_factory=dict)
+    refused: dict[Reason, list[DeviceId]] = field(default_factory=dict)
     common_reason: Reason | None = None
     placed: int = 0
     wanted: int = 0
     others: int = 0
     tried: frozenset[tuple[str, str]] = frozenset()
     """The requests that the search came to on these nodes, by claim and name; all but the last were served."""
+
+    @property
+    def examples(self) -> dict[Reason, list[DeviceId]]:
+        """Some of the refused devices, by reason."""
+        return {reason: devices[:_SAMPLES] for reason, devices in self.refused.items()}
 
     @property
     def missing(self) -> int:
@@ -91,9 +98,9 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
         for refused in nearest:
             reason = reasons.setdefault((id(group), refused.reason.code, refused.reason.text), refused.reason)
             group.devices[reason] += 1
-            examples = group.examples.setdefault(reason, [])
-            if len(examples) < _SAMPLES:
-                examples.append(refused.device)
+            kept = group.refused.setdefault(reason, [])
+            if len(kept) < _KEPT:
+                kept.append(refused.device)
 
     def missing(group: RefusalGroup) -> int:
         untried = asked.keys() - group.tried if group.wanted else ()

@@ -91,10 +91,11 @@ class WayStep:
 
 @dataclass(frozen=True)
 class WayOut:
-    """Changes after which the pod was placed on ``node``."""
+    """Changes after which the pod was placed on ``node``, where its claims got the devices ``takes``."""
 
     node: str
     changes: tuple[WayStep, ...]
+    takes: tuple[DeviceId, ...] = ()
 
     @property
     def text(self) -> str:
@@ -143,6 +144,17 @@ class _Attempt:
     def fits(self) -> bool:
         return self.budget.fits(self.state, self.wish, self.node)
 
+    @property
+    def way_out(self) -> WayOut:
+        """Of an attempt that fits. Raises DeadlineExceeded."""
+        allocated = [
+            result
+            for allocation in self.state.allocations(self.wish, self.node)
+            for result in allocation.devices.results
+        ]
+        takes = tuple(DeviceId(result.driver, result.pool, result.device) for result in allocated)
+        return WayOut(self.node, self.changes, takes)
+
 
 def ways_out(
     state: ClusterState, wish: Wish, groups: Sequence[RefusalGroup], trials: int = TRIALS
@@ -155,7 +167,9 @@ def ways_out(
         for group in groups[:_GROUPS]:
             for name in _promising(state, group):
                 for attempt in islice(_mended(_Attempt(state, wish, name, budget=budget), group), 2):
-                    ways.setdefault(tuple(change.text for change in attempt.changes), WayOut(name, attempt.changes))
+                    texts = tuple(change.text for change in attempt.changes)
+                    if texts not in ways:
+                        ways[texts] = attempt.way_out
                 if len(ways) >= _OFFERED or budget.left <= 0:
                     break
     except DeadlineExceeded:

@@ -1,0 +1,89 @@
+"""A page around its content: head, header with title and search, style, script and policy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Final
+
+from virt_dra.api.go_text import visible
+from virt_dra.api.wire import Json
+from virt_dra.html.policy import policy_element
+
+_PAGE: Final = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+$policy
+<title>$title</title>
+<style>$style</style>
+</head>
+<body>
+<header>
+<div class="title"><h1>$title</h1> <p id="source">$source</p></div>
+$search$extra
+</header>
+<main>
+$main</main>
+<script>$script</script>
+</body>
+</html>
+""")
+
+_SEARCH: Final = Template("""<label class="search"><span>Search</span> <input id="search" type="search"
+placeholder="$placeholder" autocomplete="off" spellcheck="false"></label> <span id="found" role="status"></span>
+""")
+
+
+@dataclass(frozen=True)
+class PageForm:
+    """Style and script of pages of one kind. ``policy``: the policy's element, "" where a header has it; ``extra``: a
+    template, in the header."""
+
+    style: str
+    script: str
+    policy: str
+    extra: str = ""
+
+
+def form(more_style: str, *scripts: str) -> PageForm:
+    """The form of pages that are files. ``scripts``: names of files of this package."""
+    style, script = asset("design.css") + more_style, "".join(map(asset, scripts))
+    return PageForm(style, script, policy_element(style, script))
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a style or script of this package."""
+    return (files("virt_dra.html") / name).read_text(encoding="utf-8")
+
+
+def framed(form: PageForm, main: str, title: str, source: str, search: str = "", version: str = "") -> str:
+    """A whole page around its content. ``source``: what was read, and when; ``search``: what can be searched for, ""
+    for a page without; ``version``: of the live page."""
+    return _PAGE.substitute(
+        title=text(title),
+        source=text(source),
+        search=_SEARCH.substitute(placeholder=text(search)) if search else "",
+        extra=Template(form.extra).substitute(version=text(version)),
+        policy=form.policy,
+        style=form.style,
+        script=form.script,
+        main=main,
+    )
+
+
+def data_element(id: str, data: Json) -> str:
+    """Data for the script. A browser runs nothing of it."""
+    written = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
+    return f'<script type="application/json" id="{id}">{written}</script>'
+
+
+def text(said: str) -> str:
+    """Text of any origin, as HTML."""
+    return escape(visible(said))
