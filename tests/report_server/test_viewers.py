@@ -35,6 +35,7 @@ def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
         "resourceclaims.resource.k8s.io",
         "resourceclaimtemplates.resource.k8s.io",
         "resourceslices.resource.k8s.io",
+        "deviceprofiles.virt-dra.io",
         "virtualmachineinstancedevices.virt-dra.io",
     ]
 

@@ -13,6 +13,7 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.instancetypes import names
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
@@ -24,7 +25,8 @@ REVISIONS: Final = unknown_kind("apps/v1", names.REVISION)
 """What instancetypes were when a VM was started."""
 
 OFTEN_NOT_SERVED: Final = frozenset({
-    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule, *INSTANCETYPES,
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule, DeviceProfile,
+    *INSTANCETYPES,
 })  # fmt: skip
 """Kinds that a cluster may not serve (yet): then it has no object of them."""
 LABELS: Final[Mapping[type[TypedObject], str]] = {REVISIONS: names.REVISED}
@@ -56,10 +58,11 @@ class ReadKinds:
 _VMS: Final = (VirtualMachine, VirtualMachineInstance)
 _USE: Final = (ResourceSlice, ResourceClaim, Pod, DeviceTaintRule)
 _ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim)
-_PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS))
+_PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS, DeviceProfile))
 _ROWS: Final[Mapping[str, ReadKinds]] = {
     "get vms": ReadKinds(
-        optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
+        optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices, DeviceProfile),
+        one_of=(*_VMS, Pod, ResourceClaim),
     ),
     "get devices": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get claims": ReadKinds(optional=(ResourceClaim, Pod), one_of=(ResourceClaim,)),
@@ -82,12 +85,13 @@ _OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices)
 READ: Final[Mapping[str, ReadKinds]] = {
     **_ROWS,
     **{f"describe {rows.removeprefix('get ')}": kinds | _ROWS["get drivers"] for rows, kinds in _ROWS.items()},
-    "topology": _ROWS["get devices"] | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate)),
+    "topology": _ROWS["get devices"]
+    | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate, DeviceProfile)),
     "report": _REPORT,
     "report-server": ReadKinds(required=_REPORT.all),
     "explain": _PLACEMENT | ReadKinds(optional=(Namespace,)),
     "run": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
-    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS)),
+    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS, DeviceProfile, Namespace)),
     "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),
     "cel": ReadKinds(optional=(ResourceSlice,)),
     "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),

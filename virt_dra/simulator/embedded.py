@@ -6,28 +6,32 @@ have the labels that virt-handler sets, the kubelet starts bound pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.lines import LineSurroundings, was_admitted
+from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.reading.namespaces import in_namespace
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.cluster.accepting import RefusedObject, judge
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.admitted import surroundings_of, with_devices_of_lines
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
-from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
+from virt_dra.simulator.input_vms import Blocker, InputVm, VmOrVmi, sort_input
 from virt_dra.simulator.outcome import VmOutcome
 from virt_dra.simulator.refused import with_refused_first
 from webhooks.lint.inputs import KubeVirtAtHand
@@ -89,15 +93,18 @@ async def run_on(
         (Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs),
         settings.namespace,
     )
-    sorted_out = sort_input(once.objects)
+    written = ClusterModel(sourced.object for sourced in once.objects)
+    admitted = with_devices_of_lines(written)
+    sorted_out = sort_input(_as_in(admitted, once.objects))
     accepted, refused = judge((*sorted_out.others, *(obj for vm in sorted_out.vms for obj in vm.loaded)), KindRules())
     there = {id(obj) for obj in accepted}
-    vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
+    surroundings = surroundings_of(written)
+    vms = [_unless_refused(_unless_line_refused(vm, surroundings), there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, settings.beside_kubevirt)
-    given = (*accepted, *stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node))
+    made = stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node)
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
-    cluster.load(labelled(obj) if isinstance(obj, Node) else obj for obj in given)
+    cluster.load((*map(labelled, accepted), *(labelled(obj) if isinstance(obj, Node) else obj for obj in made)))
     conditions = Conditions(
         gates=at_hand.gates,
         permitted_host_devices=at_hand.permitted,
@@ -120,6 +127,35 @@ def _unknown(model: ClusterModel, outcomes: Iterable[VmOutcome]) -> tuple[Unknow
     keys = (f"{outcome.namespace}/{outcome.pod}" for outcome in outcomes if not outcome.taken_over)
     pods = [model.pods[key] for key in keys if key in model.pods]
     return unknown_facts(model, {resource for pod in pods for resource in pod_requests(pod)}) if pods else ()
+
+
+_LINES: Final = DocumentSource(DEVICES_ANNOTATION, 0)
+"""Where templates come from that no file has."""
+
+
+def _as_in(model: ClusterModel, inputs: Iterable[Sourced[TypedObject]]) -> Iterator[Sourced[TypedObject]]:
+    """The inputs as they are in the model, and the templates that it has besides."""
+    given = set[str]()
+    for sourced in inputs:
+        obj = sourced.object
+        if isinstance(obj, VmOrVmi):
+            yield Sourced(model.by_key(type(obj)).get(obj.key, obj), sourced.source)
+            continue
+        if isinstance(obj, ResourceClaimTemplate):
+            given.add(obj.key)
+        yield sourced
+    yield from (Sourced(made, _LINES) for made in model.of(ResourceClaimTemplate) if made.key not in given)
+
+
+def _unless_line_refused(given: InputVm, surroundings: LineSurroundings) -> InputVm:
+    """The VM; blocked if what its line asks for is refused, for which KubeVirt can't create its VMI."""
+    if given.vmi is not None or given.blocked is not None or was_admitted(given.subject.object):
+        return given
+    refusals = surroundings.admitted(given.subject.object).refusals
+    if not refusals:
+        return given
+    message = "; ".join(map(str, refusals))
+    return replace(given, blocked=Blocker(refusals[0].type, message, f"correct {DEVICES_ANNOTATION}, or the profile"))
 
 
 def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable[RefusedObject]) -> InputVm:

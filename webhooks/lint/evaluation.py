@@ -88,5 +88,5 @@ def findings_beside(manifest: Manifest, settings: LintSettings, inputs: LintInpu
             yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
 
 
-def _more(issue: FieldIssue) -> tuple[Repair | None, FaultPlace | None]:
-    return (issue.repair, issue.at) if isinstance(issue, LintIssue) else (None, None)
+def _more(issue: FieldIssue) -> tuple[Repair | None, FaultPlace | None, str]:
+    return (issue.repair, issue.at, issue.part) if isinstance(issue, LintIssue) else (None, None, "")

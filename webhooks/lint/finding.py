@@ -50,11 +50,13 @@ class FaultPlace:
 
 @dataclass(frozen=True)
 class LintIssue(FieldIssue):
-    """An issue whose cure is known, or whose fault is in another object. ``repair``: None if it isn't known; ``at``:
-    None if the fault is in the field itself."""
+    """An issue whose cure is known, or whose fault is in another object or a part of the field. ``repair``: None if it
+    isn't known; ``at``: None if the fault is in the field itself; ``part``: the text in the field that is wrong, "" for
+    all of it."""
 
     repair: Repair | None = dataclass_field(default=None, compare=False)
     at: FaultPlace | None = dataclass_field(default=None, compare=False)
+    part: str = dataclass_field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class LintFinding:
     fields.
 
     ``repair``: how it may be corrected mechanically, perhaps in another object; None if that isn't known. ``at``: where
-    the fault is, if that is in another object.
+    the fault is, if that is in another object. ``part``: the text in the field that is wrong, "" for all of it.
     """
 
     id: str
@@ -109,6 +111,7 @@ class LintFinding:
     message: str
     repair: Repair | None = dataclass_field(default=None, compare=False, repr=False)
     at: FaultPlace | None = dataclass_field(default=None, compare=False, repr=False)
+    part: str = dataclass_field(default="", compare=False, repr=False)
 
     @property
     def page(self) -> str:

@@ -14,6 +14,8 @@ from virt_dra.api.integration.known_drivers import metadata_writers, silent_driv
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.lines import LineSurroundings
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
     DeviceClass,
@@ -177,6 +179,11 @@ class LintInputs:
             refused or {},
             instancetypes=Instancetypes.from_objects(objects, namespace),
         )
+
+    def lines(self, namespace: str) -> LineSurroundings:
+        """What the lines of VMs depend on. ``namespace``: of VMs that name none."""
+        profiles, namespaces = self.model.by_key(DeviceProfile), self.model.by_key(Namespace)
+        return LineSurroundings(profiles, namespaces, self.instancetypes, namespace)
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         return self.model.by_key(ResourceClaimTemplate).get(f"{namespace}/{name}")

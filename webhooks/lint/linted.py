@@ -15,6 +15,7 @@ from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, Pat
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectT
+from virt_dra.api.profiles.lines import AdmittedVm, was_admitted
 from virt_dra.api.resource_v1 import (
     ALL,
     DeviceClass,
@@ -23,6 +24,7 @@ from virt_dra.api.resource_v1 import (
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaimSpec,
+    ResourceClaimTemplate,
 )
 from virt_dra.api.wire import Json
 from virt_dra.cel import Work
@@ -192,10 +194,18 @@ class Linted:
             else None
         )
 
+    @cached_property
+    def admitted(self) -> AdmittedVm:
+        """The object with the devices of its line."""
+        vm = self.object if self.expansion is None else self.expansion.vm
+        if was_admitted(vm) and not self.settings.at_admission:
+            return AdmittedVm(vm)
+        return self.inputs.lines(self.namespace).admitted(vm)
+
     @property
     def expanded(self) -> VmObject:
-        """The object as KubeVirt validates it."""
-        return self.object if self.expansion is None else self.expansion.vm
+        """The object as KubeVirt validates it; of a VM the VMI, as it is admitted."""
+        return self.admitted.vm
 
     @cached_property
     def runs(self) -> bool:
@@ -223,7 +233,7 @@ class Linted:
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
-                named = self.inputs.template(self.namespace, template)
+                named = self.inputs.template(self.namespace, template) or self._made(template)
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
                 claims.append(
                     NamedClaim(
@@ -255,6 +265,10 @@ class Linted:
                     )
                 )
         return self._within_limit(claims)
+
+    def _made(self, name: str) -> ResourceClaimTemplate | None:
+        """A template that is made for the VM's line."""
+        return next((template for template in self.admitted.templates if template.name == name), None)
 
     def _within_limit(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
         """The first claims, up to the limit of options."""

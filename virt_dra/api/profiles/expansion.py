@@ -93,7 +93,12 @@ class _Item:
 
     def template(self, vm: VmAsking) -> str:
         """The name of the template that its claim is made from."""
-        return f"{vm.name}-{self.claim}"
+        return template_name(vm.name, self.claim)
+
+
+def template_name(vm: str, claim: str) -> str:
+    """The name of the template that a claim entry of a VM is made from."""
+    return f"{vm}-{claim}"
 
 
 _SOURCES: Final[Mapping[type[Wire], tuple[str, ...]]] = {

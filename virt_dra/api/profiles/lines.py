@@ -12,7 +12,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, Vir
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles
+from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles, template_name
 from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
@@ -64,7 +64,8 @@ class LineSurroundings:
     namespace: str = "default"
 
     def line_of(self, obj: TypedObject) -> VmLine | None:
-        """None for an object that doesn't ask for profiles. Raises :class:`RefusedLineError`."""
+        """None for an object that doesn't ask for profiles, or whose line was written out before by profiles that
+        aren't at hand. Raises :class:`RefusedLineError`."""
         if isinstance(obj, VirtualMachine):
             # KubeVirt copies an instancetype's annotations to the VMI, and takes it for its own.
             template = expand(obj, self.instancetypes, self.namespace).vm.spec.template
@@ -73,7 +74,11 @@ class LineSurroundings:
             annotations, above = obj.metadata.annotations, ""
         else:
             return None
-        asked = asked_profiles(annotations, f"{above}metadata.annotations")
+        asked = tuple(
+            item
+            for item in asked_profiles(annotations, f"{above}metadata.annotations")
+            if item.profile in self.profiles or not _was_written_out(item, obj)
+        )
         if not asked:
             return None
         if not obj.name:
@@ -110,6 +115,19 @@ class LineSurroundings:
         if faulty:
             raise RefusedLineError(*faulty)
         return expand_profiles(line.spec, line.asked, self.profiles, line.vm)
+
+
+def was_admitted(obj: VirtualMachine | VirtualMachineInstance) -> bool:
+    """True for a VMI of a cluster, which has the devices that it was created with."""
+    return isinstance(obj, VirtualMachineInstance) and bool(obj.metadata.uid)
+
+
+def _was_written_out(item: AskedProfile, obj: VirtualMachine | VirtualMachineInstance) -> bool:
+    """True if the VM has the item's claim already."""
+    spec = obj.spec.template.spec if isinstance(obj, VirtualMachine) else obj.spec
+    claim = item.name or item.profile
+    template = template_name(obj.name, claim)
+    return any(entry.name == claim and entry.resource_claim_template_name == template for entry in spec.resource_claims)
 
 
 def _devices(vm: VirtualMachine) -> tuple[object, ...]:

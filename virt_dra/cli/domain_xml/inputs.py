@@ -14,13 +14,16 @@ from launcher.elements.page import root
 from launcher.placement.host_text import read_host_text
 from launcher.placement.sysfs import read_host
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.instancetypes.expansion import Instancetypes, expand
+from virt_dra.api.instancetypes.expansion import expand
 from virt_dra.api.integration.device_metadata import BASE, BASE_1_8_0, DIRECT, TEMPLATES
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.lines import AdmittedVm, was_admitted
 from virt_dra.api.reading.documents import DocumentError, Sourced, read_documents
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.wire import WireError
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.admitted import surroundings_of
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 """Limit of a file that an option names. An API server's is 3 MiB."""
@@ -32,8 +35,8 @@ class OptionFileError(Exception):
 
 @dataclass(frozen=True)
 class SubjectVm:
-    """A VMI to convert, or that of a VM with its instancetype and preference applied. ``refusals``: why KubeVirt
-    wouldn't make a VMI of it; ``warnings``: what of it isn't known."""
+    """A VMI to convert, or that of a VM with its instancetype and preference applied, and with the devices of its line.
+    ``refusals``: why KubeVirt wouldn't make a VMI of it; ``warnings``: what of it isn't known."""
 
     kind: str
     vmi: VirtualMachineInstance
@@ -52,18 +55,25 @@ class SubjectVm:
 def subject_vms(objects: Iterable[Sourced[TypedObject]], namespace: str) -> tuple[SubjectVm, ...]:
     """The VMIs and VMs among the objects in their order, a VM that has a VMI there as that one."""
     objects = tuple(Sourced(in_namespace(sourced.object, namespace), sourced.source) for sourced in objects)
-    instancetypes = Instancetypes.from_objects((sourced.object for sourced in objects), namespace)
+    surroundings = surroundings_of(ClusterModel(sourced.object for sourced in objects))
     started = {sourced.object.key for sourced in objects if isinstance(sourced.object, VirtualMachineInstance)}
     subjects: list[SubjectVm] = []
     for sourced in objects:
-        obj, place = sourced.object, str(sourced.source)
+        obj = sourced.object
+        refusals: tuple[str, ...] = ()
+        missing: tuple[str, ...] = ()
         if isinstance(obj, VirtualMachineInstance):
-            subjects.append(SubjectVm(obj.kind, obj, place))
+            vm: VirtualMachine | VirtualMachineInstance = obj
         elif isinstance(obj, VirtualMachine) and obj.key not in started:
-            expansion = expand(obj, instancetypes, namespace)
+            expansion = expand(obj, surroundings.instancetypes, namespace)
+            vm = expansion.vm
             refusals = tuple(f"{refusal.field}: {refusal.message}" for refusal in expansion.refusals)
             missing = tuple(f"{missing.field}: {missing} isn't in the files" for missing in expansion.missing)
-            subjects.append(SubjectVm(obj.kind, as_vmi(expansion.vm), place, refusals, missing))
+        else:
+            continue
+        admitted = AdmittedVm(vm) if was_admitted(vm) else surroundings.admitted(vm)
+        refusals += tuple(map(str, admitted.refusals))
+        subjects.append(SubjectVm(obj.kind, as_vmi(admitted.vm), str(sourced.source), refusals, missing))
     return tuple(subjects)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.reading.documents import DocumentSource
@@ -34,7 +35,13 @@ class FindingPlaces:
     def position(self, source: DocumentSource, finding: LintFinding) -> FieldPosition | None:
         """The place of the fault in the text of :meth:`fault`."""
         elsewhere = finding.at if finding.at is not None and finding.at.identity in self._objects else None
-        return self.field_position(self.fault(source, finding), elsewhere.field if elsewhere else finding.field)
+        fault = self.fault(source, finding)
+        at = self.field_position(fault, elsewhere.field if elsewhere else finding.field)
+        if at is None or not at.exact or not finding.part:
+            return at
+        start, end = at.column - 1, at.column - 1 + at.length
+        offset = self._texts[fault.name].lines[at.line - 1].find(finding.part, start, end)
+        return at if offset < 0 else replace(at, column=offset + 1, length=len(finding.part))
 
     def excerpt(self, source: DocumentSource, finding: LintFinding, width: int = _WIDTH) -> Iterator[str]:
         """The line of the fault with its number, and a caret below it; empty if the position isn't known. ``width``:

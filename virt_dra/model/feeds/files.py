@@ -11,6 +11,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.admitted import with_devices_of_lines
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 
 _DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
@@ -19,26 +20,29 @@ _MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice, KubeVirt)
 
 
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
-    """A model in which kinds that files lack count as not given. ``namespace``: of objects that name none."""
+    """A model in which kinds that files lack count as not given, and VMs have the devices of their lines.
+    ``namespace``: of objects that name none."""
     objects = tuple(objects)
-    return ClusterModel(objects, namespace, not_given(objects))
+    return with_devices_of_lines(ClusterModel(objects, namespace, not_given(objects)))
 
 
 def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
     """The model of files as pods are placed on it."""
-    objects = tuple(objects)
-    return ClusterModel(_completed(objects), namespace, not_given(objects))
+    return placeable(model_of_files(objects, namespace))
 
 
 def placeable(model: ClusterModel) -> ClusterModel:
-    """A model as pods are placed on it: with nodes and namespaces that its objects only name, the labels that every
-    node has, and what an API server adds to classes, claims and slices."""
+    """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
+    the labels that every node and namespace has, and what an API server adds to classes, claims and slices."""
+    model = with_devices_of_lines(model)
     return ClusterModel(_completed(model.objects), unread=model.unread, partial=model.partial)
 
 
 def _completed(objects: Sequence[TypedObject]) -> Iterator[TypedObject]:
-    for obj in (*objects, *stand_ins(objects, None)):
-        yield labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
+    for obj in objects:
+        yield defaulted(obj) if isinstance(obj, _DEFAULTED) else labelled(obj)
+    for made in stand_ins(objects, None):
+        yield labelled(made) if isinstance(made, Node) else made
 
 
 def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:

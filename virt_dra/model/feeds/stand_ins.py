@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.integration.dedicated_cpus import CPU_MANAGER_LABEL
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
 
 NODE_LABELS: Mapping[str, str] = {
@@ -17,15 +17,23 @@ NODE_LABELS: Mapping[str, str] = {
     "kubernetes.io/os": "linux",
 }
 """Labels that virt-handler and the kubelet set on every node; a node's own values take precedence."""
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""An API server sets it on every namespace. A stand-in, of which no label is known, doesn't have it."""
 SOLE_NODE = "node-1"
 """The node of a cluster for which neither nodes nor slices name one."""
 
 
-def labelled(node: Node) -> Node:
-    """The node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise."""
-    host = {"kubernetes.io/hostname": node.name} if not names.label_value(node.name) else {}
-    labels = {**NODE_LABELS, **host, **node.metadata.labels}
-    return node if labels == node.metadata.labels else node.with_(metadata=node.metadata.with_(labels=labels))
+def labelled(obj: ObjectT) -> ObjectT:
+    """A node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise; a namespace
+    with that of its name; any other object as it is."""
+    if isinstance(obj, Node):
+        host = {"kubernetes.io/hostname": obj.name} if not names.label_value(obj.name) else {}
+        labels = {**NODE_LABELS, **host, **obj.metadata.labels}
+    elif isinstance(obj, Namespace):
+        labels = {**obj.metadata.labels, NAMESPACE_LABEL: obj.name}
+    else:
+        return obj
+    return obj if labels == obj.metadata.labels else obj.with_(metadata=obj.metadata.with_(labels=labels))
 
 
 def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:

@@ -36,7 +36,8 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     if isinstance(vm, Pod):
         pod, claims = _of_pod(vm, there, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
-        wish = SubjectFinder(model_of_files(there)).start_of(vm)
+        model = model_of_files(there)
+        wish = SubjectFinder(model).start_of(model.by_key(type(vm)).get(vm.key, vm))
         if isinstance(wish, Reason):
             raise BadExperiment(f"{source}: {vm.KIND} {vm.key} can't start: {wish.text}")
         pod, claims = wish.pod, wish.claims

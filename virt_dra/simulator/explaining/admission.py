@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.reading.documents import Document, DocumentSource
@@ -47,8 +48,10 @@ class AdmissionReview:
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, trial: Trial) -> None:
         unread = {kind.KIND for kind in (*model.unread, *model.partial)}
         there = {obj.kind for obj in model.objects}.intersection(instancetypes.NAMESPACED_KINDS)
+        # Namespaces that objects only name stand for ones of which no label is known.
+        named = [namespace for namespace in model.of(Namespace) if not namespace.metadata.labels]
         self._inputs = LintInputs(
-            model,
+            model.changed(removed=named),
             configuration,
             DeviceInventory.from_slices(model.of(ResourceSlice)),
             (frozenset(KINDS) | there) - unread,
