@@ -20,6 +20,7 @@ setup-tests:  ## Make .venv for tests; get libvirt (as root), a control plane (w
 	@tools/libvirt.sh
 	@tools/control-plane.sh
 	@tools/node.sh
+	@tools/go-tools.sh
 	@$(BIN)/python -m devtools.upstream.kubelet.witness
 
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/

@@ -23,6 +23,8 @@ from virt_dra.api.schemas.structural import NOT_DESCRIBED, Additions, Descriptio
 from virt_dra.api.wire import Json, Wire
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "virt-dra"}
+_KEPT: Final = {"helm.sh/resource-policy": "keep"}
+"""Helm, and GitOps tools that follow it, remove a release without such a definition: all VMs would go with it."""
 MANY: Final = 256
 """The most members of a list in a VM. A pod has far fewer devices; CEL's cost estimate needs a bound."""
 TEXT: Final = 1024
@@ -191,6 +193,7 @@ class Definition:
     partial: frozenset[type[Wire]] = frozenset()
     categories: tuple[str, ...] = ("all",)
     descriptions: Mapping[type[Wire], Descriptions] = field(default_factory=lambda: NOT_DESCRIBED)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -223,7 +226,11 @@ class Definition:
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.name, "labels": dict(PART_OF)},
+            "metadata": {
+                "name": self.name,
+                "labels": dict(PART_OF),
+                **({"annotations": dict(self.annotations)} if self.annotations else {}),
+            },
             "spec": {
                 "group": self._group,
                 "names": names,
@@ -261,6 +268,7 @@ VIRTUAL_MACHINE_INSTANCES: Final = Definition(
     ),
     _VIRTUAL_MACHINES,
     _PARTIAL,
+    annotations=_KEPT,
 )
 VIRTUAL_MACHINES: Final = Definition(
     kubevirt.VirtualMachine,
@@ -268,6 +276,7 @@ VIRTUAL_MACHINES: Final = Definition(
     (_AGE, Column("Status", ".status.printableStatus"), Column("Ready", _condition("Ready"))),
     _VIRTUAL_MACHINES,
     _PARTIAL,
+    annotations=_KEPT,
 )
 NODE_POLICIES: Final = Definition(
     VirtDraNodePolicy,
