@@ -67,9 +67,9 @@ def test_a_profile_is_judged_where_it_is_written(case: Json) -> None:
 
 def expanded(case: Json) -> ExpandedVm:
     profiles = {name: profile(name, spec) for name, spec in case["profiles"].items()}
-    for valid in profiles.values():
-        assert validate_create(valid, COMPILED) == (), "an expansion is of valid profiles"
-    vm = VmAsking("vm", "team", case.get("namespace_labels"))
+    if not case.get("unchecked"):
+        assert not any(validate_create(profile, COMPILED) for profile in profiles.values())
+    vm = VmAsking(case.get("vm", "vm"), "team", case.get("namespace_labels"))
     asked = asked_profiles({DEVICES_ANNOTATION: case["line"]})
     return expand_profiles(VirtualMachineInstanceSpec.from_wire(case.get("spec", {})), asked, profiles, vm)
 

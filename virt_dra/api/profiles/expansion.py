@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import GPU, ClaimRequest, HostDevice, Interface, Network, VirtualMachineInstanceSpec
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.nearest import did_you_mean
@@ -25,13 +26,19 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import (
     ProfileDevice,
 )
 from virt_dra.api.profiles.requests import NamesByDevice, claim_for
+from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.resource_v1 import ResourceClaimSpec, ResourceClaimTemplate, ResourceClaimTemplateSpec
-from virt_dra.api.validation.claims import REQUESTS_MAX
-from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, invalid, not_found
+from virt_dra.api.validation.claims import REQUESTS_MAX, device_claim
+from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, invalid, not_found, required, too_many
+from virt_dra.api.validation.rules import DEFAULT_RULES
 from virt_dra.api.wire import Wire
 
 PROFILE_LABEL: Final = "virt-dra.io/device-profile"
 """On a template of claims: the profile that it was made from."""
+
+
+DEVICES_MAX: Final = 128
+"""Devices of a line. No VM has more."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +152,10 @@ def expand_profiles(
     profiles: Mapping[str, DeviceProfile],
     vm: VmAsking,
 ) -> ExpandedVm:
-    """The spec with the devices of valid profiles. Raises :class:`RefusedLineError` for profiles that don't exist or
-    aren't for this namespace, for names that can't be, and for entries that contradict what is written."""
-    errors = list(_unusable(asked, profiles, vm))
+    """The spec with the devices of the profiles. Raises :class:`RefusedLineError` for profiles that don't exist, are
+    invalid or aren't for this namespace, for names and claims that can't be, and for entries that contradict what is
+    written."""
+    errors = [*_unusable(asked, profiles, vm)] or [*_too_many_devices(asked, profiles, vm)]
     if errors:
         raise RefusedLineError(*errors)
     items = [_item(item, profiles[item.profile]) for item in asked]
@@ -155,23 +163,45 @@ def expand_profiles(
     errors = [*_unusable_names(items, vm)] or [
         error for addition in additions for error in addition.contradictions(f"{vm.above}spec")
     ]
+    templates = tuple(_template(item, vm) for item in items)
+    errors = errors or [error for template in templates for error in _refused_by_kubernetes(template, vm)]
     if errors:
         raise RefusedLineError(*errors)
-    return ExpandedVm(_written(spec, additions), tuple(_template(item, vm) for item in items))
+    return ExpandedVm(_written(spec, additions), templates)
 
 
 def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfile], vm: VmAsking) -> Errors:
-    for item in asked:
-        profile = profiles.get(item.profile)
+    if not vm.name:
+        yield required("metadata.name", "the templates of its claims are called after it")
+    for name in dict.fromkeys(item.profile for item in asked):
+        profile = profiles.get(name)
         if profile is None:
-            hint = did_you_mean(item.profile, profiles)
-            yield not_found(vm.line_path, item.profile, f"there is no DeviceProfile of this name{hint}")
-            continue
-        selector, labels = profile.spec.namespace_selector, vm.namespace_labels
-        if selector is not None and labels is not None and not selector.matches(labels):
+            # Only names that this namespace may use are suggested: others needn't be known to it.
+            hint = did_you_mean(name, (other for other, known in profiles.items() if _is_for(known, vm)))
+            yield not_found(vm.line_path, name, f"there is no DeviceProfile of this name{hint}")
+        elif not _is_for(profile, vm):
             yield forbidden(
-                vm.line_path, f"DeviceProfile {item.profile} isn't for namespace {vm.namespace} (namespaceSelector)"
+                vm.line_path, f"DeviceProfile {name} isn't for namespace {vm.namespace} (namespaceSelector)"
             )
+        elif (fault := next(device_profile(profile), None)) is not None:
+            yield invalid(vm.line_path, name, f"the DeviceProfile can't be used: {fault}")
+
+
+def _is_for(profile: DeviceProfile, vm: VmAsking) -> bool:
+    """True if VMs of the namespace may ask for the profile."""
+    selector, labels = profile.spec.namespace_selector, vm.namespace_labels
+    return selector is None or labels is None or selector.matches(labels)
+
+
+def _too_many_devices(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfile], vm: VmAsking) -> Errors:
+    """Of valid profiles; counted before anything is made of them."""
+    counts = [item.copies * sum(device.copies for device in profiles[item.profile].spec.devices) for item in asked]
+    for item, count in zip(asked, counts, strict=True):
+        if count > REQUESTS_MAX:
+            detail = f"asks for {count} devices in one claim, which holds at most {REQUESTS_MAX}; make two items"
+            yield invalid(vm.line_path, item.profile, detail)
+    if sum(counts) > DEVICES_MAX:
+        yield too_many(vm.line_path, sum(counts), DEVICES_MAX)
 
 
 def _item(asked: AskedProfile, profile: DeviceProfile) -> _Item:
@@ -203,19 +233,22 @@ def _unusable_names(items: Sequence[_Item], vm: VmAsking) -> Errors:
     devices: dict[str, str] = {}
     for item in items:
         profile, unrolled = item.profile.name, [device.name for device in item.devices()]
-        if len(unrolled) > REQUESTS_MAX:
-            detail = (
-                f"asks for {len(unrolled)} devices in one claim, which holds at most {REQUESTS_MAX}; make two items"
-            )
-            yield invalid(vm.line_path, profile, detail)
         for name in (item.claim, *unrolled):
             yield from each_invalid(vm.line_path, name, names.dns1123_label(name))
+        yield from each_invalid(vm.line_path, item.template(vm), names.dns1123_subdomain(item.template(vm)))
         for taken_by, own, noun in ((claims, [item.claim], "claim"), (devices, unrolled, "device")):
             taken = next((name for name in own if name in taken_by), None)
             if taken is not None:
                 detail = f"{profile} and {taken_by[taken]} both have a {noun} {taken}; give them names: NAME={profile}"
                 yield invalid(vm.line_path, profile, detail)
             taken_by.update(dict.fromkeys(own, profile))
+
+
+def _refused_by_kubernetes(template: ResourceClaimTemplate, vm: VmAsking) -> Errors:
+    """What is wrong with a claim although its profile is valid: many copies have too many constraints."""
+    for error in device_claim(defaulted(template).spec.spec.devices, "claim", DEFAULT_RULES):
+        profile = template.metadata.labels[PROFILE_LABEL]
+        yield invalid(vm.line_path, profile, f"makes a claim that Kubernetes refuses: {error}")
 
 
 def _additions(spec: VirtualMachineInstanceSpec, items: Sequence[_Item], vm: VmAsking) -> tuple[_Addition, ...]:

@@ -67,7 +67,7 @@ class ProfilesRecord(_Strict):
 def expanded_instance(
     vmi: VirtualMachineInstance, profiles: Mapping[str, DeviceProfile], namespace_labels: Mapping[str, str] | None
 ) -> ExpandedVm | None:
-    """What the VMI's line stands for; None without a line. ``profiles``: the valid ones, by name. Raises
+    """What the VMI's line stands for; None without a line. ``profiles``: by name. Raises
     :class:`~virt_dra.api.profiles.asking.RefusedLineError`."""
     asked = asked_profiles(vmi.metadata.annotations)
     if not asked:

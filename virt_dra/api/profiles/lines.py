@@ -13,10 +13,9 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles, template_name
-from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
-from virt_dra.api.validation.field_errors import FieldError, invalid, required
+from virt_dra.api.validation.field_errors import FieldError
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,6 @@ class LineSurroundings:
         )
         if not asked:
             return None
-        if not obj.name:
-            raise RefusedLineError(required("metadata.name", "the templates of its claims are called after it"))
         namespace = obj.namespace or self.namespace
         there = self.namespaces.get(namespace)
         labels = None if there is None else there.metadata.labels
@@ -107,13 +104,6 @@ class LineSurroundings:
 
     def expanded(self, line: VmLine) -> ExpandedVm:
         """The spec of the VM's VMI with the devices of its line. Raises :class:`RefusedLineError`."""
-        faulty = [
-            invalid(line.vm.line_path, name, f"the DeviceProfile can't be used: {fault}")
-            for name in dict.fromkeys(item.profile for item in line.asked)
-            if name in self.profiles and (fault := next(device_profile(self.profiles[name]), None)) is not None
-        ]
-        if faulty:
-            raise RefusedLineError(*faulty)
         return expand_profiles(line.spec, line.asked, self.profiles, line.vm)
 
 
