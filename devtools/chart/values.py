@@ -75,12 +75,12 @@ GENERAL: Final[Mapping[str, Value]] = {
     ),
     "image": Value(
         "",
-        "Image of all pods of virt-dra itself, as in registry.example.com/virt-dra:0.1.0. No image is published: the\n"
-        "default is virt-dra with this version's tag, which must be on the nodes.",
+        "Image of all pods of virt-dra itself, as in registry.example.com/virt-dra:0.1.0. If empty: virt-dra with this\n"
+        "version's tag, which must be on the nodes already.",
         _text(_IMAGE),
     ),
     "launcherImage": Value(
-        "", "Standalone: image of launcher pods. Default: virt-dra-launcher, as for image.", _text(_IMAGE)
+        "", "Standalone: image of launcher pods. If empty: virt-dra-launcher, as for image.", _text(_IMAGE)
     ),
     PULL_SECRETS: Value(
         [],

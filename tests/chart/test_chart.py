@@ -298,7 +298,7 @@ def test_it_says_what_it_has_installed() -> None:
         "Is the cluster ready for VMs with claims, and what to do if not?",
         "  virt-dra doctor",
         "",
-        f"No image of virt-dra is published: the pods start only on nodes that have {image} already.",
+        f"No image is chosen: the pods start only on nodes that have {image} already.",
         "",
         "The report starts once there is a Secret virt-dra-report-tls in this namespace.",
         "",
