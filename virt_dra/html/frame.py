@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -52,7 +53,7 @@ class PageForm:
 
 
 def form(more_style: str, *scripts: str) -> PageForm:
-    """The form of pages that are files. ``scripts``: names of files of this package."""
+    """The form of pages that are files. ``scripts``: paths of files of this package."""
     style, script = asset("design.css") + more_style, "".join(map(asset, scripts))
     return PageForm(style, script, policy_element(style, script))
 
@@ -61,6 +62,12 @@ def form(more_style: str, *scripts: str) -> PageForm:
 def asset(name: str) -> str:
     """The text of a style or script of this package."""
     return (files("virt_dra.html") / name).read_text(encoding="utf-8")
+
+
+def tokens() -> dict[str, tuple[str, str]]:
+    """The colours of the design by name, light and dark."""
+    colours = re.findall(r"--([\w-]+): light-dark\((#\w+), (#\w+)\);", asset("design.css"))
+    return {name: (light, dark) for name, light, dark in colours}
 
 
 def framed(form: PageForm, main: str, title: str, source: str, search: str = "", version: str = "") -> str:

@@ -234,7 +234,7 @@ def command(
     _check_sweep(sizes, target, inflate, warm_up, output, plot or placements)
     _check_file(plot, "--plot", (".svg", ".png"))
     _check_file(placements, "--placements", (".csv", ".jsonl"))
-    draw = _plots(plot, output)
+    draw = _plots(plot)
     with status("reading"), collector_paused():
         asked = _read(paths, policies, seeds, sizes, trace_nodes, trace_pods, inflate, output)
         sweep = Sweep(asked.workload, until, nodes_only, whole_per_cent, warm_up or 0.0, placements is not None)
@@ -266,7 +266,7 @@ def command(
         policies=compared(results),
         unknown=tuple(first.unknown),
     )
-    _show(comparison, results, output, tables or (), draw)
+    _show(comparison, results, output, tables or ())
     if plot is not None and draw is not None:
         _write(plot, draw(comparison, plot.suffix[1:]), output)
     if placements is not None:
@@ -337,17 +337,15 @@ Draw = Callable[[Comparison, str], bytes]
 """What is compared, and svg or png -> a picture."""
 
 
-def _plots(plot: Path | None, output: str) -> Draw | None:
-    """Checked before anything is simulated. None: no plots are wanted, or only a page's, without matplotlib."""
-    if plot is None and output != "html":
+def _plots(plot: Path | None) -> Draw | None:
+    """Checked before anything is simulated. None: no plots are wanted."""
+    if plot is None:
         return None
     try:
         from virt_dra.cli.simulate.plots import draw  # here, since its import takes half a second
     except ModuleNotFoundError as error:
         if error.name not in ("matplotlib", "numpy"):
             raise
-        if plot is None:
-            return None
         raise click.UsageError(
             "plots need matplotlib: pip install 'virt-dra[plots]'; -o json, csv and html need nothing"
         ) from None
@@ -439,9 +437,7 @@ def _answer(engine: RunAll, asked: _Asked, sizes: SizeRange, target: Target, out
         say(sentence(answer, sizes, target))
 
 
-def _show(
-    comparison: Comparison, results: Sequence[RunResult], output: str, tables: Sequence[str], draw: Draw | None
-) -> None:
+def _show(comparison: Comparison, results: Sequence[RunResult], output: str, tables: Sequence[str]) -> None:
     for problem in broken_claims(comparison.measures):
         say(problem, err=True)
     if output == "csv":
@@ -449,7 +445,7 @@ def _show(
     elif output == "html":
         from virt_dra.cli.simulate.page import page
 
-        click.echo(page(comparison, None if draw is None else draw(comparison, "svg").decode()))
+        click.echo(page(comparison))
     elif output in ("json", "yaml"):
         print_document(document(comparison), output)
     else:

@@ -1,74 +1,41 @@
-"""The page of ``virt-dra simulate -o html``: one file, which loads nothing."""
+"""The page of ``virt-dra simulate -o html``: one file, which loads nothing, with charts to point at."""
 
 from __future__ import annotations
 
-import base64
-from html import escape
+from collections.abc import Sequence
+from functools import cache
 from string import Template
 from typing import Final
 
-from virt_dra.api.go_text import visible
+from virt_dra.api.wire import Json
 from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, best_cells, columns, conclusion
 from virt_dra.cli.simulate.report import broken_claims
-from virt_dra.html.policy import policy_element
+from virt_dra.cli.simulate.series import PlottedLine, PlottedMeasure, plotted, points, resampled
+from virt_dra.html.frame import PageForm, asset, data_element, form, framed, text
 from virt_dra.simulator.experiment.durations import shown
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --line: #8886; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; overflow-wrap: anywhere; }
-.conclusion { font-size: 1.15rem; font-weight: 600; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align: right; overflow-wrap: anywhere; }
-th { font-weight: 500; vertical-align: bottom; overflow-wrap: normal; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: normal; }
-td.best { font-weight: 700; }
-figure { margin: 2rem 0; }
-figure img { width: 100%; height: auto; }
-@media (max-width: 60rem) {
-  thead { display: none; }
-  table, tbody, tr, td { display: block; }
-  tr { padding: .6rem 0; border-bottom: 1px solid var(--line); }
-  td { border: 0; padding: .1rem 0; display: flex; justify-content: space-between; gap: 1rem; }
-  td:first-child { font-weight: 700; }
-  td:not(:first-child)::before { content: attr(data-name); opacity: .8; font-weight: 400; text-align: left; }
-}
-@media print { body { margin: 0; } }
-"""
-
-_PAGE: Final = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-$policy
-<title>virt-dra simulate: $title</title>
-<style>$style</style>
-</head>
-<body>
-<h1>$title</h1>
-<p class="conclusion">$conclusion</p>
-<p>$facts</p>
-$notes<table>
-<thead><tr>$head</tr></thead>
+_MAIN: Final = Template("""<p class="conclusion">$conclusion</p>
+$notes<section class="panel" id="policies" data-searched="policies">
+<table class="data"><thead><tr>$head</tr></thead>
 <tbody>
 $rows
 </tbody></table>
-<p>Waiting counts VMs that still wait at the end with the time so far. Fragmented is the part of all $unit that is free
-and that a typical VM of the workload can't use. $ranges Bold: the best.</p>
-$figure
-</body>
-</html>
+<p class="quiet">Waiting counts VMs that still wait at the end with the time so far. Fragmented is the part of all $unit
+that is free and that a typical VM of the workload can't use. $ranges Bold: the best.</p>
+</section>
+<div class="charts">$charts</div>
+<noscript>The charts need JavaScript.</noscript>
+$data
 """)
 
-_FIGURE: Final = """<figure><img alt="Plots of the measures over the load or the time"
-src="data:image/svg+xml;base64,{}"></figure>"""
-_NO_FIGURE: Final = "<p>Without plots: matplotlib isn't installed (pip install 'virt-dra[plots]').</p>"
+
+@cache
+def _form() -> PageForm:
+    return form(asset("uplot/uPlot.min.css"), "uplot/uPlot.iife.min.js", "page.js", "charts.js")
 
 
-def page(comparison: Comparison, plot: str | None) -> str:
-    """``plot``: an SVG, which is embedded as a picture: it has styles of its own, and the page allows none in its
-    elements. None: matplotlib isn't there."""
+def page(comparison: Comparison) -> str:
+    """The page: the table of all policies, and the plots."""
     shown_columns = columns(comparison)
     best = [best_cells(column, comparison.policies) for column in shown_columns]
     cells = [
@@ -79,35 +46,60 @@ def page(comparison: Comparison, plot: str | None) -> str:
         for number, of in enumerate(comparison.policies)
     ]
     rows = [
-        f"<tr><td>{escape(_label(of, comparison))}</td>{''.join(of_policy)}</tr>"
+        f'<tr class="item"><td data-label="policy">{text(_label(of, comparison))}</td>{"".join(of_policy)}</tr>'
         for of, of_policy in zip(comparison.policies, cells, strict=True)
     ]
     measures = comparison.measures
     lasted = f", {shown(max(of.ended for of in measures))}" if all(of.timed for of in measures) else ""
-    notes = visible("; ".join([*comparison.notes, *broken_claims(measures)]))
-    source = visible(comparison.source)
-    return _PAGE.substitute(
-        title=escape(f"{source}: {comparison.size_text}, {comparison.seeds_text}"),
-        conclusion=escape(conclusion(comparison)),
-        facts=escape(f"{comparison.arrivals} arrivals{lasted}."),
-        notes=f"<p>{escape(notes)}</p>\n" if notes else "",
-        head="<th>policy</th>" + "".join(f"<th>{escape(_name(column.heading))}</th>" for column in shown_columns),
+    notes = "; ".join([*comparison.notes, *broken_claims(measures)])
+    series = plotted(comparison)
+    main = _MAIN.substitute(
+        conclusion=text(conclusion(comparison)),
+        notes=f"<p>{text(notes)}</p>\n" if notes else "",
+        head='<th scope="col">policy</th>'
+        + "".join(f'<th scope="col">{text(_name(column.heading))}</th>' for column in shown_columns),
         rows="\n".join(rows),
         ranges="Of several seeds the least and the most." if len(comparison.seeds) > 1 else "",
-        unit=escape(comparison.unit),
-        figure=_NO_FIGURE if plot is None else _FIGURE.format(base64.b64encode(plot.encode()).decode()),
-        policy=policy_element(_STYLE, more="img-src data:"),
-        style=_STYLE,
+        unit=text(comparison.unit),
+        charts="".join(_figure(number, measure) for number, measure in enumerate(series.measures)),
+        data=data_element("charts-data", {"across": series.across, "plots": [_plot(of) for of in series.measures]}),
     )
+    title = f"{comparison.source}: {comparison.size_text}, {comparison.seeds_text}"
+    return framed(_form(), main, title, f"{comparison.arrivals} arrivals{lasted}")
+
+
+def _figure(number: int, measure: PlottedMeasure) -> str:
+    title = text(measure.title)
+    return f'<figure class="panel"><figcaption>{title}</figcaption><div id="chart-{number}"></div></figure>'
+
+
+def _plot(measure: PlottedMeasure) -> Json:
+    """The data of a chart: all lines on the same points."""
+    end = max(line.across[-1] for line in measure.lines)
+    across = points(measure.begin or min(line.across[0] for line in measure.lines), end)
+    return {
+        "fromZero": measure.begin is None,
+        "x": _rounded(across),
+        "lines": [_chart_line(line, across) for line in measure.lines],
+    }
+
+
+def _chart_line(line: PlottedLine, across: Sequence[float]) -> Json:
+    mean, low, high = map(_rounded, resampled(line, across))
+    return {"label": line.label, "mean": mean, **({"low": low, "high": high} if line.of_several else {})}
+
+
+def _rounded(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else round(value, 4) for value in values]
 
 
 def _label(of: ComparedPolicy, comparison: Comparison) -> str:
     return of.label if of.size is None else f"{of.label}, {of.size} {comparison.part}"
 
 
-def _cell(heading: str, text: str, *, best: bool) -> str:
-    mark = ' class="best"' if best else ""
-    return f'<td data-name="{escape(_name(heading))}"{mark}>{escape(text)}</td>'
+def _cell(heading: str, said: str, *, best: bool) -> str:
+    mark = " best" if best else ""
+    return f'<td class="number{mark}" data-label="{text(_name(heading))}">{text(said)}</td>'
 
 
 _NAMES: Final = {"p95": "wait p95", "p99": "wait p99", "end": "used, end", "USED mean": "used, mean"}
