@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.expansion import PROFILE_LABEL
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.kubevirt_failures import awaits_retry
@@ -31,7 +33,13 @@ class ListedSources:
         devices: Iterable[VirtualMachineInstanceDevices] = (),
         classes: Iterable[DeviceClass] = (),
         vms: Iterable[VirtualMachine] = (),
+        profiles: Iterable[DeviceProfile] = (),
+        namespaces: Iterable[Namespace] = (),
+        templates: Iterable[ResourceClaimTemplate] = (),
     ) -> None:
+        self._profiles = {profile.name: profile for profile in profiles}
+        self._namespace_labels = {namespace.name: namespace.metadata.labels for namespace in namespaces}
+        self._templates = {template.key: template for template in templates}
         self._vms = {vm.key: vm for vm in vms}
         self._vmis = {vmi.key: vmi for vmi in vmis}
         self._claims = {claim.key: claim for claim in claims}
@@ -57,6 +65,9 @@ class ListedSources:
             (await reader.list(VirtualMachineInstanceDevices, namespace)).items,
             (await reader.list(DeviceClass)).items,
             (await reader.list(VirtualMachine, namespace)).items,
+            (await reader.list(DeviceProfile)).items,
+            (await reader.list(Namespace)).items,
+            (await reader.list(ResourceClaimTemplate, namespace, labels=PROFILE_LABEL)).items,
         )
 
     @property
@@ -75,6 +86,15 @@ class ListedSources:
 
     def claim(self, key: str) -> ResourceClaim | None:
         return self._claims.get(key)
+
+    def profiles(self) -> Mapping[str, DeviceProfile]:
+        return self._profiles
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        return self._namespace_labels.get(name, {})
+
+    def template(self, key: str) -> ResourceClaimTemplate | None:
+        return self._templates.get(key)
 
     def pool(self, driver: str, name: str) -> PoolView | None:
         return self._pools.pool(driver, name)

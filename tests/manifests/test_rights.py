@@ -60,7 +60,6 @@ FORBIDDEN = [
     ("POST", "/api/v1/namespaces/virt-dra/secrets"),
     ("DELETE", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"),
     ("GET", "/api/v1/configmaps"),
-    ("GET", "/api/v1/namespaces"),
     ("DELETE", "/api/v1/namespaces/{namespace}/pods/virt-launcher-good-x"),
     ("POST", "/api/v1/namespaces/{namespace}/pods/virt-launcher-good-x/exec"),
     ("POST", "/api/v1/namespaces/{namespace}/pods/virt-launcher-good-x/eviction"),
@@ -88,9 +87,11 @@ ONLY_OPERATOR = [
     ("PATCH", "/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/good"),
     ("GET", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases/virt-dra-operator"),
 ]
-ONLY_WEBHOOK = [
+NOT_CERTIFICATES = [
+    ("GET", "/api/v1/namespaces"),
     ("GET", "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
 ]
+"""What operator and webhook may both ask."""
 ONLY_CERTIFICATES = [
     ("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"),
     ("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-authority"),
@@ -103,9 +104,9 @@ ONLY_CERTIFICATES = [
 @pytest.mark.parametrize(
     ("account", "others"),
     [
-        (OPERATOR, [*ONLY_WEBHOOK, *ONLY_CERTIFICATES]),
+        (OPERATOR, ONLY_CERTIFICATES),
         (WEBHOOK, [*ONLY_OPERATOR, *ONLY_CERTIFICATES]),
-        (CERTIFICATES, [*ONLY_OPERATOR, *ONLY_WEBHOOK]),
+        (CERTIFICATES, [*ONLY_OPERATOR, *NOT_CERTIFICATES]),
     ],
 )
 def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: list[tuple[str, str]]) -> None:

@@ -25,9 +25,13 @@ from tests.manifests.acting import JSON_PATCH, MERGE, acting_as
 from tests.manifests.live_cluster import Cluster, until
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, NEWEST, Gates
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.instances import admitted_instance
 from virt_dra.cluster.memory.patches import patched
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.controllers.profiles.needed import NeededObjects, needed_objects
 from virt_dra.controllers.standalone.pod import StandaloneOptions, standalone_pod
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of
 from virt_dra.installation.plan import (
@@ -221,6 +225,19 @@ def _posted(plane: ControlPlane, path: str, body: Json) -> str:
         return str(error)
 
 
+def _template_of_a_profile(namespace: str) -> Json:
+    """The template of claims that the operator makes for a VMI which asks for a profile."""
+    profile = DeviceProfile.from_wire(
+        {"metadata": {"name": "gpu"}, "spec": {"devices": [{"name": "gpu", "deviceClassName": "gpu"}]}}
+    )
+    metadata = {"name": "thief", "namespace": namespace, "uid": "u", "annotations": {DEVICES_ANNOTATION: "gpu"}}
+    profiles = {"gpu": profile}
+    vmi = admitted_instance(VirtualMachineInstance.from_wire({"metadata": metadata}), profiles, {})
+    needed = needed_objects(vmi, profiles, {})
+    assert isinstance(needed, NeededObjects)
+    return needed.templates[0].to_wire()
+
+
 class Thieves:
     """Each of our accounts, and what it finds: a VMI with its pod, a VM with its VMI, a namespace without any."""
 
@@ -251,6 +268,7 @@ class Thieves:
         self.names = {
             "namespace": namespace,
             "empty": plane.create_namespace(),
+            "administrative": plane.create_namespace(),
             "pod": f"{pods}/{launchers[0]['metadata']['name']}",
             "other": f"{pods}/of-others",
             "made-early": f"{pods}/made-early",
@@ -263,7 +281,9 @@ class Thieves:
             ).decode(),
             "foreign-event": f"/api/v1/namespaces/{namespace}/events/of-others",
         }
-        self._bases: dict[str, Json] = {}
+        administrative = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        plane.request("PATCH", f"/api/v1/namespaces/{self.names['administrative']}", administrative, MERGE)
+        self._bases: dict[str, Json] = {"template": _template_of_a_profile(namespace)}
         if self.overlay == STANDALONE:
             wanted = planned(Choices(STANDALONE), packaged())
             deployment = next(
@@ -285,7 +305,8 @@ class Thieves:
     def close(self) -> None:
         for name in ("other", "made-early", "runs", "foreign-event"):
             self._cluster.plane.request("DELETE", f"{self.names[name]}?gracePeriodSeconds=0")
-        self._cluster.plane.delete_namespace(self.names["empty"])
+        for name in ("empty", "administrative"):
+            self._cluster.plane.delete_namespace(self.names[name])
 
     def surprises(self, case: Json) -> list[str]:
         """What was answered otherwise than the case says."""

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.controllers.changed_objects import changed
-from tests.controllers.operator.test_affected_vmis import Stores
 from tests.controllers.operator.test_pending import explained, node, slice_of
+from tests.controllers.operator.watched_stores import Stores
 from tests.controllers.published_world import BASE, NOW, POD, World
 from tests.controllers.standalone.world import SETTINGS
 from virt_dra.api.core_v1 import Pod, PodResourceClaim

@@ -25,6 +25,8 @@ DEVICES_HEALTHY: Final = "DevicesHealthy"
 """Condition: no device has vanished, changed, been tainted or become unhealthy. Unknown before devices are resolved."""
 ALLOCATABLE: Final = "Allocatable"
 """Condition, while the pod waits for a node: whether its claims can be allocated anywhere, and if not, why (K-12.4)."""
+PROFILES_APPLIED: Final = "ProfilesApplied"
+"""Condition, of a VMI with a line of device profiles: whether it has what that stands for now, and if not, why."""
 
 
 class DeviceHealth(Wire):

@@ -3,18 +3,29 @@ over lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
 from virt_dra.model.published import PoolView
 
 
-class Sources(Protocol):
+class ProfileSources(Protocol):
+    """What a VM's line of device profiles is read with."""
+
+    def profiles(self) -> Mapping[str, DeviceProfile]:
+        """All, by name."""
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """None of a namespace that isn't known yet: then no profile that selects namespaces is for it."""
+
+
+class Sources(ProfileSources, Protocol):
     """The objects that a reconcile of a VMI reads. Keys are ``namespace/name``; nothing blocks."""
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
@@ -25,6 +36,9 @@ class Sources(Protocol):
         """The pods that name the VMI's UID as their owner or creator, finished ones too."""
 
     def claim(self, key: str) -> ResourceClaim | None: ...
+
+    def template(self, key: str) -> ResourceClaimTemplate | None:
+        """A template that was made of a profile."""
 
     def pool(self, driver: str, name: str) -> PoolView | None: ...
 
@@ -46,7 +60,7 @@ class Sources(Protocol):
         (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`)."""
 
 
-class InstanceSources(Protocol):
+class InstanceSources(ProfileSources, Protocol):
     """The objects that a reconcile of a VM reads."""
 
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.integration.known_drivers import WRITER_ANNOTATIONS
 from virt_dra.api.integration.paths import (
     DEVICE_CLAIMS_ANNOTATION,
@@ -19,6 +19,8 @@ from virt_dra.api.integration.paths import (
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.instances import RECORD_ANNOTATION
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.transforms import leaving_out
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
@@ -28,12 +30,13 @@ REST: Final = "(others)"
 object has it."""
 
 _LONGEST: Final = 16 * 1024
-"""Characters that are kept of the device claims annotation; a longer one is cut and then no valid JSON. 128 devices
-take half of it."""
+"""Characters that are kept of an annotation that users write and we read; a longer one is cut and then refused. 128
+devices take half of it."""
+_CUT: Final = frozenset({DEVICE_CLAIMS_ANNOTATION, DEVICES_ANNOTATION, RECORD_ANNOTATION})
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
-    VirtualMachine: leaving_out(*_UNREAD, "spec.template", "status"),
+    VirtualMachine: leaving_out(*_UNREAD, "spec.template.spec", "spec.template.metadata.labels", "status"),
     VirtualMachineInstance: leaving_out(
         *_COMMON,
         *(f"spec.{field}" for field in ("volumes", "affinity")),
@@ -49,12 +52,13 @@ _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
         ),
     ),
     Node: leaving_out(*_COMMON, "metadata.annotations", "metadata.finalizers"),
+    Namespace: leaving_out(*_COMMON, "metadata.annotations", "metadata.finalizers"),
     ResourceClaim: leaving_out(*_UNREAD),
     ResourceSlice: leaving_out(*_UNREAD),
     DeviceClass: leaving_out(*_COMMON, "metadata.labels", "metadata.finalizers"),
     DeviceTaintRule: leaving_out(*_UNREAD),
 }
-_NEVER_WRITTEN: Final = (Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
+_NEVER_WRITTEN: Final = (Node, Namespace, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
 """Kinds that no mode writes, so that they may always be trimmed."""
 
 
@@ -69,9 +73,22 @@ def trimmed(obj: ObjectT) -> ObjectT:
         return kept.with_(metadata=kept.metadata.with_(annotations=settings))
     if isinstance(obj, _NEVER_WRITTEN):
         return kept
+    if isinstance(kept, VirtualMachine):
+        return _with_line(kept)
     return (
         kept.with_(metadata=_with_ours(kept.metadata, pod=isinstance(obj, Pod))) if kept.metadata.annotations else kept
     )
+
+
+def _with_line(vm: ObjectT) -> ObjectT:
+    """The VM with no other annotation of its template than the line of device profiles."""
+    assert isinstance(vm, VirtualMachine)
+    template = vm.spec.template
+    line = template.metadata.annotations.get(DEVICES_ANNOTATION)
+    kept = {} if line is None else {DEVICES_ANNOTATION: line[:_LONGEST]}
+    metadata = template.metadata.with_(annotations=kept)
+    trimmed_vm: ObjectT = vm.with_(spec=vm.spec.with_(template=template.with_(metadata=metadata)))
+    return trimmed_vm
 
 
 def trimmed_where_read_only(obj: ObjectT) -> ObjectT:
@@ -96,7 +113,7 @@ def _with_ours(meta: ObjectMeta, *, pod: bool) -> ObjectMeta:
     for key, value in meta.annotations.items():
         if key == EPHEMERAL_ANNOTATION:
             kept[key] = ""
-        elif key == DEVICE_CLAIMS_ANNOTATION:
+        elif key in _CUT:
             kept[key] = value if len(value) <= _LONGEST else value[:_LONGEST]
         elif key in ours:
             kept[key] = value

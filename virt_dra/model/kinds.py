@@ -80,7 +80,9 @@ _WEBHOOK: Final = (
     *_VMS,
     KubeVirt,
 )
-_OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices)
+_PROFILES: Final = (DeviceProfile, Namespace, ResourceClaimTemplate)
+"""What a VM's line of profiles stands for, and what is made for it."""
+_OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices, *_PROFILES)
 
 READ: Final[Mapping[str, ReadKinds]] = {
     **_ROWS,

@@ -5,65 +5,27 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.controllers.listed_sources import ListedSources
+from tests.controllers.operator.watched_stores import Stores
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
-from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.devices import inputs as device_inputs
-from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
+from virt_dra.controllers.operator.affected_vmis import affected_by_vm
 from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Create, Update
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 DRIVERS = ("gpu.example.com", "nic.example.com")
-
-
-@dataclass
-class Stores:
-    """One store a kind, as the wiring makes them; ``change`` tells what an informer would."""
-
-    by_kind: dict[type[TypedObject], InformerStore[Any]] = field(
-        default_factory=lambda: {kind: InformerStore(indexes) for kind, indexes in INDEXES.items()}
-    )
-
-    def __post_init__(self) -> None:
-        self.sources = WatchedSources(
-            *(self.by_kind[kind] for kind in (
-                VirtualMachine, VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, DeviceClass,
-                VirtualMachineInstanceDevices,
-            ))
-        )  # fmt: skip
-
-    def change(self, kind: type[ObjectT], name: str, namespace: str, new: ObjectT | None) -> frozenset[str]:
-        store = self.by_kind[kind]
-        old = store.get(name, namespace)
-        if new is None:
-            store.remove((namespace, name))
-        else:
-            store.put(new)
-        return self.sources.affected(old, new)
-
-    def put(self, *objects: TypedObject) -> None:
-        for obj in objects:
-            self.change(type(obj), obj.name, obj.namespace, obj)
-
-    def listed(self) -> ListedSources:
-        return ListedSources(*(self.by_kind[kind].values() for kind in (
-            VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, VirtualMachineInstanceDevices,
-            DeviceClass,
-        )))  # fmt: skip
 
 
 def vmi(number: int, **status: Any) -> VirtualMachineInstance:

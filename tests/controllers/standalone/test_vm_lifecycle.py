@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controllers.listed_sources import ListedSources
 from tests.controllers.standalone.world import START, World, vm
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT, format_time
@@ -262,13 +263,5 @@ async def test_a_vm_that_is_deleted_takes_its_vmi_and_pod_with_it() -> None:
 async def test_nothing_is_known_of_a_vm_before_it_is_asked_for() -> None:
     world = await World.made()
     machine = await world.memory.create(vm("fedora", "Manual"))
-    done = await vm_lifecycle.reconcile(machine, _Nothing(), world.memory, START)
+    done = await vm_lifecycle.reconcile(machine, ListedSources(), world.memory, START)
     assert (done.written, done.events) == (1, ())
-
-
-class _Nothing:
-    def vmi(self, key: str) -> None:
-        return None
-
-    def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
-        return ()

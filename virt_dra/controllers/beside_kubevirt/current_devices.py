@@ -25,6 +25,7 @@ from virt_dra.controllers.devices.report import DeviceReport, ReportContext, dev
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.events import Event, shortened, warning
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.sources import owned_by
 
 BAD_RECORD: Final = "BadIntegrationAnnotation"
@@ -41,9 +42,12 @@ class DevicesOfPod:
     events: tuple[Event, ...] = ()
 
 
-def current_devices(inputs: DeviceInputs, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> DevicesOfPod | None:
+def current_devices(
+    inputs: DeviceInputs, unfilled: Mapping[str, str] = NOTHING_UNFILLED, applied: AppliedProfiles | None = None
+) -> DevicesOfPod | None:
     """The devices through the current pod, or before there is one; None if the VMI has none. ``unfilled``: why the
-    operator can't fill in the pod (``delivery.NOT_FILLED_IN``)."""
+    operator can't fill in the pod (``delivery.NOT_FILLED_IN``). ``applied``: what came of the VMI's line of
+    profiles."""
     vmi, pod = inputs.vmi, inputs.pod
     record, events = _record(vmi, pod)
     devices = _subjects(vmi, pod, record)
@@ -54,6 +58,8 @@ def current_devices(inputs: DeviceInputs, unfilled: Mapping[str, str] = NOTHING_
     running = vmi.status.phase == "Running"
     if pod is None:
         resolution = with_creation_failure(resolution, vmi, inputs.now, options.count_from)
+    if applied is not None:
+        resolution = applied.shown_in(resolution)
     resolution = with_obstacles(
         resolution, vmi, pod, record, inputs.writers, running=running, unfilled=unfilled, options=options
     )

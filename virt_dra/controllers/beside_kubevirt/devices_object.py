@@ -16,6 +16,7 @@ from virt_dra.api.virt_dra_v1alpha1 import (
     ALLOCATABLE,
     DEVICES_HEALTHY,
     DEVICES_RESOLVED,
+    PROFILES_APPLIED,
     DeviceHealth,
     MigrationTarget,
     VirtualMachineInstanceDevices,
@@ -29,6 +30,7 @@ from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, St
 from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE
 
 RESOLVED: Final = "Resolved"
@@ -100,10 +102,11 @@ def status_for(
     pending: Condition | None,
     now: datetime,
     target: MigrationTarget | None = None,
+    applied: AppliedProfiles | None = None,
 ) -> VirtualMachineInstanceDevicesStatus:
     """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the
     device-plugin path, or are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a
-    running migration."""
+    running migration. ``applied``: what came of the VMI's line of profiles, if it has one."""
     devices = listed_devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices)}
     if pod is not None:
@@ -121,7 +124,8 @@ def status_for(
     published = status_of((subject, entry) for subject, entry in report.entries if subject in ours)
     if published is not None:
         status = status.with_(device_status=published)
-    conditions = _conditions(report, stored.status.conditions if stored is not None else (), pod, pending, now)
+    before = stored.status.conditions if stored is not None else ()
+    conditions = _conditions(report, before, pod, pending, now, applied)
     status = status.with_(devices=devices, conditions=conditions)
     return status.with_(migration_target=target) if target is not None else status
 
@@ -218,7 +222,12 @@ def _taint(taint: DeviceTaint) -> DeviceTaint:
 
 
 def _conditions(
-    report: DeviceReport, old: Iterable[Condition], pod: Pod | None, pending: Condition | None, now: datetime
+    report: DeviceReport,
+    old: Iterable[Condition],
+    pod: Pod | None,
+    pending: Condition | None,
+    now: datetime,
+    applied: AppliedProfiles | None,
 ) -> tuple[Condition, ...]:
     conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
     unresolved = report.unresolved
@@ -227,8 +236,10 @@ def _conditions(
         conditions = without(conditions, ALLOCATABLE)
     elif pending is not None:
         conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
-    reason, message = first.reason if first else ALL_RESOLVED, shortened(_waits_for(unresolved, conditions), _MESSAGE)
-    conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
+    lacking = applied.problem if applied is not None and not report.devices else None
+    reason = first.reason if first else lacking.reason if lacking else ALL_RESOLVED
+    message = shortened(lacking.message if lacking else _waits_for(unresolved, conditions), _MESSAGE)
+    conditions = put(conditions, DEVICES_RESOLVED, "False" if first or lacking else "True", reason, message, now)
     unhealthy = report.unhealthy
     if unhealthy:
         conditions = put(
@@ -238,6 +249,7 @@ def _conditions(
         conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
     else:
         conditions = put(conditions, DEVICES_HEALTHY, "True", ALL_HEALTHY, "", now)
+    conditions = without(conditions, PROFILES_APPLIED) if applied is None else applied.added_to(conditions, now)
     return tuple(Condition.from_wire(condition) for condition in conditions)
 
 

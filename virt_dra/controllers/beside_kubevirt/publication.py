@@ -15,7 +15,12 @@ from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, PART_OF, PA
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object, target_devices
+from virt_dra.controllers.beside_kubevirt.current_devices import (
+    DevicesOfPod,
+    current_devices,
+    own_object,
+    target_devices,
+)
 from virt_dra.controllers.beside_kubevirt.devices_object import (
     finished,
     metadata_of,
@@ -25,9 +30,11 @@ from virt_dra.controllers.beside_kubevirt.devices_object import (
 )
 from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED
 from virt_dra.controllers.devices.inputs import DeviceInputs, annotation_value
+from virt_dra.controllers.devices.report import DeviceReport
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.pods.current_pod import migration_target
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.sources import owned_by
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
 
@@ -44,14 +51,20 @@ NOTHING: Final = PublicationPlan()
 
 
 def plan(
-    inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED
+    inputs: DeviceInputs,
+    pending: Condition | None = None,
+    unfilled: Mapping[str, str] = NOTHING_UNFILLED,
+    applied: AppliedProfiles | None = None,
 ) -> PublicationPlan:
     """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``:
-    why the current pod can't be filled in (``delivery.NOT_FILLED_IN``)."""
+    why the current pod can't be filled in (``delivery.NOT_FILLED_IN``). ``applied``: what came of the VMI's line of
+    profiles, if it has one; then there is an object, also for a VMI without devices."""
     vmi, stored = inputs.vmi, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
         return NOTHING  # recreated once it is gone
-    current, before = current_devices(inputs, unfilled), own_object(inputs)
+    current, before = current_devices(inputs, unfilled, applied), own_object(inputs)
+    if current is None and applied is not None:
+        current = DevicesOfPod(None, DeviceReport(()))
     if current is None:
         gone = (Delete.object(before),) if before is not None else ()
         return PublicationPlan((*gone, *_annotation(vmi, None)))
@@ -62,7 +75,9 @@ def plan(
         migration = target_for(target.report, target_pod, target.record, before)
         events += target.events
     claimed = dra_devices(vmi)
-    status = status_for(current.report, inputs.pod, current.record, before, claimed, pending, inputs.now, migration)
+    status = status_for(
+        current.report, inputs.pod, current.record, before, claimed, pending, inputs.now, migration, applied
+    )
     actions: list[Write] = []
     if before is None:
         made = VirtualMachineInstanceDevices(metadata=metadata_of(vmi), status=status)
@@ -72,6 +87,9 @@ def plan(
         labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
     transition_events = transitions(vmi, before.status if before is not None else None, status) if actions else ()
+    if applied is not None and actions:
+        conditions = before.status.conditions if before is not None else ()
+        transition_events += applied.events_since(condition.to_wire() for condition in conditions)
     return PublicationPlan(
         (*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *transition_events)
     )

@@ -16,6 +16,8 @@ from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.events import Event
+from virt_dra.controllers.profiles import reconcile as profiles
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.reconciled import NOTHING, Explain, Reconciled, earliest
 from virt_dra.controllers.sources import Sources, owned_by
 from virt_dra.controllers.writes import Write, write
@@ -44,12 +46,14 @@ def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
     return next((condition for condition in stored.status.conditions if condition.type == ALLOCATABLE), None)
 
 
-def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevirtPlan:
+def plan(
+    inputs: DeviceInputs, pending: Condition | None = None, applied: AppliedProfiles | None = None
+) -> BesideKubevirtPlan:
     """The plan, apart from making KubeVirt retry or replace the pod. ``pending``: the new condition Allocatable, if
-    there is one."""
+    there is one. ``applied``: what came of the VMI's line of profiles, if it has one."""
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
-    published = publication.plan(inputs, pending, unfilled)
+    published = publication.plan(inputs, pending, unfilled, applied)
     # A pod that could not be created, or a guest that could not be started, becomes an error after a while (K-5.34).
     due = (
         error_at(inputs.vmi, inputs.options.count_from)
@@ -74,7 +78,8 @@ async def reconcile(
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
-    planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None)
+    applied = await profiles.reconcile(sources, cluster, inputs.vmi, now)
+    planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None, applied)
     replaced = replacement.plan(inputs, sources.vm(key))
     later = replaced.due if replaced is not None and replaced.due > now else None
     batches = (
@@ -84,7 +89,7 @@ async def reconcile(
         (replaced.delete,) if replaced is not None and later is None else (),
     )
     results = [await write(cluster, writes, inputs.vmi) for writes in batches]
-    return Reconciled(
+    done = Reconciled(
         events=(
             *(planned.events if results[1].done else ()),
             *((replaced.event,) if replaced is not None and later is None and results[-1].done else ()),
@@ -95,6 +100,7 @@ async def reconcile(
         requeue_at=earliest(planned.requeue_at, retry.requeue_at, later),
         written=sum(len(writes) for writes, result in zip(batches, results, strict=True) if result.done),
     )
+    return done if applied is None else applied.reconciled.combined_with(done)
 
 
 async def _reconcile_finished(sources: Sources, cluster: Cluster, key: str, now: datetime) -> Reconciled:

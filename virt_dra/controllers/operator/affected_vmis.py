@@ -8,13 +8,16 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT_co, TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError, asked_profiles
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.loops.virtual_machines import strategy_of
@@ -46,6 +49,10 @@ DRIVER = "driver"
 """Of claims: of each allocated device."""
 RETRY = "retry"
 """Of VMIs for which KubeVirt failed for a reason that may be over: their namespace."""
+PROFILE = "profile"
+"""Of VMs and VMIs: the names of the profiles that they ask for."""
+ASKING = "asking"
+"""Of VMs and VMIs that ask for profiles: their namespace."""
 ADDRESS = "address"
 """Of devices objects, and of VMIs' own status: each address with its node."""
 
@@ -56,9 +63,29 @@ def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
     return (vmi.namespace,) if awaits_retry(vmi) else ()
 
 
+def _annotations(obj: VirtualMachine | VirtualMachineInstance) -> Mapping[str, str]:
+    """Those of the VMI, in a VM its template's."""
+    return (obj.spec.template if isinstance(obj, VirtualMachine) else obj).metadata.annotations
+
+
+def profiles_of(obj: VirtualMachine | VirtualMachineInstance) -> frozenset[str]:
+    """The names of the profiles that a VM or VMI asks for; none where its line can't be read."""
+    try:
+        return frozenset(item.profile for item in asked_profiles(_annotations(obj)))
+    except RefusedLineError:
+        return frozenset()
+
+
+def _asking_in(obj: VirtualMachine | VirtualMachineInstance) -> tuple[str, ...]:
+    return (obj.namespace,) if DEVICES_ANNOTATION in _annotations(obj) else ()
+
+
+_OF_LINES: Final[Mapping[str, Index]] = {PROFILE: profiles_of, ASKING: _asking_in}
+
 INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
-    VirtualMachine: {},
+    VirtualMachine: _OF_LINES,
     VirtualMachineInstance: {
+        **_OF_LINES,
         UID: lambda vmi: (vmi.metadata.uid,) if vmi.metadata.uid else (),
         ADDRESS: status_addresses,
         RETRY: _retried_in,
@@ -72,6 +99,9 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
     DeviceTaintRule: {},
     DeviceClass: {},
+    DeviceProfile: {},
+    Namespace: {},
+    ResourceClaimTemplate: {},
     VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
 }
 """The kinds to watch, and the indexes of their stores."""
@@ -100,6 +130,9 @@ class WatchedSources:
         rules: ReadStore[DeviceTaintRule],
         classes: ReadStore[DeviceClass],
         devices: ReadStore[VirtualMachineInstanceDevices],
+        profiles: ReadStore[DeviceProfile],
+        namespaces: ReadStore[Namespace],
+        templates: ReadStore[ResourceClaimTemplate],
     ) -> None:
         self._vms = vms
         self._vmis = vmis
@@ -109,6 +142,10 @@ class WatchedSources:
         self._rules = rules
         self._classes = classes
         self._devices = devices
+        self._profiles = profiles
+        self._namespaces = namespaces
+        self._templates = templates
+        self._profiles_by_name: Mapping[str, DeviceProfile] | None = None
         self._pools: dict[tuple[str, str], TrackedPool] = {}
         """Pools that were asked for, kept up to date with every change of a slice."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
@@ -130,6 +167,20 @@ class WatchedSources:
     def claim(self, key: str) -> ResourceClaim | None:
         namespace, _, name = key.rpartition("/")
         return self._claims.get(name, namespace)
+
+    def template(self, key: str) -> ResourceClaimTemplate | None:
+        namespace, _, name = key.rpartition("/")
+        return self._templates.get(name, namespace)
+
+    def profiles(self) -> Mapping[str, DeviceProfile]:
+        if self._profiles_by_name is None:
+            by_name = {profile.name: profile for profile in self._profiles.values()}
+            self._profiles_by_name = MappingProxyType(by_name)
+        return self._profiles_by_name
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        there = self._namespaces.get(name)
+        return there.metadata.labels if there is not None else {}
 
     def pool(self, driver: str, name: str) -> PoolView | None:
         tracked = self._pools.get((driver, name))
@@ -183,6 +234,8 @@ class WatchedSources:
             elif isinstance(obj, DeviceTaintRule):
                 self._sorted_rules = None
                 keys |= self._of_rule(obj)
+            elif isinstance(obj, ResourceClaimTemplate):
+                keys |= _of_template(obj)
         if isinstance(old or new, VirtualMachineInstance):
             keys |= self._sharing_published(old, new) | self._sharing_status(old, new)
         elif isinstance(old or new, ResourceClaim):
@@ -193,6 +246,10 @@ class WatchedSources:
             keys |= self._of_writers()
         elif isinstance(old or new, VirtualMachine):
             keys |= _of_vm(old, new)
+        elif isinstance(old or new, DeviceProfile):
+            keys |= self._of_profile(old, new)
+        elif isinstance(old or new, Namespace):
+            keys |= self._of_namespace(old, new)
         return frozenset(keys)
 
     def _of_pod(self, pod: Pod) -> set[str]:
@@ -272,6 +329,26 @@ class WatchedSources:
         allocated = (claim for claim in claims if _selected(rule, claim))
         return self._using({claim.key for claim in allocated})
 
+    def _of_profile(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """VMs and VMIs that ask for the profile, unless only its status changed."""
+        self._profiles_by_name = None
+        before, after = (
+            (obj.metadata.uid, obj.metadata.generation, obj.spec) if isinstance(obj, DeviceProfile) else None
+            for obj in (old, new)
+        )
+        changed = old or new
+        return set() if before == after or changed is None else self._asking(PROFILE, changed.name)
+
+    def _of_namespace(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
+        """VMs and VMIs of a namespace whose labels changed that ask for profiles."""
+        before, after = (obj.metadata.labels if obj is not None else None for obj in (old, new))
+        changed = old or new
+        return set() if before == after or changed is None else self._asking(ASKING, changed.name)
+
+    def _asking(self, index: str, value: str) -> set[str]:
+        objects = (*self._vms.by_index(index, value), *self._vmis.by_index(index, value))
+        return {obj.key for obj in objects}
+
     def _sharing_published(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
         """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while
         both have it."""
@@ -305,10 +382,19 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
     return frozenset(keys)
 
 
+def _of_template(template: ResourceClaimTemplate) -> set[str]:
+    """The VMI of the name that a template was made for, whatever its UID: another may wait for this one to go."""
+    owner = template.metadata.controller_owner
+    return {f"{template.namespace}/{owner.name}"} if owner is not None else set()
+
+
 def _of_vm(old: TypedObject | None, new: TypedObject | None) -> set[str]:
-    """The VMI of a VM, where the change decides whether another VMI follows it."""
-    strategies = [strategy_of(obj) if isinstance(obj, VirtualMachine) else None for obj in (old, new)]
-    return {obj.key for obj in (old, new) if obj is not None and strategies[0] != strategies[1]}
+    """The VMI of a VM, where the change decides whether another VMI follows it, or what that asks for."""
+    before, after = (
+        (strategy_of(obj), _annotations(obj).get(DEVICES_ANNOTATION)) if isinstance(obj, VirtualMachine) else None
+        for obj in (old, new)
+    )
+    return {obj.key for obj in (old, new) if obj is not None and before != after}
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:

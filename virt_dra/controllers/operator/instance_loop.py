@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.expansion import PROFILE_LABEL
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.event_recorder import EventRecorder
@@ -91,8 +93,12 @@ class InstanceLoop(KeyedLoop):
         self._devices = self._informer(VirtualMachineInstanceDevices, optional=settings.standalone is not None)
         self._vms = self._informer(VirtualMachine, optional=settings.standalone is None)
         self._classes = self._informer(DeviceClass, everywhere=True)
+        self._profiles = self._informer(DeviceProfile, everywhere=True, optional=True)
+        self._namespaces = self._informer(Namespace, everywhere=True)
+        self._templates = self._informer(ResourceClaimTemplate, labels=PROFILE_LABEL)
         self._informers = (
             self._vms, self._vmis, self._pods, self._claims, self._slices, self._rules, self._classes, self._devices,
+            self._profiles, self._namespaces, self._templates,
         )  # fmt: skip
         self._sources = WatchedSources(
             self._vms.store,
@@ -103,6 +109,9 @@ class InstanceLoop(KeyedLoop):
             self._rules.store,
             self._classes.store,
             self._devices.store,
+            self._profiles.store,
+            self._namespaces.store,
+            self._templates.store,
         )
         self._nodes = self._informer(Node, everywhere=True)
         stores = Stores(

@@ -17,7 +17,7 @@ from virt_dra.api.integration.standalone import POD_DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA, Gates
 from virt_dra.api.meta import Condition
-from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, PROFILES_APPLIED
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put, without
@@ -34,6 +34,8 @@ from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened,
 from virt_dra.controllers.loops.device_status import own_report, sentences, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.controllers.profiles import reconcile as profiles
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
 from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone.instance_phase import READY, STARTED, with_phase
@@ -105,8 +107,11 @@ def _holding(sources: Sources, address: str) -> Iterable[str]:
     return (vmi.key for vmi in sources.instances_at(address) if not ends(vmi))
 
 
-def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> StandalonePlan:
-    """The plan for a VMI. ``pending``: the new condition Allocatable, if there is one."""
+def plan(
+    inputs: StandaloneInputs, pending: Condition | None = None, applied: AppliedProfiles | None = None
+) -> StandalonePlan:
+    """The plan for a VMI. ``pending``: the new condition Allocatable, if there is one. ``applied``: what came of its
+    line of profiles, if it has one."""
     vmi, now = inputs.vmi, inputs.devices.now
     pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
     first: list[Write] = []
@@ -122,16 +127,17 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
         else:
             first.append(Create(rendered))
     updated = with_phase(vmi, pod, verdict, now)
-    report = _devices(inputs)
+    report = _devices(inputs, applied)
     if report is not None and verdict.phase not in FINISHED:
         updated = with_status(updated, report, now)
         first += _pod_annotations(inputs.devices, report)
         updated = _with_shared(updated, report, now)
-    updated = _with_pending(updated, inputs.devices.pod, pending)
+    updated = _with_profiles(_with_pending(updated, inputs.devices.pod, pending), applied, now)
     then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
     if then and not then[0].changes:
         then = ()
     events += _status_events(vmi, updated) if then else ()
+    events += applied.events_since(vmi.status.conditions) if then and applied is not None else ()
     return StandalonePlan(
         tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, requeue_at(inputs.devices)
     )
@@ -142,7 +148,15 @@ def _ready_reason(vmi: VirtualMachineInstance) -> tuple[object, object]:
     return ready.get("reason"), ready.get("message")
 
 
-def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
+def _with_profiles(
+    vmi: VirtualMachineInstance, applied: AppliedProfiles | None, now: datetime
+) -> VirtualMachineInstance:
+    conditions = vmi.status.conditions
+    kept = without(conditions, PROFILES_APPLIED) if applied is None else applied.added_to(conditions, now)
+    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+
+
+def _devices(inputs: StandaloneInputs, applied: AppliedProfiles | None) -> DeviceReport | None:
     """The report on the VMI's devices; None if it has none."""
     devices = inputs.devices
     vmi, pod = devices.vmi, devices.pod
@@ -153,6 +167,8 @@ def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
         return None
     options = replace(devices.options, now=devices.now)
     resolution = resolve(vmi, pod, devices.claims.values(), devices.published, options, subjects)
+    if applied is not None:
+        resolution = applied.shown_in(resolution)
     return own_report(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
 
 
@@ -240,7 +256,10 @@ async def reconcile(
     if inputs is None:
         return NOTHING
     vmi = inputs.vmi
-    planned = plan(inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None)
+    applied = await profiles.reconcile(sources, cluster, vmi, now)
+    planned = plan(
+        inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None, applied
+    )
     if planned.check_gone:
         # The informers of VMIs and pods are independent: a VMI must not fail because its pod is missing in a stale
         # store.
@@ -253,7 +272,8 @@ async def reconcile(
     then = await write(cluster, planned.then, vmi)
     events = (*(planned.events if then.done else ()), *first.refused, *then.refused)
     written = sum(len(actions) for actions, outcome in ((planned.first, first), (planned.then, then)) if outcome.done)
-    return Reconciled(events, (), first.stale or then.stale, planned.requeue_at, written)
+    done = Reconciled(events, (), first.stale or then.stale, planned.requeue_at, written)
+    return done if applied is None else applied.reconciled.combined_with(done)
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:

@@ -6,19 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time
+from virt_dra.api.profiles.asking import RefusedLineError
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.instances import admitted_instance
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
-from virt_dra.controllers.events import Event, normal, warning
+from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.virtual_machines import (
     STRATEGIES,
     Strategy,
@@ -26,6 +29,7 @@ from virt_dra.controllers.loops.virtual_machines import (
     instance_of,
     strategy_of,
 )
+from virt_dra.controllers.profiles.problems import LINE_REFUSED
 from virt_dra.controllers.reconciled import Reconciled
 from virt_dra.controllers.sources import InstanceSources
 from virt_dra.controllers.standalone.instance_phase import READY, ever_ran
@@ -45,13 +49,15 @@ _MOST_COUNTED: Final = 100
 @dataclass(frozen=True)
 class LifecycleInputs:
     """``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that still run for an earlier VMI
-    of that name."""
+    of that name. ``profiles``, by name, and ``namespace_labels``: what the VM's line of profiles is read with."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None
     leftovers: tuple[str, ...]
     now: datetime
     count_from: CountFrom = as_stated
+    profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ def gather(
 ) -> LifecycleInputs:
     """The inputs of a VM."""
     vmi = sources.vmi(vm.key)
-    return LifecycleInputs(
-        vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, count_from
-    )
+    leftovers = sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else "")
+    labels = sources.namespace_labels(vm.namespace)
+    return LifecycleInputs(vm, vmi, leftovers, now, count_from, sources.profiles(), labels)
 
 
 async def reconcile(
@@ -97,12 +103,15 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     strategy = strategy_of(vm)
     own = vmi if vmi is not None and _owned(vmi, vm) else None
     taken = vmi is not None and own is None
+    upcoming = _next_vmi(inputs) if vmi is None else None
+    refused_line = upcoming if isinstance(upcoming, RefusedLineError) else None
     failures = _failures(vm, own, now)
     retry_at = _retry_at(failures or {}, inputs.count_from)
     actions: list[Write] = []
     events: list[Event] = []
     requeue_at = None
-    status = _status(vm, strategy, own, taken, failures, inputs.leftovers, now)
+    trouble = _trouble(vm, strategy, taken, refused_line)
+    status = _status(vm, strategy, own, taken, trouble, failures, inputs.leftovers, now)
     patch = PatchStatus.between(vm, vm.with_(status=status))
     if patch.changes:
         actions.append(patch)
@@ -113,11 +122,12 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:
         if retry_at is not None and retry_at > now:
             requeue_at = retry_at
-        else:
-            actions.append(Create(instance_of(vm)))
+        elif isinstance(upcoming, VirtualMachineInstance):
+            actions.append(Create(upcoming))
             events.append(normal(vm, "InstanceCreated", f"started (runStrategy {strategy})"))
-    if taken and not _failed_before(vm, NAME_TAKEN):
-        events.append(warning(vm, NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"))
+    reason, message = trouble
+    if reason in (NAME_TAKEN, LINE_REFUSED) and not _failed_before(vm, reason):
+        events.append(warning(vm, reason, shortened(message)))
     return LifecyclePlan(tuple(actions), tuple(events), requeue_at)
 
 
@@ -165,6 +175,7 @@ def _status(
     strategy: Strategy | None,
     own: VirtualMachineInstance | None,
     taken: bool,
+    trouble: tuple[str, str],
     failures: Json | None,
     leftovers: Sequence[str],
     now: datetime,
@@ -189,20 +200,31 @@ def _status(
         conditions = put(conditions, READY, "False", reason, message, now)
     elif failures is None or condition_of(conditions, READY) is None:  # else why the last one failed stays
         conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
-    reason, message = _trouble(vm, strategy, taken)
+    reason, message = trouble
     if reason:
         conditions = put(conditions, FAILURE, "True", reason, message, now)
     else:
         conditions = tuple(
             condition
             for condition in conditions
-            if condition.get("type") != FAILURE or condition.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
+            if condition.get("type") != FAILURE
+            or condition.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY, LINE_REFUSED)
         )
     status["conditions"] = list(conditions)
     return status
 
 
-def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tuple[str, str]:
+def _next_vmi(inputs: LifecycleInputs) -> VirtualMachineInstance | RefusedLineError:
+    """The VMI that the VM makes, with the devices of its line of profiles; why not, if the line is refused."""
+    try:
+        return admitted_instance(instance_of(inputs.vm), inputs.profiles, inputs.namespace_labels)
+    except RefusedLineError as error:
+        return error
+
+
+def _trouble(
+    vm: VirtualMachine, strategy: Strategy | None, taken: bool, refused_line: RefusedLineError | None
+) -> tuple[str, str]:
     if strategy is None:
         detail = "neither is set" if vm.spec.run_strategy is None else f"{vm.spec.run_strategy[:40]!r} is none of them"
         return (
@@ -211,6 +233,8 @@ def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tupl
         )
     if taken:
         return NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"
+    if refused_line is not None:
+        return LINE_REFUSED, str(refused_line)
     return "", ""
 
 

@@ -1,0 +1,1 @@
+"""What a VM's line of device profiles becomes on a cluster."""

@@ -1,0 +1,194 @@
+"""Makes the templates of a VMI's claims that its line of profiles stands for, and says what keeps it from that.
+
+:func:`plan` is pure. It comes before the rest of a VMI's reconcile, since the VM waits for its claims; what it couldn't
+make, the modes show at the VMI's devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.virt_dra_v1alpha1 import PROFILES_APPLIED
+from virt_dra.api.wire import Json
+from virt_dra.cluster.port import Cluster
+from virt_dra.controllers.conditions import condition_of, put
+from virt_dra.controllers.devices.outcomes import (
+    CLAIM_NOT_GENERATED,
+    POD_MISSING,
+    DeviceResolution,
+    ResolutionOutcome,
+    UnresolvedDevice,
+)
+from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.profiles.drift import drift
+from virt_dra.controllers.profiles.needed import is_of, needed_objects, objection
+from virt_dra.controllers.profiles.problems import APPLIED, TEMPLATE_REFUSED, ProfileProblem
+from virt_dra.controllers.reconciled import Reconciled
+from virt_dra.controllers.sources import Sources
+from virt_dra.controllers.writes import Create, write
+
+_AGAIN: Final = timedelta(seconds=30)
+"""Pause before the next attempt where another's template is in the way, which may not be watched."""
+_MESSAGE: Final = 4096
+
+
+@dataclass(frozen=True)
+class ProfileInputs:
+    """``vm``: the VMI's owner. ``templates``: those that entries of the VMI name and that are watched, by name."""
+
+    vmi: VirtualMachineInstance
+    vm: VirtualMachine | None
+    profiles: Mapping[str, DeviceProfile]
+    namespace_labels: Mapping[str, str]
+    templates: Mapping[str, ResourceClaimTemplate]
+
+
+@dataclass(frozen=True)
+class ProfilesPlan:
+    """``missing``: the templates to create. ``unmade``: what keeps others from existing, by name. ``general``: what is
+    wrong with the line as a whole, or has changed about it."""
+
+    missing: tuple[ResourceClaimTemplate, ...] = ()
+    unmade: Mapping[str, ProfileProblem] = field(default_factory=dict)
+    general: ProfileProblem | None = None
+
+
+@dataclass(frozen=True)
+class AppliedProfiles:
+    """What came of a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the condition
+    says, None if all is as asked. ``reconciled``: the writes."""
+
+    vmi: VirtualMachineInstance
+    vm: VirtualMachine | None
+    unmade: Mapping[str, ProfileProblem]
+    problem: ProfileProblem | None
+    reconciled: Reconciled
+
+    def added_to(self, conditions: Sequence[Json], now: datetime) -> tuple[Json, ...]:
+        """The conditions with ProfilesApplied."""
+        if self.problem is None:
+            return put(conditions, PROFILES_APPLIED, "True", APPLIED, "", now)
+        message = shortened(self.problem.message, _MESSAGE)
+        return put(conditions, PROFILES_APPLIED, "False", self.problem.reason, message, now)
+
+    def events_since(self, conditions: Iterable[Json]) -> tuple[Event, ...]:
+        """On VM and VMI: a problem that is new, or that there is none any more. A refused write has its own Events.
+        ``conditions``: those from before."""
+        before = condition_of(conditions, PROFILES_APPLIED) or {}
+        about = [obj for obj in (self.vm, self.vmi) if obj is not None]
+        if self.problem is None:
+            message = "the VM has the devices that its line of profiles stands for"
+            solved = before.get("status") == "False"
+            return tuple(normal(obj, PROFILES_APPLIED, message) for obj in about) if solved else ()
+        if self.problem.reason in (TEMPLATE_REFUSED, before.get("reason")):
+            return ()
+        return tuple(warning(obj, self.problem.reason, shortened(self.problem.message)) for obj in about)
+
+    def shown_in(self, resolution: DeviceResolution) -> DeviceResolution:
+        """The resolution, with what keeps a template from existing at the devices that wait for its claim."""
+        by_entry = {
+            entry.name: self.unmade[name]
+            for entry in self.vmi.spec.resource_claims
+            if (name := entry.resource_claim_template_name) in self.unmade and name
+        }
+        return replace(resolution, outcomes=tuple(_shown(outcome, by_entry) for outcome in resolution.outcomes))
+
+
+def _shown(outcome: ResolutionOutcome, by_entry: Mapping[str, ProfileProblem]) -> ResolutionOutcome:
+    problem = by_entry.get(outcome.subject.claim_name)
+    waits = isinstance(outcome, UnresolvedDevice) and outcome.reason in (POD_MISSING, CLAIM_NOT_GENERATED)
+    if problem is None or not waits:
+        return outcome
+    return UnresolvedDevice(outcome.subject, problem.reason, "pending", problem.message)
+
+
+def gather(sources: Sources, vmi: VirtualMachineInstance) -> ProfileInputs:
+    """The inputs of a VMI."""
+    vm, owner = sources.vm(vmi.key), vmi.metadata.controller_owner
+    names = {entry.resource_claim_template_name or "" for entry in vmi.spec.resource_claims}
+    templates = {name: sources.template(f"{vmi.namespace}/{name}") for name in sorted(names)}
+    return ProfileInputs(
+        vmi,
+        vm if vm is not None and owner is not None and owner.uid == vm.metadata.uid else None,
+        sources.profiles(),
+        sources.namespace_labels(vmi.namespace),
+        {name: template for name, template in templates.items() if template is not None},
+    )
+
+
+def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
+    """The plan for a VMI; None if it asks for no profiles. What runs keeps its templates, whatever became of its
+    profiles."""
+    vmi, templates = inputs.vmi, inputs.templates
+    needed = needed_objects(vmi, inputs.profiles, inputs.namespace_labels)
+    changed = drift(vmi, inputs.vm, inputs.profiles)
+    if isinstance(needed, ProfileProblem):
+        lost = {
+            name: needed
+            for entry in vmi.spec.resource_claims
+            if (name := entry.resource_claim_template_name) == f"{vmi.name}-{entry.name}"
+            and not (name in templates and is_of(templates[name], vmi))
+        }
+        return ProfilesPlan(unmade=lost, general=changed or needed)
+    if not needed.templates and changed is None:
+        return None
+    objections = (
+        (template.name, objection(templates[template.name], template, vmi))
+        for template in needed.templates
+        if template.name in templates
+    )
+    return ProfilesPlan(
+        tuple(template for template in needed.templates if template.name not in templates),
+        {name: problem for name, problem in objections if problem is not None},
+        changed,
+    )
+
+
+async def reconcile(
+    sources: Sources, cluster: Cluster, vmi: VirtualMachineInstance, now: datetime
+) -> AppliedProfiles | None:
+    """Gather, plan and create for a VMI that hasn't finished; None if it asks for no profiles. Raises
+    :class:`ApiError` for a write to retry."""
+    inputs = gather(sources, vmi)
+    planned = plan(inputs)
+    if planned is None:
+        return None
+    unmade = dict(planned.unmade)
+    refused: list[Event] = []
+    stale, written = False, 0
+    for template in planned.missing:
+        result = await write(cluster, (Create(template),), vmi)
+        if result.done:
+            written += 1
+        elif result.stale:
+            problem = await _in_the_way(cluster, template, vmi)
+            stale = stale or problem is None
+            unmade |= {template.name: problem} if problem is not None else {}
+        for event in result.refused:
+            unmade[template.name] = ProfileProblem(TEMPLATE_REFUSED, event.message)
+            refused += [event, *_of_the_vm(event, inputs.vm)]
+    problem = planned.general or next(iter(unmade.values()), None)
+    again = now + _AGAIN if unmade and not refused else None
+    done = Reconciled(tuple(refused), stale=stale, requeue_at=again, written=written)
+    return AppliedProfiles(vmi, inputs.vm, unmade, problem, done)
+
+
+async def _in_the_way(
+    cluster: Cluster, template: ResourceClaimTemplate, vmi: VirtualMachineInstance
+) -> ProfileProblem | None:
+    """What is wrong with the template of that name, which may lack our label and so isn't watched; None if the informer
+    is only late."""
+    named = (await cluster.list(ResourceClaimTemplate, vmi.namespace, fields=f"metadata.name={template.name}")).items
+    problems = (objection(stored, template, vmi) for stored in named)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _of_the_vm(event: Event, vm: VirtualMachine | None) -> Iterable[Event]:
+    if vm is not None:
+        yield warning(vm, event.reason, event.message)
