@@ -75,8 +75,8 @@ GENERAL: Final[Mapping[str, Value]] = {
     ),
     "image": Value(
         "",
-        "Image of all pods of virt-dra itself, as in registry.example.com/virt-dra:0.1.0. If empty: virt-dra with this\n"
-        "version's tag, which must be on the nodes already.",
+        "Image of all pods of virt-dra itself, as in registry.example.com/virt-dra:0.1.0. If empty: virt-dra with\n"
+        "this version's tag, which must be on the nodes already.",
         _text(_IMAGE),
     ),
     "launcherImage": Value(
