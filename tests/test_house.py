@@ -83,9 +83,8 @@ def _linked(page: Path) -> set[Path]:
 
 
 def test_every_document_is_linked_from_an_index() -> None:
-    indexes = [
-        ROOT / "docs" / name for name in ("README.md", "decisions/README.md", "lint/README.md", "reasons/README.md")
-    ]
+    folders = ("", "decisions", "lint", "reasons", "runbooks")
+    indexes = [ROOT / "docs" / folder / "README.md" for folder in folders]
     linked = set().union(*map(_linked, indexes))
     assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - linked == {indexes[0].resolve()}
 

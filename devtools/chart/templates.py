@@ -19,6 +19,7 @@ from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
     PARTS,
+    RUNBOOKS,
     STANDALONE,
     WORKLOADS,
     Choices,
@@ -40,6 +41,7 @@ _PLANNED: Final = Choices(
     webhook_arguments=("--zz-webhook-zz",),
     launcher_pull_secrets=("zz-secrets-zz",),
     launcher_priority=_PRIORITY,
+    runbooks_url="zz-runbooks-zz",
 )
 _GATE: Final = f"--kubevirt-gates={SIDECAR}"
 _NETWORK: Final = "zz-network-zz"
@@ -59,6 +61,7 @@ _SIMPLE: Final[Mapping[str, str]] = {
     "zz-image-zz": 'include "virt-dra.image" .',
     "zz-launcher-image-zz": 'include "virt-dra.launcherImage" .',
     "zz-label-zz": ".Values.vmNamespaceLabel",
+    "zz-runbooks-zz": f'.Values.runbooksURL | default "{RUNBOOKS}" | trimSuffix "/"',
     str(_PRIORITY): ".Values.launcherPriority | int64 | toString",
     base64.b64encode(_AUTHORITIES).decode(): ".Values.clientCA | b64enc",
 }
@@ -95,6 +98,8 @@ def templates() -> tuple[Mapping[str, str], Mapping[str, Json]]:
         if condition := _condition(key, part):
             text = f"{{{{- if {condition} }}}}\n{text}\n{{{{- end }}}}"
         files[_path(key, part)] = f"{text}\n"
+    for name in PARTS:  # one without pods
+        marking.workloads.setdefault(name, {"enabled": False})
     order = dict.fromkeys((*ARGUMENTS, *(name for name in marking.workloads if name not in PARTS), *PARTS))
     return files, {name: marking.workloads[name] for name in order if name in marking.workloads}
 

@@ -116,6 +116,11 @@ GENERAL: Final[Mapping[str, Value]] = {
         "Standalone: the value of the cluster's default PriorityClass, which launcher pods get.",
         {"type": "integer"},
     ),
+    "runbooksURL": Value(
+        "",
+        "With monitoring: where the files of docs/runbooks are served, for the alerts' runbook_url.",
+        _text(r"https?://[^\s\"'\\]+"),
+    ),
 }
 ARGUMENTS: Final[Mapping[str, click.Command]] = {"operator": operator, "webhook": webhook}
 """Workloads whose arguments the user may add to."""

@@ -54,6 +54,7 @@ MENU: Final = (
             "docs/guides/driver-authors",
             "docs/guides/hook-sidecar",
             "docs/guides/callers",
+            "docs/guides/monitoring",
             "examples/README",
         ),
     ),
@@ -63,6 +64,7 @@ MENU: Final = (
             "reference/commands",
             "docs/lint/README",
             "docs/reasons/README",
+            "docs/runbooks/README",
             "reference/metrics",
             "reference/crds",
             "reference/library",
@@ -100,6 +102,7 @@ MENU: Final = (
     ),
     MenuSection("Findings", ("reference/lint", "docs/lint/*"), below="docs/lint/README"),
     MenuSection("Reasons", ("docs/reasons/*",), below="docs/reasons/README"),
+    MenuSection("Runbooks", ("docs/runbooks/*",), below="docs/runbooks/README"),
     MenuSection("Decisions", ("docs/decisions/*",), below="docs/decisions/README"),
 )
 INDEX: Final = "docs/README"

@@ -85,6 +85,11 @@ SAME: Sequence[tuple[str, Json, tuple[str, ...]]] = [
         )
         for gates in ("Sidecar=TRUE", "Sidecar=true,Sidecar=false", " Sidecar = true ", "Sidecar=", "SidecarX=true")
     ),
+    (
+        BESIDE,
+        {"monitoring": {"enabled": True}, "runbooksURL": "https://docs.example.com/runbooks/"},
+        ("--monitoring", "--runbooks-url", "https://docs.example.com/runbooks/"),
+    ),
     *((BESIDE, {name: {"enabled": True}}, (f"--{name}",)) for name in PARTS),
 ]
 
@@ -266,6 +271,8 @@ def test_pods_are_sized_and_placed_by_values() -> None:
         ({"clientCA": "ca.crt"}, "/clientCA"),
         ({"apiServerCIDRs": ["10.0.0.1"]}, "/apiServerCIDRs/0"),
         ({"launcherPriority": 5}, "launcherPriority goes with overlay=standalone"),
+        ({"runbooksURL": "https://docs.example.com"}, "runbooksURL goes with monitoring.enabled"),
+        ({"monitoring": {"enabled": True}, "runbooksURL": "docs"}, "/runbooksURL"),
         ({"vmNamespaceLabel": "a/b"}, "vmNamespaceLabel goes with overlay=standalone"),
         ({"overlay": STANDALONE, "launcherPullSecrets": ["A"]}, "/launcherPullSecrets/0"),
         ({"certificates": {"replicas": 2}}, "additional properties 'replicas' not allowed"),

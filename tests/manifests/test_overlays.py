@@ -240,6 +240,21 @@ FILES: dict[str, Any] = {
     "twice": ("a/kustomization.yaml", "resources: [x.yaml, x.yaml]\n", "Service s occurs twice"),
     "missing": ("a/kustomization.yaml", "resources: [folder]\n", "a/folder/kustomization.yaml: no such file"),
     "itself": ("a/kustomization.yaml", "resources: [../a]\n", "includes itself"),
+    "hash of a ConfigMap's files": (
+        "a/kustomization.yaml",
+        "configMapGenerator: [{name: c, namespace: n, files: [x.yaml], options: {}}]\n",
+        "configMapGenerator: only with disableNameSuffixHash: true",
+    ),
+    "literals": (
+        "a/kustomization.yaml",
+        "configMapGenerator: [{name: c, namespace: n, literals: [a=b], options: {disableNameSuffixHash: true}}]\n",
+        "configMapGenerator: use name, namespace, files, and labels in options",
+    ),
+    "missing file of a ConfigMap": (
+        "a/kustomization.yaml",
+        "configMapGenerator: [{name: c, namespace: n, files: [y.txt], options: {disableNameSuffixHash: true}}]\n",
+        "configMapGenerator: y.txt: no such file",
+    ),
     "no yaml": ("a/kustomization.yaml", "resources: [\n", "a/kustomization.yaml:"),
     "no object": ("a/kustomization.yaml", "- a\n", "must be an object"),
 }

@@ -1,5 +1,5 @@
-"""Renders ``manifests/`` like kustomize, for the fields that those files use: resources, components, labels, images,
-JSON patches and ``$patch: delete``.
+"""Renders ``manifests/`` like kustomize, for the fields that those files use: resources, components, ConfigMaps made of
+files, labels, images, JSON patches and ``$patch: delete``.
 
 Every other field of a kustomization is an error, so that no file is applied in part. A test compares the result with
 ``kubectl kustomize``. Objects are in the order of reading; :mod:`virt_dra.installation.plan` sorts them. Why not
@@ -18,7 +18,9 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.patches import PatchError, patched
 
 KUSTOMIZATION: Final = "kustomization.yaml"
-_KNOWN: Final = frozenset({"apiVersion", "kind", "resources", "components", "labels", "images", "patches"})
+_KNOWN: Final = frozenset({
+    "apiVersion", "kind", "resources", "components", "configMapGenerator", "labels", "images", "patches",
+})  # fmt: skip
 
 Read = Callable[[str], bytes | None]
 """The content of a file, by its path from the root of the manifests; None where there is none."""
@@ -63,6 +65,7 @@ def _built(
         path = posixpath.normpath(posixpath.join(folder, str(name)))
         content = read(path)
         objects += _objects(content, path) if content is not None else _built(read, path, [], (*within, folder))
+    objects += [_config_map(read, folder, entry, here.path) for entry in here.list("configMapGenerator")]
     named = [posixpath.normpath(posixpath.join(folder, str(name))) for name in here.list("components")]
     for component in (*named, *more):
         objects = _built(read, component, objects, (*within, folder))
@@ -99,6 +102,24 @@ def _objects(content: bytes, path: str) -> list[Json]:
             raise ManifestError(f"{document.source}: must be an object")
         objects.append(document.raw)
     return objects
+
+
+def _config_map(read: Read, folder: str, entry: Json, path: str) -> Json:
+    """The ConfigMap of a generator: whole files, each under its own name. Its name has no hash of them, so that an
+    upgrade changes it in place."""
+    options = entry.get("options") or {}
+    if set(entry) != {"name", "namespace", "files", "options"} or set(options) - {"disableNameSuffixHash", "labels"}:
+        raise ManifestError(f"{path}: configMapGenerator: use name, namespace, files, and labels in options")
+    if options.get("disableNameSuffixHash") is not True:
+        raise ManifestError(f"{path}: configMapGenerator: only with disableNameSuffixHash: true")
+    data = {}
+    for name in entry["files"]:
+        content = read(posixpath.join(folder, name))
+        if content is None:
+            raise ManifestError(f"{path}: configMapGenerator: {name}: no such file")
+        data[posixpath.basename(name)] = content.decode()
+    metadata = {"name": entry["name"], "namespace": entry["namespace"], "labels": options.get("labels", {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:

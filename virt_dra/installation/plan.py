@@ -26,6 +26,13 @@ NAMESPACE: Final = "virt-dra"
 DRIVER_NAMESPACE: Final = "virt-dra-driver"
 EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 CERT_MANAGER: Final = "components/cert-manager"
+MONITORING: Final = "monitoring"
+MONITORING_API: Final = "monitoring.coreos.com/v1"
+"""Of the Prometheus operator."""
+RUNBOOK_ANNOTATION: Final = "runbook_url"
+"""On alerts: their page."""
+RUNBOOKS: Final = "docs/runbooks"
+"""The folder of these pages, as the manifests name it: in the source."""
 INJECT_ANNOTATION: Final = "cert-manager.io/inject-ca-from"
 """On webhook configurations, for cert-manager: whose authority becomes the caBundle."""
 CERTIFICATE_ANNOTATION: Final = "cert-manager.io/certificate-name"
@@ -66,6 +73,8 @@ KINDS: Final[Mapping[str, str]] = {
     "Certificate": "cert-manager.io/v1",
     "Service": "v1",
     "NetworkPolicy": "networking.k8s.io/v1",
+    "PodMonitor": MONITORING_API,
+    "PrometheusRule": MONITORING_API,
     "PodDisruptionBudget": "policy/v1",
     "Deployment": "apps/v1",
     "DaemonSet": "apps/v1",
@@ -106,6 +115,7 @@ PARTS: Final[Mapping[str, OptionalPart]] = {
             "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
             EXTENDER_NAMESPACE,
         ),
+        OptionalPart(MONITORING, "a PodMonitor and alerts for the Prometheus operator, and a dashboard for Grafana"),
     )
 }
 
@@ -140,6 +150,8 @@ class Choices:
     launcher_pull_secrets: tuple[str, ...] = ()
     launcher_priority: int = 0
     parts: frozenset[str] = frozenset()
+    runbooks_url: str = RUNBOOKS
+    """Where the runbooks of alerts are served."""
 
 
 @dataclass(frozen=True, order=True)
@@ -199,7 +211,7 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     limits = _limits(choices)
     if operator is not None:
         limits |= {**launcher_variables(launcher_of(operator)), **pinned_variables()}
-    limited = (_with_limits(obj, limits) for obj in objects)
+    limited = (_with_limits(_with_runbooks(obj, choices.runbooks_url), limits) for obj in objects)
     return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.from_object(obj))))
 
 
@@ -239,6 +251,10 @@ def installed_in(obj: Json, namespace: str) -> Json:
             ]
             spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
             moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: cel_literal(namespace)})
+        case "PodMonitor":
+            selected = obj["spec"]["namespaceSelector"]["matchNames"]
+            names = [namespace if name == NAMESPACE else name for name in selected]
+            moved["spec"] = {**obj["spec"], "namespaceSelector": {"matchNames": names}}
         case "Certificate" if "dnsNames" in obj["spec"]:
             names = [name.replace(f".{NAMESPACE}.", f".{namespace}.") for name in obj["spec"]["dnsNames"]]
             moved["spec"] = {**obj["spec"], "dnsNames": names}
@@ -313,6 +329,19 @@ def _with_arguments(obj: Json, choices: Choices) -> Json:
     if not added:
         return obj
     return with_containers(obj, lambda container: {**container, "args": [*container["args"], *added]})
+
+
+def _with_runbooks(obj: Json, url: str) -> Json:
+    """Rules whose alerts lead to their runbooks at this address; any other object as it is."""
+    if obj["kind"] != "PrometheusRule":
+        return obj
+
+    def linked(rule: Json) -> Json:
+        page = rule["annotations"][RUNBOOK_ANNOTATION].removeprefix(RUNBOOKS)
+        return {**rule, "annotations": {**rule["annotations"], RUNBOOK_ANNOTATION: f"{url}{page}"}}
+
+    groups = [{**group, "rules": [linked(rule) for rule in group["rules"]]} for group in obj["spec"]["groups"]]
+    return {**obj, "spec": {**obj["spec"], "groups": groups}}
 
 
 def is_ours(obj: Json) -> bool:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, ObjectKey, is_ours
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    MONITORING,
+    MONITORING_API,
+    STANDALONE,
+    Choices,
+    ObjectKey,
+    is_ours,
+)
 from virt_dra.installation.survey import KUBEVIRTS, OURS, Survey
 
 
@@ -18,6 +26,8 @@ def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
         yield "the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer"
     if choices.cert_manager and "cert-manager.io/v1" not in seen.api_versions:
         yield "the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager"
+    if MONITORING in choices.parts and MONITORING_API not in seen.api_versions:
+        yield f"the cluster doesn't serve {MONITORING_API}: install the Prometheus operator, or leave out --monitoring"
     foreign = sorted(name for name, crd in seen.crds.items() if not is_ours(crd))
     own = sorted(name for name, crd in seen.crds.items() if is_ours(crd))
     if choices.overlay == STANDALONE and foreign:

@@ -10,3 +10,6 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.runbooksURL (not .Values.monitoring.enabled) -}}
+{{- fail "runbooksURL goes with monitoring.enabled" -}}
+{{- end -}}

@@ -23,7 +23,7 @@ _INTRODUCTION: Final = """\
 
 Made of the registries themselves. Each process serves them without TLS at `/metrics` of its plain port. A histogram
 also has `_bucket`, `_sum` and `_count`. No label has a value that a user can choose. [Alerts and a
-dashboard](../manifests/monitoring) use them.
+dashboard](../docs/guides/monitoring.md) use them.
 """
 
 

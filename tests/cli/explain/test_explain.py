@@ -108,8 +108,8 @@ def test_everything_that_waits_has_a_line() -> None:
     [
         (("vm", "x"), "name the files of the cluster with -f, or read one with --live"),
         (("vmi",), "which vmi? Write e.g. virt-dra explain vmi NAME"),
-        (("deviceinus",), "there is no finding or reason 'deviceinus'; did you mean DeviceInUse?"),
-        (("a", "b"), "'a b': write vm, vmi, pod or claim and a name, or the name of a finding or a reason"),
+        (("deviceinus",), "there is no finding, reason or alert 'deviceinus'; did you mean DeviceInUse?"),
+        (("a", "b"), "'a b': write vm, vmi, pod or claim and a name, or the name of a finding, reason or alert"),
         (("vm", "x", "-f", CLUSTER, "--context", "c"), "--kubeconfig and --context go with --live"),
         (("vm", "x", "-f", "/nowhere.yaml"), "/nowhere.yaml: no such file or folder"),
     ],

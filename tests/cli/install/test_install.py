@@ -18,6 +18,7 @@ from virt_dra.installation.kustomize import build
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
+    MONITORING,
     PARTS,
     STANDALONE,
     Choices,
@@ -194,6 +195,9 @@ def test_json_is_a_list_of_the_same_objects() -> None:
         (("--timeout", "-1"), "-1.0 is not in the range"),
         (("--vm-namespace-label", "a b"), "'a b' can't be the key of a label"),
         (("--vm-namespace-label", "vms"), "--vm-namespace-label goes with --overlay standalone"),
+        (("--runbooks-url", "https://docs.example.com"), "--runbooks-url goes with --monitoring"),
+        (("--monitoring", "--runbooks-url", "runbooks"), "'runbooks': write it as https://docs.example.com/runbooks"),
+        (("--monitoring", "--runbooks-url", "https://a b"), "'https://a b': write it as https://docs.example.com/"),
         (("--launcher-priority", "5"), "--launcher-priority goes with --overlay standalone"),
         (("--launcher-pull-secret", "s"), "--launcher-pull-secret goes with --overlay standalone"),
         (("--launcher-pull-secret", "a b"), "'a b' can't be the name of a Secret"),
@@ -272,6 +276,14 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             seen(),
             Choices(STANDALONE, cert_manager=True),
             ("the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager",),
+        ),
+        (
+            seen(),
+            Choices(STANDALONE, parts=frozenset({MONITORING})),
+            (
+                "the cluster doesn't serve monitoring.coreos.com/v1: install the Prometheus operator, "
+                "or leave out --monitoring",
+            ),
         ),
         (
             seen(deployments=({"metadata": {"name": "virt-dra-operator", "namespace": "devices"}},)),

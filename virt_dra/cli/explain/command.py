@@ -1,5 +1,5 @@
-"""``virt-dra explain``: why a VM, a VMI, a pod or a claim gets no place and what would help; or the page of a finding
-or a reason."""
+"""``virt-dra explain``: why a VM, a VMI, a pod or a claim gets no place and what would help; or the page of a finding,
+a reason or an alert."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ SUBJECT is one of
   vm NAME, vmi NAME, pod NAME, claim NAME   (also vm/NAME, and NAMESPACE/NAME)
   a finding of virt-dra lint                e.g. not-enough-devices: its page
   a reason of the allocator                 e.g. DeviceInUse: its page
+  an alert of install --monitoring          e.g. VirtDraWebhookDown: its runbook
 Without SUBJECT: one line for everything that waits.
 
 The cluster is read from files (-f: manifests, folders, or a dump, as below), or with --live, by your own rights. A VM
@@ -112,7 +113,7 @@ def _asked(words: tuple[str, ...]) -> tuple[str, str] | None:
         if not words:
             return None
         raise click.UsageError(
-            f"{' '.join(words)!r}: write vm, vmi, pod or claim and a name, or the name of a finding or a reason"
+            f"{' '.join(words)!r}: write vm, vmi, pod or claim and a name, or the name of a finding, reason or alert"
         )
     return words[0], words[1]
 
@@ -123,7 +124,7 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
         meant = nearest(words[0], (*page_names(), "vm", "vmi", "pod", "claim"))
         hint = f"did you mean {meant}?" if meant is not None else "virt-dra lint --list shows all findings"
         raise click.UsageError(
-            f"there is no finding or reason {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}"
+            f"there is no finding, reason or alert {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}"
         )
     if output == "text":
         say(text.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""The pages of findings (docs/lint) and of reasons (docs/reasons), which are in the wheel."""
+"""The pages of findings (docs/lint), reasons (docs/reasons) and alerts (docs/runbooks), which are in the wheel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-_FOLDERS: Final = ("findings", "reasons")
+_FOLDERS: Final = ("findings", "reasons", "runbooks")
 _INDEX: Final = "README"
 
 
@@ -16,7 +16,8 @@ def page_names() -> list[str]:
 
 
 def page(name: str) -> str | None:
-    """The page of a finding or a reason, in Markdown; upper and lower case don't matter. None if there is none."""
+    """The page of a finding, a reason or an alert, in Markdown; None if there is none. Upper and lower case don't
+    matter."""
     page = {title.lower(): path for title, path in _pages().items()}.get(name.lower())
     return page.read_text(encoding="utf-8") if page is not None else None
 

@@ -21,6 +21,7 @@ from virt_dra.cli.install.options import (
     parse_label,
     parse_networks,
     parse_our_namespace,
+    parse_runbooks_url,
     parse_secrets,
     part_options,
 )
@@ -34,7 +35,9 @@ from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
     IMAGE,
     LAUNCHER_IMAGE,
+    MONITORING,
     NAMESPACE,
+    RUNBOOKS,
     STANDALONE,
     WORKLOADS,
     Choices,
@@ -97,6 +100,9 @@ missing permission, KubeVirt where none may be or none where one must be.
               help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
 "get.")  # fmt: skip
 @part_options
+@click.option("--runbooks-url", metavar="URL", callback=parse_runbooks_url,
+              help="With --monitoring: where the files of docs/runbooks are served, for the alerts' "
+"runbook_url.")  # fmt: skip
 @click.option(
     "--cert-manager",
     is_flag=True,
@@ -121,7 +127,7 @@ missing permission, KubeVirt where none may be or none where one must be.
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, launcher_pull_secrets: tuple[str, ...],
-    launcher_priority: int, cert_manager: bool, client_ca: bytes,
+    launcher_priority: int, runbooks_url: str | None, cert_manager: bool, client_ca: bytes,
     api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice,
     parts: frozenset[str], output: str | None,
 ) -> None:  # fmt: skip
@@ -137,9 +143,12 @@ def command(
     }
     for option in (option for option, given in limits.items() if given and overlay != STANDALONE):
         raise click.UsageError(f"{option} goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods")
+    if runbooks_url and MONITORING not in parts:
+        raise click.UsageError("--runbooks-url goes with --monitoring")
     choices = Choices(
         cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments,
         client_ca, api_server_networks, vm_namespace_label, launcher_pull_secrets, launcher_priority, parts,
+        runbooks_url or RUNBOOKS,
     )  # fmt: skip
     if unnamed := unpublished_images(overlay, image, launcher_image):
         say(f"warning: {unnamed}", err=True)

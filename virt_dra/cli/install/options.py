@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -96,6 +97,13 @@ def parse_client_ca(ctx: click.Context, param: click.Parameter, value: Path | No
     if value is not None and not reads_as_certificates(content):
         raise click.BadParameter("it must hold certificates in PEM, and no private key")
     return content
+
+
+def parse_runbooks_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An address without a slash at its end. Raises BadParameter."""
+    if value is not None and not re.fullmatch(r"https?://[^\s\"'\\]+", value):
+        raise click.BadParameter(f"{value!r}: write it as https://docs.example.com/runbooks")
+    return value.rstrip("/") if value is not None else None
 
 
 def parse_networks(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
