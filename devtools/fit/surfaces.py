@@ -25,8 +25,10 @@ from virt_dra.controllers.operator.explanation_worker import ExplanationRequest,
 from virt_dra.controllers.operator.pending import LIMITS, Sample, sampling, view_of
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
+from virt_dra.model.feeds.files import model_of_files, placeable
 from virt_dra.model.unknown import unknown_facts
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
+from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.embedded import RunSettings, run_on
@@ -37,8 +39,11 @@ from virt_dra.simulator.experiment.what_if import Prospect, parse_change
 from virt_dra.simulator.explaining.answer import BROKEN, answered
 from virt_dra.simulator.explaining.difference import FitState, differences
 from virt_dra.simulator.explaining.state import ClusterState, Wish
+from virt_dra.simulator.explaining.subject import SubjectFinder
 from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.outcome import HandOver
+from virt_dra.simulator.planning.objects import changed_cluster
+from virt_dra.simulator.planning.vms import vm_changes
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 from webhooks.lint import DENIAL, LintSettings, lint_documents
 
@@ -248,6 +253,27 @@ def by_what_if(case: FitCase) -> FitAnswer | None:
     return FitAnswer(FITS, chosen=outcome.started[-1][1], unknown=unknown)
 
 
+def by_plan(case: FitCase) -> FitAnswer | None:
+    """The asker is a manifest that is applied to the cluster."""
+    wish = wish_of(case)
+    # A pod isn't planned, and a VM of a claim with devices is theirs who have them.
+    if wish is None or isinstance(case.asker, Pod) or any(claim.status.allocation is not None for claim in wish.claims):
+        return None
+    before = model_of_files(case.cluster, NAMESPACE)
+    changed = changed_cluster(before, [case.asker], (), NAMESPACE)
+    if isinstance(SubjectFinder(placeable(changed.after)).start_of(case.asker), Reason):
+        return None
+    try:
+        effects = vm_changes(changed, lambda: False, lambda: None, lambda done, total: None)
+        of_asker = [effect for effect in effects if effect.title == f"VM {case.asker.key}"]
+    except (BadExperiment, FatalError):
+        return FitAnswer(DOES_NOT_FIT)
+    (effect,) = of_asker
+    if effect.effect == "waits":
+        return FitAnswer(DOES_NOT_FIT, frozenset(), line=effect.why)
+    return FitAnswer(FITS, chosen=effect.node)
+
+
 # --- in the cluster -----------------------------------------------------------------------------------------------
 
 
@@ -311,6 +337,7 @@ SURFACES: Final = (
     FitSurface("explain", by_explain),
     FitSurface("diff", by_diff),
     FitSurface("simulate --what-if", by_what_if),
+    FitSurface("plan", by_plan),
     FitSurface("operator's Allocatable", by_operator, FitCase.without_pods),
     FitSurface("extender's filter", by_extender),
 )

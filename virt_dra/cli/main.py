@@ -43,6 +43,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "diff": _Subcommand(
         _CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."
     ),
+    "plan": _Subcommand(_CHECK, "plan.command", "Show what a change of manifests would do to a cluster."),
     "render-profile": _Subcommand(
         _CHECK, "render_profile.command", "Write out the devices that VMs ask for by a line of profiles."
     ),

@@ -92,6 +92,7 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "report": _REPORT,
     "report-server": ReadKinds(required=_REPORT.all),
     "explain": _PLACEMENT | ReadKinds(optional=(Namespace,)),
+    "plan": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
     "run": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
     "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS, DeviceProfile, Namespace)),
     "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),

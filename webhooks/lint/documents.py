@@ -16,7 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import MAIN, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
-from virt_dra.api.schemas.applying import on_top
+from virt_dra.api.schemas.applying import applied_in_order
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.feeds.admitted import with_devices_of_lines
@@ -142,7 +142,7 @@ def lint_documents(
         for manifest in manifests
         if manifest.object is not None and not _denied(of_others.get(manifest, ()))
     ]
-    objects = _latest([*existing, *accepted], namespace)
+    objects = applied_in_order([*existing, *accepted], namespace)
     inputs = LintInputs.from_objects(
         objects,
         version=version,
@@ -293,17 +293,6 @@ def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
     return f"({manifest.source}) would be refused by the API server: {refusal}" + (
         f" (and {len(more)} more)" if more else ""
     )
-
-
-def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
-    """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so a claim keeps
-    its allocation."""
-    latest: dict[object, TypedObject] = {}
-    for obj in objects:
-        identity = (obj.kind or obj.KIND, obj.namespace or namespace, obj.name or id(obj))
-        before = latest.get(identity)
-        latest[identity] = obj if before is None or type(before) is not type(obj) else on_top(obj, before)
-    return list(latest.values())
 
 
 def _is_owned(vm: VmObject, owners: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from virt_dra.api.meta import ObjectMeta, TypedObject
@@ -34,6 +35,17 @@ def on_top(new: TypedObject, old: TypedObject) -> TypedObject:
         if merged:
             metadata = metadata.with_(**{field: merged})
     return as_in(new.with_(metadata=metadata), old, "status")
+
+
+def applied_in_order(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
+    """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so that a claim
+    keeps its allocation. ``namespace``: of objects that name none."""
+    latest: dict[object, TypedObject] = {}
+    for obj in objects:
+        identity = (obj.kind or obj.KIND, obj.namespace or namespace, obj.name or id(obj))
+        before = latest.get(identity)
+        latest[identity] = obj if before is None or type(before) is not type(obj) else on_top(obj, before)
+    return list(latest.values())
 
 
 def _has_status(obj: TypedObject) -> bool:

@@ -19,6 +19,7 @@ from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.dump import Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.explaining.state import Wish
 from virt_dra.simulator.explaining.subject import SubjectFinder
 
 _NAMESPACE: Final = "default"
@@ -40,12 +41,18 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
         wish = SubjectFinder(model).start_of(model.by_key(type(vm)).get(vm.key, vm))
         if isinstance(wish, Reason):
             raise BadExperiment(f"{source}: {vm.KIND} {vm.key} can't start: {wish.text}")
-        pod, claims = wish.pod, wish.claims
+        return shape_of(wish, vm.key)
     else:
         raise AssertionError("only these kinds were looked for")
+    return shape_of(Wish(pod, claims), vm.key)
+
+
+def shape_of(wish: Wish, name: str) -> VmShape:
+    """The shape of a new VM of this name. Claims that have devices already are others', too."""
+    claims = wish.claims
     shared = tuple(claim.status.allocation for claim in claims if claim.status.allocation is not None)
     own = [claim for claim in claims if claim.status.allocation is None]
-    return replace(Shapes().of(pod, own, shared), name=vm.key)
+    return replace(Shapes().of(wish.pod, own, shared), name=name)
 
 
 def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:

@@ -47,6 +47,10 @@ class ClusterChange:
     number: int = 1
 
 
+NO_CHANGE: Final = ClusterChange("no change", "", ())
+"""Nothing but that pods which wait are tried."""
+
+
 @dataclass
 class ChangeOutcome:
     """What a change does. Names of pods as ``namespace/name``, new ones with a number."""
@@ -182,6 +186,11 @@ class Prospect:
         self._cluster.meter.update(range(len(self._nodes)))
         return self._cluster.meter.used
 
+    def why(self, name: str) -> str:
+        """Why a waiting pod fits nowhere: kube-scheduler's histogram over the nodes."""
+        shape = next(vm.shape for vm in self._vms if vm.name == name)
+        return self._placer.why(shape).message
+
     def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
         """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there, FatalError for
         broken claims."""
@@ -189,6 +198,8 @@ class Prospect:
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
         match change.verb:
+            case _ if change is NO_CHANGE:
+                pass
             case "cordon" | "drain":
                 self._close([self._number(name) for name in change.subjects], outcome, evict=change.verb == "drain")
             case "node":

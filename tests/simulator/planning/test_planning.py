@@ -1,0 +1,57 @@
+"""What a change of manifests does to a cluster: cases as data, all effects of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from virt_dra.api.reading.scheme import read_object
+from virt_dra.api.wire import Json
+from virt_dra.cluster.files import read_inputs
+from virt_dra.model.feeds.files import model_of_files
+from virt_dra.simulator.planning.objects import LAST_APPLIED, changed_cluster
+from virt_dra.simulator.planning.vms import vm_changes
+
+CASES: list[Json] = yaml.load((Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+CLUSTER = Path(__file__).parents[3] / "examples/explain/cluster.yaml"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_change_has_these_effects(case: Json) -> None:
+    before = model_of_files([sourced.object for sourced in read_inputs([str(CLUSTER)]).objects])
+    changed = changed_cluster(
+        before,
+        [read_object(raw) for raw in case.get("apply", ())],
+        [read_object(raw) for raw in case.get("delete", ())],
+        "default",
+    )
+    assert [[change.action, change.kind, change.name] for change in changed.changes] == case["objects"]
+    effects = list(vm_changes(changed, lambda: False, lambda: None, lambda done, total: None))
+    wanted = case["vms"]
+    assert [[effect.effect, effect.title] for effect in effects] == [[effect, title] for effect, title, _ in wanted]
+    said = [effect.node or effect.why for effect in effects]
+    assert [text if want is not None else None for text, (_, _, want) in zip(said, wanted, strict=True)] == [
+        want for _, _, want in wanted
+    ]
+    assert [effect.title for effect in effects if effect.is_loss] == [
+        title for effect, title, _ in wanted if effect in ("waits", "loses-device", "stops-fitting")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "action"),
+    [
+        ({"labels": {"a": "1"}}, "none"),
+        ({"labels": {"a": "2"}}, "change"),
+        ({}, "change"),  # kubectl takes the label away
+    ],
+)
+def test_what_kubectl_applied_last_says_what_was_taken_out(manifest: Json, action: str) -> None:
+    raw = {"apiVersion": "v1", "kind": "Namespace"}
+    last = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": {"a": "1"}}}'
+    stored = {"name": "n", "uid": "u", "labels": {"a": "1", "of": "server"}, "annotations": {LAST_APPLIED: last}}
+    before = model_of_files([read_object({**raw, "metadata": stored})])
+    changed = changed_cluster(before, [read_object({**raw, "metadata": {"name": "n", **manifest}})], (), "default")
+    assert [change.action for change in changed.changes] == [action]

@@ -1,0 +1,1 @@
+"""``virt-dra plan``: what a change of manifests would do to a cluster."""

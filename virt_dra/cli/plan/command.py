@@ -1,0 +1,143 @@
+"""``virt-dra plan``: what a change of manifests would do to a cluster, in one summary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_dra.cli.shared.cluster_options import ClusterChoice
+from virt_dra.cli.shared.console import progress, say, status
+from virt_dra.cli.shared.live_input import live_objects, live_options
+from virt_dra.cli.shared.options import files_option, namespace_option, output_option, seconds_option
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.simulator.collector import frozen_heap
+
+if TYPE_CHECKING:
+    from virt_dra.api.meta import TypedObject
+    from virt_dra.cli.plan.report import PlanReport
+    from virt_dra.model.cluster import ClusterModel
+
+HELP = """Show what a change of manifests would do to a cluster, before it is made.
+
+FILEs are the manifests as they would be applied: VMs, templates, claims, classes, taint rules, slices, nodes. The
+cluster is read with --live, or from files (--dump). Nothing is written.
+
+The plan has the objects that would be created, changed or deleted; the VMs that would start (and where), wait (and
+why), end, lose a device, or couldn't be started again; and the findings of the lint on the manifests. What waits starts
+in order of age, and each takes room and devices from those behind it.
+
+An object counts as changed if the manifest has a field that the cluster's object hasn't like that, or lacks one that
+the manifest had when kubectl applied it last. """
+
+EPILOG = """\b
+Examples:
+  virt-dra plan -f examples/plan/change.yaml --dump examples/explain/cluster.yaml      is anything lost?
+  virt-dra plan -f manifests/ --live                                  against the cluster of your kubeconfig
+  virt-dra plan -f new.yaml --delete old.yaml --dump dump.yaml     what if one is replaced by the other?
+  virt-dra plan -f manifests/ --dump dump.yaml -o github > comment.md
+
+\b
+Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start again, or a manifest is denied, 2 bad usage
+  or unreadable input.
+"""
+
+
+@click.command(name="plan", help=HELP, epilog=EPILOG)
+@click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
+@files_option("Manifests to apply; may be repeated. - is standard input.", "named")
+@click.option(
+    "--delete", "deleted", metavar="FILE|DIR", multiple=True, help="Manifests whose objects would be deleted."
+)
+@click.option("--dump", "dumped", metavar="FILE|DIR", multiple=True, help="The cluster, as files: a dump.")
+@live_options
+@namespace_option
+@seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
+@output_option("text", "json", "yaml", "github")
+def command(
+    more: tuple[str, ...], named: tuple[str, ...], deleted: tuple[str, ...], dumped: tuple[str, ...],
+    live: ClusterChoice | None, namespace: str, timeout: float, output: str,
+) -> None:  # fmt: skip
+    manifests = (*named, *more)
+    if not manifests and not deleted:
+        raise click.UsageError("name the manifests, e.g. virt-dra plan -f vm.yaml --live")
+    if bool(dumped) == (live is not None):
+        raise click.UsageError("say which cluster: --live, or a dump with --dump")
+    with frozen_heap():
+        with status("reading"):
+            cluster = _cluster(dumped, live, namespace, output)
+        report = _planned(cluster, _Change(manifests, deleted, namespace), timeout, output)
+    if output in ("json", "yaml"):
+        print_document(report.to_json(), output)
+    else:
+        from virt_dra.cli.plan.report import markdown_lines, text_lines
+
+        for line in (markdown_lines if output == "github" else text_lines)(report):
+            say(line)
+    sys.exit(1 if report.has_losses else 0)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The files of a change. ``namespace``: of objects that name none."""
+
+    applied: Sequence[str]
+    deleted: Sequence[str]
+    namespace: str
+
+
+def _cluster(dumped: Sequence[str], live: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
+    from virt_dra.cli.shared.file_input import accepted_of_files
+    from virt_dra.model.cluster import ClusterModel
+    from virt_dra.model.feeds.files import model_of_files
+    from virt_dra.model.kinds import READ
+
+    if live is None:
+        return model_of_files(accepted_of_files(dumped, output, namespace), namespace)
+    objects, scope = live_objects(live, READ["plan"], namespace, output)
+    return ClusterModel(objects, namespace, scope.unread, scope.partial)
+
+
+def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str) -> PlanReport:
+    from virt_dra.allocator import FatalError
+    from virt_dra.api.kubevirt_v1 import KubeVirt
+    from virt_dra.cli.plan.report import PlanReport
+    from virt_dra.cli.shared.file_input import objects_of_files
+    from virt_dra.cluster.files import read_written
+    from virt_dra.model.unknown import unknown_facts
+    from virt_dra.simulator.deadline import AllocationDeadline
+    from virt_dra.simulator.experiment.errors import BadExperiment
+    from virt_dra.simulator.fit import Fitting
+    from virt_dra.simulator.planning.objects import changed_cluster
+    from virt_dra.simulator.planning.vms import vm_changes
+    from webhooks.lint import LintSettings, lint_documents
+
+    deadline = AllocationDeadline(timeout)
+    written = read_written(change.applied)
+    problems = (*written.unopened, *(file.problem for file in written.broken))
+    if problems:
+        refuse([str(problem) for problem in problems], output)
+    judgement = lint_documents(
+        written.documents,
+        LintSettings(),
+        beside_kubevirt=not cluster.knows(KubeVirt),
+        namespace=change.namespace,
+        existing=cluster.objects,
+        trial=lambda objects, kubevirt: Fitting(objects, kubevirt, limit=deadline),
+    )
+    applied: list[TypedObject] = [
+        manifest.object
+        for manifest, findings in judgement.manifests
+        if manifest.object is not None
+        and (manifest.is_subject or not any(finding.severity == "denial" for finding in findings))
+    ]
+    try:
+        changed = changed_cluster(cluster, applied, objects_of_files(change.deleted, output), change.namespace)
+        with progress("trying VMs") as report_progress:
+            vms = tuple(vm_changes(changed, deadline, deadline.start, report_progress))
+    except (BadExperiment, FatalError) as error:
+        refuse([str(error)], output)
+    return PlanReport(changed.changes, vms, judgement.checked, tuple(unknown_facts(changed.after, ())))
