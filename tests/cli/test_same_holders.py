@@ -27,7 +27,7 @@ def test_explain_get_and_topology_name_the_same_holders_of_undated_allocations()
     def holders(rows: list[Json]) -> dict[str, Json]:
         return {f"{row['driver']}/{row['pool']}/{row['device']}": holder for row in rows for holder in row["heldBy"]}
 
-    listed = holders(answered("get", "devices", "-f", file))
+    listed = holders(answered("get", "devices", "-f", file)["items"])
     folds = answered("topology", "-f", file, "--no-fold")["folds"]
     assert listed == holders([row for fold in folds for group in fold["groups"] for row in group["devices"]])
     assert [(held["device"], held["vm"], held["since"]) for held in explained] == [

@@ -106,7 +106,7 @@ def test_explain_says_who_refused_the_pod_and_why(tmp_path: Path, case: str) -> 
     assert message in document["headline"]
     assert _run("explain", "-f", dump) == (1, {"version": 1, "subjects": [document], "leftOut": 0})
     assert _reported(tmp_path, dump)["waiting"] == [document]
-    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]["items"]
     assert (row["ready"], row["reason"]) == ("0/1", "PodNotCreated")
     assert message in row["message"]
 
@@ -115,9 +115,9 @@ def test_explain_says_who_refused_the_pod_and_why(tmp_path: Path, case: str) -> 
 def test_all_say_what_keeps_a_device_from_its_vm(tmp_path: Path, case: str) -> None:
     changes, reason = STUCK[case]
     dump = _dump(tmp_path, changes)
-    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]["items"]
     assert (row["ready"], row["reason"]) == ("0/1", reason)
-    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]
+    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]["items"]
     assert (described["ready"], described["reason"], described["message"]) == ("0/1", reason, row["message"])
     code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
     assert (code, document["verdict"], document["reason"]) == (1, "broken", reason)
@@ -241,7 +241,7 @@ def test_explain_says_of_a_pod_that_waits_whether_its_path_works(tmp_path: Path,
 
 def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) -> None:
     dump = _dump(tmp_path, {RECORD: recorded(NATIVE), "vmi.status": {"phase": "Running", "nodeName": "node-a"}})
-    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]["items"]
     assert (row["ready"], row["reason"]) == ("1/1", None)
     code, document = _run("explain", "vmi", "lab/fedora", "-f", dump)
     assert (code, document["verdict"]) == (0, "placed")
@@ -251,10 +251,10 @@ def test_a_running_vm_has_its_devices_whatever_was_in_the_way(tmp_path: Path) ->
 def test_a_finished_vm_has_released_its_devices(tmp_path: Path, phase: str) -> None:
     """Also where no object of the operator says which they were."""
     dump = _dump(tmp_path, {"vmi.status": {"phase": phase, "nodeName": "node-a"}, "pod.status": {"phase": phase}})
-    (row,) = _run("get", "vms", "-A", "-f", dump)[1]
+    (row,) = _run("get", "vms", "-A", "-f", dump)[1]["items"]
     message = f"gpus/g0: the VMI has finished ({phase})"
     assert (row["ready"], row["reason"], row["message"]) == ("0/1", "VMIFinished", message)
-    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]
+    (described,) = _run("describe", "vm", "fedora", "-n", "lab", "-f", dump)[1]["items"]
     assert (described["ready"], described["reason"], described["message"]) == ("0/1", "VMIFinished", message)
 
 
@@ -280,9 +280,9 @@ def test_every_command_says_that_a_vm_is_being_deleted(tmp_path: Path, case: str
     code, ran = _run("run", str(dump))
     failure = ran["vms"][0]["failure"]
     assert (code, failure["reason"], failure["message"]) == (1, "Terminating", why)
-    code, rows = _run("get", "vms", "-f", str(dump), "--all-namespaces")
-    assert (code, [(row["reason"], row["message"]) for row in rows]) == (0, [("Terminating", why)])
-    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]
+    code, listed = _run("get", "vms", "-f", str(dump), "--all-namespaces")
+    assert (code, [(row["reason"], row["message"]) for row in listed["items"]]) == (0, [("Terminating", why)])
+    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]["items"]
     assert (described["reason"], described["message"]) == ("Terminating", why)
 
 
@@ -304,8 +304,8 @@ def test_a_vmi_without_a_pod_waits_for_none_while_it_or_its_vm_is_being_deleted(
     dump = tmp_path / "cluster.yaml"
     dump.write_text(yaml.safe_dump_all([*others, vm, vmi]))
     why = f"{deleted} team/vm is being deleted; until it is gone, its claims keep their devices"
-    (row,) = _run("get", "vms", "-f", str(dump), "-A")[1]
-    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]
+    (row,) = _run("get", "vms", "-f", str(dump), "-A")[1]["items"]
+    (described,) = _run("describe", "vm", "team/vm", "-f", str(dump))[1]["items"]
     explained = _run("explain", "vm", "team/vm", "-f", str(dump))[1]
     ran = _run("run", str(dump))[1]["vms"][0]["failure"]
     reasons = [row["reason"], described["reason"], explained["reason"], ran["reason"]]

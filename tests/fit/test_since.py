@@ -23,7 +23,7 @@ def _printed(*arguments: str) -> Any:
 
 
 def test_get_devices_and_explain_say_the_same() -> None:
-    rows = _printed("get", "devices")
+    rows = _printed("get", "devices")["items"]
     shown = {f"{row['driver']}/{row['pool']}/{row['device']}": row["heldBy"][0]["since"] for row in rows}
     explained = {held["device"]: held["since"] for held in _printed("explain", "claim", "team/waiting")["held"]}
     assert (shown, explained) == (SINCE, SINCE)

@@ -103,6 +103,7 @@ SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "gates": ("kubevirt-gates", "feature-gates"),
     "features": ("feature-gates",),
     "explain": ("verbose",),
+    "field": ("field-selector",),
 }
 """Common spellings of options, with the names that they stand for; the first that a command has is taken. Help texts
 leave them out."""

@@ -17,9 +17,6 @@ class RowChange:
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     row: InventoryRow
 
-    def to_json(self) -> Json:
-        return {"type": self.type, "object": self.row.to_json()}
-
 
 class WatchedRows:
     """The rows as they were shown last."""

@@ -46,8 +46,16 @@ class ClaimRow:
     since: str
 
     @property
+    def resource(self) -> str:
+        return "resourceclaim.resource.k8s.io"
+
+    @property
     def namespace(self) -> str:
         return self.claim.namespace
+
+    @property
+    def name(self) -> str:
+        return self.claim.name
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -75,8 +75,16 @@ class DeviceRow:
     problem: str
 
     @property
+    def resource(self) -> str:
+        return "device"
+
+    @property
     def namespace(self) -> str:
         return ""
+
+    @property
+    def name(self) -> str:
+        return self.id.device
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,8 +20,16 @@ class InventoryRow(Protocol):
     FIELDS: ClassVar[RowFields]
 
     @property
+    def resource(self) -> str:
+        """What it is, as kubectl writes it before a name: ``resourceclaim.resource.k8s.io``."""
+
+    @property
     def namespace(self) -> str:
         """ "" for what has none."""
+
+    @property
+    def name(self) -> str:
+        """Its name in its namespace or pool."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,6 +47,11 @@ class InventoryRow(Protocol):
 
 
 R = TypeVar("R", bound=InventoryRow)
+METADATA: Final[RowFields] = {
+    "metadata.name": lambda row: (row.name,),
+    "metadata.namespace": lambda row: (row.namespace,),
+}
+"""The fields that every kind has, by the names of Kubernetes' field selectors."""
 
 
 class BadFilter(ValueError):
@@ -54,7 +67,8 @@ class FieldCondition:
     equal: bool
 
     def holds(self, row: InventoryRow) -> bool:
-        return (self.value in map(str, row.FIELDS[self.field](row))) is self.equal
+        values = {**row.FIELDS, **METADATA}[self.field](row)
+        return (self.value in map(str, values)) is self.equal
 
 
 _CONDITION: Final = re.compile(r"(?P<field>[^=!]+?)\s*(?P<operator>!=|==|=)(?P<value>.*)", re.DOTALL)
@@ -68,7 +82,11 @@ def read_conditions(text: str, names: Collection[str]) -> tuple[FieldCondition, 
         if read is None:
             raise BadFilter(f"{quoted(part)}: write FIELD=VALUE or FIELD!=VALUE, with a field of {', '.join(names)}")
         conditions.append(
-            FieldCondition(checked(read["field"], names), read["value"].strip(), read["operator"] != "!=")
+            FieldCondition(
+                read["field"] if read["field"] in METADATA else checked(read["field"], names),
+                read["value"].strip(),
+                read["operator"] != "!=",
+            )
         )
     return tuple(conditions)
 
@@ -90,12 +108,19 @@ def in_order(rows: Iterable[R], by: str, names: Collection[str]) -> list[R]:
     Raises BadFilter for a field that rows don't have.
     """
     field = checked(by.removeprefix("-"), names)
-    have: list[R] = []
+    return by_values(((row, row.FIELDS[field](row)) for row in rows), descending=by.startswith("-"))
+
+
+def by_values(rows: Iterable[tuple[R, Sequence[str | int]]], *, descending: bool) -> list[R]:
+    """The rows sorted by the values that are given with them; those without one come last."""
+    have: list[tuple[R, Sequence[str | int]]] = []
     lack: list[R] = []
-    for row in rows:
-        values = row.FIELDS[field](row)
-        (have if values and values[0] != "" else lack).append(row)
-    return [*sorted(have, key=lambda row: _key(row.FIELDS[field](row)), reverse=by.startswith("-")), *lack]
+    for row, values in rows:
+        if values and values[0] != "":
+            have.append((row, values))
+        else:
+            lack.append(row)
+    return [*(row for row, _ in sorted(have, key=lambda pair: _key(pair[1]), reverse=descending)), *lack]
 
 
 _NUMBER: Final = re.compile(r"([0-9]{1,15})")

@@ -35,8 +35,8 @@ FIELDS: Final[Mapping[RowKind, RowFields]] = {
 
 
 def row_kind(name: str) -> RowKind:
-    """The kind that a user means. Raises BadFilter for an unknown one."""
-    kind = _ALIASES.get(name.lower())
+    """The kind that a user means, maybe with its group (``resourceclaims.resource.k8s.io``). Raises BadFilter."""
+    kind = _ALIASES.get(name.lower().partition(".")[0])
     if kind is None:
         close = nearest(name, ROW_KINDS) or nearest(name, _ALIASES)
         meant = f" (did you mean {close}?)" if close else ""

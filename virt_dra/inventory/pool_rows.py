@@ -59,8 +59,16 @@ class PoolRow:
     free: int
 
     @property
+    def resource(self) -> str:
+        return "pool"
+
+    @property
     def namespace(self) -> str:
         return ""
+
+    @property
+    def name(self) -> str:
+        return self.id.pool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,6 +156,10 @@ class DriverRow:
     classes: tuple[str, ...]
     undecided: tuple[str, ...]
     labels: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def resource(self) -> str:
+        return "driver"
 
     @property
     def namespace(self) -> str:

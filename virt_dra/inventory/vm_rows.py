@@ -110,6 +110,12 @@ class VmRow:
     labels: Sequence[Mapping[str, str]]
 
     @property
+    def resource(self) -> str:
+        """A VM of which only a launcher pod or a claim is known is called as the instance that they are for."""
+        kind = VirtualMachine if self.kind == VirtualMachine.KIND else VirtualMachineInstance
+        return f"{kind.KIND.lower()}.kubevirt.io"
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.name, f"{self.namespace}/{self.name}"
 

@@ -36,7 +36,7 @@ def describe(*arguments: str, stdin: str = "") -> Result:
 def test_sections_say_everything_that_is_known(kind: str, golden: Golden) -> None:
     result = describe(kind, *NAMED[kind], "-f", EXAMPLE, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
-    documents: list[dict[str, Any]] = json.loads(result.stdout)
+    documents: list[dict[str, Any]] = json.loads(result.stdout)["items"]
     assert len({tuple(document) for document in documents}) == 1, "the same members in every document"
     golden(f"{kind}.txt", "\n\n".join("\n".join(section_lines(document, NOW)) for document in documents) + "\n")
 
@@ -44,13 +44,13 @@ def test_sections_say_everything_that_is_known(kind: str, golden: Golden) -> Non
 @pytest.mark.parametrize("kind", NAMED)
 def test_every_name_that_get_prints_is_found_once(kind: str) -> None:
     names = CliRunner().invoke(cli, ["get", kind, "-f", EXAMPLE, "-o", "name"]).stdout.split()
-    result = describe(kind, *names, "-f", EXAMPLE, "-o", "yaml")
+    result = describe(*names, "-f", EXAMPLE, "-o", "yaml")
     assert result.exit_code == 0
-    assert len(yaml.safe_load(result.stdout)) == len(names)
+    assert len(yaml.safe_load(result.stdout)["items"]) == len(names)
 
 
 def test_text_is_what_the_document_says() -> None:
-    document = json.loads(describe("pool", "node-2", "-f", EXAMPLE, "-o", "json").stdout)[0]
+    document = json.loads(describe("pool", "node-2", "-f", EXAMPLE, "-o", "json").stdout)["items"][0]
     assert (
         describe("pool", "node-2", "-f", EXAMPLE).stdout == "\n".join(section_lines(document, datetime.now(UTC))) + "\n"
     )
@@ -61,7 +61,10 @@ def test_the_lint_says_one_line_each_of_the_row_and_of_nobody_else() -> None:
         str(ROOT / "examples" / "cluster" / name) for name in ("vm.yaml", "wrong-request.yaml", "claim-template.yaml")
     ]
     files = [argument for manifest in manifests for argument in ("-f", manifest)]
-    listed = [json.loads(describe("vm", name, *files, "-o", "json").stdout)[0]["lint"] for name in ("desktop", "wrong")]
+    listed = [
+        json.loads(describe("vm", name, *files, "-o", "json").stdout)["items"][0]["lint"]
+        for name in ("desktop", "wrong")
+    ]
     assert listed[0] == []
     (finding,) = listed[1]
     assert finding.startswith(
@@ -72,7 +75,7 @@ def test_the_lint_says_one_line_each_of_the_row_and_of_nobody_else() -> None:
 
 def test_a_dump_is_read_from_standard_input_once() -> None:
     text = (ROOT / "examples" / "inventory" / "cluster.yaml").read_text(encoding="utf-8")
-    (document,) = json.loads(describe("vm", "waiting", "-f", "-", "-o", "json", stdin=text).stdout)
+    (document,) = json.loads(describe("vm", "waiting", "-f", "-", "-o", "json", stdin=text).stdout)["items"]
     assert [event["reason"] for event in document["events"]] == ["DevicesNotAllocatable"]
 
 
@@ -91,7 +94,7 @@ def test_an_object_that_cannot_be_read_is_named_whatever_is_asked_for() -> None:
 
 def test_a_name_that_is_not_there_is_said_and_the_others_are_shown() -> None:
     result = describe("device", "gpu-2", "gpu-77", "-f", EXAMPLE, "-o", "json")
-    assert (result.exit_code, len(json.loads(result.stdout))) == (1, 1)
+    assert (result.exit_code, len(json.loads(result.stdout)["items"])) == (1, 1)
     assert result.stderr == 'error: device "gpu-77" isn\'t there; did you mean gpu-9?\n'
 
 

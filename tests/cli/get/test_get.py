@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,16 +21,21 @@ def get(*arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(cli, ["get", *arguments], input=stdin)
 
 
+def _items(*arguments: str, stdin: str = "") -> Any:
+    return json.loads(get(*arguments, "-o", "json", stdin=stdin).stdout)["items"]
+
+
 def test_names_are_what_describe_takes() -> None:
-    result = get("devices", "-f", EXAMPLE, "-o", "name", "--field", "state=free")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "gpu.example.com/node-1/gpu-2\n", "")
+    result = get("devices", "-f", EXAMPLE, "-o", "name", "--field-selector", "state=free")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "device/gpu.example.com/node-1/gpu-2\n", "")
 
 
 def test_json_and_yaml_are_the_same_list() -> None:
     documents = json.loads(get("pools", "-f", EXAMPLE, "-o", "json").stdout)
     assert yaml.safe_load(get("pools", "-f", EXAMPLE, "-o", "yaml").stdout) == documents
-    assert [document["problem"] for document in documents] == [None, None, "1 of 2 slices of generation 2", None]
-    assert get("vms", "-f", EXAMPLE, "-n", "nobody", "-o", "json").stdout == "[]\n"
+    assert (documents["apiVersion"], documents["kind"]) == ("output.virt-dra.io/v1", "InventoryList")
+    assert [row.get("problem") for row in documents["items"]] == [None, None, "1 of 2 slices of generation 2", None]
+    assert json.loads(get("vms", "-f", EXAMPLE, "-n", "nobody", "-o", "json").stdout)["items"] == []
 
 
 def test_csv_has_all_columns_whatever_is_shown() -> None:
@@ -44,7 +50,9 @@ def test_csv_has_all_columns_whatever_is_shown() -> None:
 
 def test_rows_are_selected_and_sorted() -> None:
     def vms(*options: str) -> list[str]:
-        return get("vms", "-f", EXAMPLE, "-o", "name", *options).stdout.split()
+        titles = "custom-columns=NAME:.metadata.namespace,NAME:.metadata.name"
+        lines = get("vms", "-f", EXAMPLE, "-o", titles, "--no-headers", *options).stdout.splitlines()
+        return ["/".join(line.split()) for line in lines]
 
     assert vms() == ["team-a/desktop", "team-a/waiting", "team-b/archive", "team-b/batch", "team-b/farm"]
     assert vms("-n", "team-b") == ["team-b/archive", "team-b/batch", "team-b/farm"]
@@ -55,17 +63,20 @@ def test_rows_are_selected_and_sorted() -> None:
         "team-b/batch",
         "team-b/archive",
     ]
-    assert vms("--field", "phase=Running", "--field", "node=node-1") == ["team-a/desktop", "team-b/batch"]
+    assert vms("--field-selector", "phase=Running", "--field-selector", "node=node-1") == [
+        "team-a/desktop",
+        "team-b/batch",
+    ]
 
 
 def test_a_name_that_is_not_there_is_said_with_the_nearest_and_the_others_are_shown() -> None:
     result = get("vm", "desktop", "wating", "-f", EXAMPLE, "-o", "name")
-    assert (result.exit_code, result.stdout) == (1, "team-a/desktop\n")
+    assert (result.exit_code, result.stdout) == (1, "virtualmachine.kubevirt.io/desktop\n")
     assert result.stderr == 'error: vm "wating" isn\'t there; did you mean waiting?\n'
 
 
 def test_nothing_found_is_said() -> None:
-    result = get("claims", "-f", EXAMPLE, "--field", "state=deleting")
+    result = get("claims", "-f", EXAMPLE, "--field-selector", "state=deleting")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no claims found\n")
 
 
@@ -135,13 +146,11 @@ def test_a_selector_made_to_compute_for_ever_is_left_undecided() -> None:
          "spec": {"selectors": [{"cel": {"expression": costly}}]}},
         {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "honest"}, "spec": {}},
     ]  # fmt: skip
-    (row,) = json.loads(get("drivers", "-f", "-", "-o", "json", stdin="\n---\n".join(map(json.dumps, dump))).stdout)
+    (row,) = _items("drivers", "-f", "-", stdin="\n---\n".join(map(json.dumps, dump)))
     assert (row["deviceClasses"], row["undecidedDeviceClasses"]) == (["honest"], ["costly"])
     many = [{**dump[1], "metadata": {"name": f"costly-{number}"}} for number in range(200)]
     began = time.monotonic()
-    (row,) = json.loads(
-        get("drivers", "-f", "-", "-o", "json", stdin="\n---\n".join(map(json.dumps, [dump[0], *many]))).stdout
-    )
+    (row,) = _items("drivers", "-f", "-", stdin="\n---\n".join(map(json.dumps, [dump[0], *many])))
     assert len(row["undecidedDeviceClasses"]) == 200
     assert time.monotonic() - began < 30, "5 s of evaluating"
 
@@ -150,3 +159,85 @@ def test_help_lists_the_fields_of_each_kind_on_a_line_of_its_own() -> None:
     lines = [line.strip() for line in get("--help").stdout.splitlines()]
     assert "Fields:" in lines
     assert "pools    driver, pool, generation, state, node, devices, free" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["vms", "-o", "jsonpath={.items[*].metadata.name}"], "desktop waiting archive batch farm"),
+        (["vm", "desktop", "-o", "jsonpath={.metadata.name}"], "desktop"),
+        (["vm/desktop", "-o", "jsonpath={.devices[0].address}{'\\n'}"], "0000:41:00.0\n"),
+        (["vm/desktop", "-o", "jsonpath-as-json={.node}"], '[\n    "node-1"\n]\n'),
+        (
+            ["devices", "-o", 'jsonpath={range .items[?(@.node=="node-2")]}{.driver}/{.device}{end}'],
+            "gpu.example.com/gpu-0",
+        ),
+        (
+            ["vm/desktop", "device/node-1/gpu-0", "-o", "name"],
+            "virtualmachine.kubevirt.io/desktop\ndevice/gpu.example.com/node-1/gpu-0\n",
+        ),
+        (
+            ["claims,drivers", "-o", "name", "--field-selector", "metadata.name!=gpu.example.com", "-n", "team-b"],
+            "resourceclaim.resource.k8s.io/batch-net\nresourceclaim.resource.k8s.io/farm-gpus\n"
+            "resourceclaim.resource.k8s.io/the-card\ndriver/card.example.com\ndriver/nic.example.com\n",
+        ),
+        (
+            ["pools", "-o", "custom-columns=N:.metadata.name,FREE:free,X:{.no}", "--sort-by", "-{.free}"],
+            "N             FREE   X\nnode-1        1      <none>\nnode-1-card   0      <none>\n"
+            "node-2        0      <none>\nnics          0      <none>\n",
+        ),
+        (["pools", "--no-headers", "-o", "csv", "--field", "pool=nics"],
+         "nic.example.com,nics,7,1/1,complete,(all),1,0,\n"),
+        (["resourceclaims.resource.k8s.io", "-o", "name", "-n", "team-a", "--sort-by", ".metadata.name"],
+         "resourceclaim.resource.k8s.io/desktop-gpu-5xw7l\nresourceclaim.resource.k8s.io/waiting-gpu-2mv9s\n"),
+    ],
+)  # fmt: skip
+def test_it_prints_as_kubectl(arguments: list[str], printed: str) -> None:
+    assert get(*arguments, "-f", EXAMPLE).stdout == printed
+
+
+def test_several_kinds_are_tables_with_a_line_between() -> None:
+    lines = get("pools,drivers", "-f", EXAMPLE).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line][0:6:5] == ["DRIVER", "DRIVER"]
+    assert lines[5] == ""
+    bare = get("pools,drivers", "-f", EXAMPLE, "--no-headers").stdout.splitlines()
+    assert [line.split() for line in bare if line] == [
+        line.split() for line in lines if line and not line.startswith("DRIVER")
+    ]
+
+
+def test_a_template_is_read_from_a_file(tmp_path: Path) -> None:
+    columns, path = tmp_path / "columns", tmp_path / "path"
+    columns.write_text("NAME  NODE\n.metadata.name {.node}\n")
+    path.write_text("{.node}")
+    assert get("vm/desktop", "-f", EXAMPLE, "-o", f"custom-columns-file={columns}").stdout == (
+        "NAME      NODE\ndesktop   node-1\n"
+    )
+    assert get("vm/desktop", "-f", EXAMPLE, "-o", f"jsonpath-file={path}").stdout == "node-1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vms", "-o", "jsonpath={.items["], "error parsing jsonpath {.items[, unterminated array"),
+        (["vms", "-o", "jsonpath="], "jsonpath: template format specified but no template given"),
+        (["vms", "-o", "jsonpath-file=/nowhere"], "/nowhere: No such file or directory"),
+        (["vms", "-o", "custom-columns=NAME"], "unexpected custom-columns spec: NAME, expected <header>"),
+        (["vms", "-o", "jsonpath={.items[9]}"], "error: array index out of bounds: index 9, length 5"),
+        (["vms", "-o", "table"], "'table' is not one of"),
+        (["vms", "--sort-by", ".none"], "error: couldn't find any field with path {.none} in the list of objects"),
+        (["vm/a", "b"], "'b': after KIND/NAME every argument is KIND/NAME"),
+        (["vms,vmz"], 'error: there is no kind "vmz" (did you mean vm?)'),
+        (["vms,devices", "-o", "csv"], "--watch and -o csv show one kind"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused(arguments: list[str], message: str) -> None:
+    result = get(*arguments, "-f", EXAMPLE)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_a_shorter_name_of_the_field_selector_is_taken() -> None:
+    assert get("vms", "-f", EXAMPLE, "--field", "node=node-1").stdout == (
+        get("vms", "-f", EXAMPLE, "--field-selector", "node=node-1").stdout
+    )

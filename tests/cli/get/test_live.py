@@ -36,15 +36,14 @@ def test_a_vm_and_its_device_are_shown(control_plane: ControlPlane, namespace: s
     vms.allocate("vm")
     result = get(control_plane.kubeconfig, "vms", "-n", namespace, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
-    (row,) = json.loads(result.stdout)
-    assert (row["name"], row["kind"], row["ready"]) == ("vm", "VirtualMachineInstance", "1/1")
+    (row,) = json.loads(result.stdout)["items"]
+    assert (row["metadata"]["name"], row["object"], row["ready"]) == ("vm", "VirtualMachineInstance", "1/1")
     (device,) = row["devices"]
-    assert (device["address"], device["resolved"], device["reason"]) == (GPU, True, None)
-    (held,) = json.loads(
-        get(control_plane.kubeconfig, "devices", "--field", f"namespace={namespace}", "-o", "json").stdout
-    )
+    assert (device["address"], device["resolved"], device.get("reason")) == (GPU, True, None)
+    held_here = get(control_plane.kubeconfig, "devices", "--field-selector", f"namespace={namespace}", "-o", "json")
+    (held,) = json.loads(held_here.stdout)["items"]
     assert (held["address"], held["states"], held["heldBy"][0]["vm"]) == (GPU, ["allocated"], "vm")
-    (claim,) = json.loads(get(control_plane.kubeconfig, "claims", "-n", namespace, "-o", "json").stdout)
+    (claim,) = json.loads(get(control_plane.kubeconfig, "claims", "-n", namespace, "-o", "json").stdout)["items"]
     assert (claim["state"], claim["for"][0]["vm"]) == ("reserved", "vm")
 
 
@@ -55,7 +54,7 @@ def test_without_kubevirt_it_says_so_and_shows_the_launcher_pod(control_plane: C
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     result = get(control_plane.kubeconfig, "vms", "-n", namespace, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, NO_KUBEVIRT)
-    assert [(row["name"], row["kind"], row["phase"]) for row in json.loads(result.stdout)] == [
+    assert [(row["metadata"]["name"], row["object"], row["phase"]) for row in json.loads(result.stdout)["items"]] == [
         ("old", "Pod", "Pending")
     ]
 
@@ -73,7 +72,7 @@ def test_a_user_sees_what_they_may_read_and_is_told_what_not(
         f"left out, as you may not list them: Pod\nonly of namespace {namespace}, "
         "as you may not list those of others: ResourceClaim\n"
     )
-    (row,) = json.loads(result.stdout)
+    (row,) = json.loads(result.stdout)["items"]
     assert row["state"] == "reserved"
     none = get(kubeconfig, "devices", "-n", namespace)
     assert (none.exit_code, none.stdout) == (1, "")
@@ -113,13 +112,17 @@ def test_rows_are_shown_as_they_change_until_it_is_interrupted(
         assert watching.stderr is not None
         try:
             added = change(watching.stdout)
-            assert (added["type"], added["object"]["name"], added["object"]["ready"]) == ("ADDED", "vm", "0/1")
+            assert (added["type"], added["object"]["metadata"]["name"], added["object"]["ready"]) == (
+                "ADDED",
+                "vm",
+                "0/1",
+            )
             vms.allocate("vm")
             while (resolved := change(watching.stdout))["object"]["ready"] != "1/1":
                 assert resolved["type"] == "MODIFIED"
             assert resolved["object"]["devices"][0]["address"] == GPU
             vms.create("second")
-            assert change(watching.stdout)["object"]["name"] == "second"
+            assert change(watching.stdout)["object"]["metadata"]["name"] == "second"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(10) == 130
             assert watching.stderr.read() == "error: interrupted\n"
@@ -150,7 +153,7 @@ def test_describe_shows_events_and_what_lint_says(control_plane: ControlPlane, n
     arguments = ["describe", "vm", "vm", "--live", "-n", namespace, "-o", "json", "--kubeconfig"]
     result = CliRunner().invoke(cli, [*arguments, str(control_plane.kubeconfig)])
     assert (result.exit_code, result.stderr) == (0, "")
-    (document,) = json.loads(result.stdout)
+    (document,) = json.loads(result.stdout)["items"]
     assert document["devices"][0]["address"] == GPU
     assert [event["message"] for event in document["events"] if event["reason"] == "Started"] == ["of vm"]
     assert any(line.endswith("[template-missing]") for line in document["lint"])
@@ -161,6 +164,6 @@ def test_describe_shows_events_and_what_lint_says(control_plane: ControlPlane, n
     ]
     result = CliRunner().invoke(cli, [*arguments, str(account(control_plane, namespace, rules))])
     assert result.exit_code == 0
-    (document,) = json.loads(result.stdout)
+    (document,) = json.loads(result.stdout)["items"]
     assert (document["ready"], document["reason"], document["events"]) == ("0/1", "NotRead", [])
     assert [line.partition(":")[0] for line in document["lint"]] == ["events can't be read", "not checked"]

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 import pytest
 
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.cli.documents.rows import change_document
 from virt_dra.cli.get.command import GetRequest
-from virt_dra.cli.get.watch import change_printer, follow_rows
+from virt_dra.cli.get.printing import ChangePrinter
+from virt_dra.cli.get.watch import follow_rows
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.inventory.changes import RowChange
 from virt_dra.inventory.fields import RowFilter
@@ -36,7 +38,7 @@ def claim(name: str) -> ResourceClaim:
 
 
 def request(kind: RowKind, *names: str) -> GetRequest:
-    return GetRequest(kind, RowFilter(names), None, lambda: RowOptions(NOW))
+    return GetRequest(kind, RowFilter(names), list, lambda: RowOptions(NOW))
 
 
 async def watched(
@@ -81,7 +83,7 @@ async def test_rows_are_shown_when_they_come_change_and_go() -> None:
         [("MODIFIED", "default/a")],
         [("DELETED", "default/b")],
     ]
-    assert batches[2][0].to_json()["object"]["state"] == "allocated"
+    assert change_document(batches[2][0])["object"]["state"] == "allocated"
 
 
 async def test_rows_that_are_not_wanted_are_not_shown() -> None:
@@ -116,7 +118,7 @@ async def _changes() -> list[RowChange]:
                 "default     a      pending   -         -      -     …   (deleted)",
             ],
         ),
-        ("name", ["default/a"]),
+        ("name", ["resourceclaim.resource.k8s.io/a"]),
         (
             "csv",
             [
@@ -127,7 +129,7 @@ async def _changes() -> list[RowChange]:
     ],
 )
 async def test_each_format_of_changes(output: str, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    show = change_printer("claims", output)
+    show = ChangePrinter("claims", output)
     for change in await _changes():
         show([change])
     printed = capsys.readouterr().out.splitlines()
@@ -140,11 +142,13 @@ async def test_each_format_of_changes(output: str, lines: list[str], capsys: pyt
 
 async def test_documents_of_changes_say_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
     changes = await _changes()
-    change_printer("claims", "json")(changes)
+    ChangePrinter("claims", "json")(changes)
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(document["type"], document["object"]["name"]) for document in documents] == [
+    assert [(document["type"], document["object"]["metadata"]["name"]) for document in documents] == [
         ("ADDED", "a"),
         ("DELETED", "a"),
     ]
-    change_printer("claims", "yaml")(changes[:1])
-    assert capsys.readouterr().out.startswith("---\ntype: ADDED\nobject:\n  namespace: default\n")
+    ChangePrinter("claims", "yaml")(changes[:1])
+    assert capsys.readouterr().out.startswith(
+        "---\ntype: ADDED\nobject:\n  apiVersion: output.virt-dra.io/v1\n  kind: InventoryClaim\n"
+    )

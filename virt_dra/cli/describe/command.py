@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import click
@@ -19,6 +21,8 @@ from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.wire import Json
 from virt_dra.cli.describe.sections import section_lines
+from virt_dra.cli.documents.heads import output_list
+from virt_dra.cli.get.arguments import KIND_METAVAR, asked_kinds
 from virt_dra.cli.get.command import GetRequest
 from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
@@ -29,7 +33,7 @@ from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.port import ApiError, Reader
 from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
 from virt_dra.inventory.fields import BadFilter, RowFilter
-from virt_dra.inventory.kinds import ROW_KINDS, RowOptions, row_kind
+from virt_dra.inventory.kinds import ROW_KINDS, RowOptions
 from virt_dra.live.reading import read_cluster
 from virt_dra.model.kinds import READ
 from webhooks.lint import LintSettings, ObjectFindings, lint_documents
@@ -48,9 +52,9 @@ requests, what it was allocated, whom it is for. Of a pool and a driver: slices 
 holds them, classes. Of all: what virt-dra lint says, and events (of a cluster, or those of a dump).
 
 NAME is as virt-dra get -o name writes it, or a part of that (DEVICE, POOL/DEVICE; NAME of a VM): everything that has
-the name is shown.
+the name is shown. KIND/NAME names the kind of each.
 
--o json and yaml are a list with the same members for every object of a kind.
+-o json and yaml are a list (items) with the same members for every object of a kind.
 """
 
 EPILOG = """\b
@@ -90,29 +94,36 @@ class _Remarks:
 
 
 @click.command(name="describe", help=HELP, epilog=EPILOG)
-@click.argument("kind", metavar="KIND", shell_complete=suggesting(kind.removesuffix("s") for kind in ROW_KINDS))
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("kind", metavar=KIND_METAVAR, shell_complete=suggesting(kind.removesuffix("s") for kind in ROW_KINDS))
+@click.argument("names", metavar="[NAME]...", nargs=-1)
 @inventory_options
 @output_option(*FORMATS)
 def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: str) -> None:
-    try:
-        chosen = row_kind(kind)
-    except BadFilter as error:
-        refuse([str(error)], output)
+    if not names and "/" not in kind:
+        raise click.UsageError("Missing argument 'NAME...'.")
     now = datetime.now(UTC)
     options = RowOptions(now, source.address_keys)
-    request = GetRequest(chosen, RowFilter(names, source.scope), None, lambda: options)
+    try:
+        requests = [
+            GetRequest(chosen, RowFilter(asked, source.scope), list, lambda: options)
+            for chosen, asked in asked_kinds(kind, names).items()
+        ]
+    except BadFilter as error:
+        refuse([str(error)], output)
     with collector_paused():
         documents = source.documents(output)
-        model, _ = source.read(READ[f"describe {chosen}"], output, documents)
-        rows, missing = request.rows(model)
+        kinds = reduce(or_, (READ[f"describe {request.kind}"] for request in requests))
+        model, _ = source.read(kinds, output, documents)
+        answers = [request.rows(model) for request in requests]
+        rows = [row for listed, _ in answers for row in listed]
         subjects = [subject for row in rows for subject in subjects_of(row, model)]
         remarks = _live_remarks(source, subjects) if source.live else _remarks_of(documents, source)
         details = [details_of(row, DetailSources(model, options, remarks)) for row in rows]
     if output != "text":
-        print_document(details, output)
+        print_document(output_list("InventoryDetailsList", details), output)
     elif details:
         click.echo("\n\n".join("\n".join(section_lines(document, now)) for document in details))
+    missing = [name for _, absent in answers for name in absent]
     for name in missing:
         say(f"error: {name}", err=True)
     sys.exit(1 if missing else 0)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 from virt_dra.api.tolerations import taint_text
+from virt_dra.cli.documents.rows import row_document
+from virt_dra.cli.templates.applying import JsonPath
+from virt_dra.cli.templates.custom_columns import CustomColumns, cell_text
 from virt_dra.controllers.devices.options import moment_of
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowKind
@@ -17,17 +21,21 @@ from virt_dra.model.usage import DeviceHolder
 
 _LISTED: Final = 3
 """Names in a cell; of more, the number."""
+_KUBECTL_LEAST: Final = 3
+"""The least width of kubectl's columns, without the gap."""
 
 
 @dataclass(frozen=True)
 class RowColumn:
     """``cell``: the text for a row, "" for nothing. ``wide``: shown with ``-o wide`` only. ``time``: the cell is a
-    timestamp, shown as an age."""
+    timestamp, shown as an age. ``empty``: shown for nothing; ``least``: characters of width."""
 
     title: str
     cell: Callable[[Any], str]
     wide: bool = False
     time: bool = False
+    empty: str = "-"
+    least: int = 0
 
     def text(self, row: InventoryRow, now: datetime) -> str:
         """The cell for people."""
@@ -145,3 +153,15 @@ _COLUMNS: Final[Mapping[RowKind, tuple[RowColumn, ...]]] = {
 
 def columns_of(kind: RowKind, *, wide: bool) -> tuple[RowColumn, ...]:
     return tuple(column for column in _COLUMNS[kind] if wide or not column.wide)
+
+
+def template_columns(template: CustomColumns) -> tuple[RowColumn, ...]:
+    """kubectl's custom columns, of the rows' documents. A cell raises NotApplicable."""
+    return tuple(
+        RowColumn(title, partial(_template_cell, path), empty="", least=_KUBECTL_LEAST)
+        for title, path in zip(template.titles, template.paths, strict=True)
+    )
+
+
+def _template_cell(path: JsonPath, row: InventoryRow) -> str:
+    return cell_text(path.values(row_document(row)))

@@ -6,20 +6,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from functools import reduce
+from operator import or_
 
 import click
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.reading.collector import collector_paused
-from virt_dra.cli.get.columns import columns_of
-from virt_dra.cli.get.tables import RowTable, csv_lines
+from virt_dra.cli.get.arguments import KIND_METAVAR, asked_kinds
+from virt_dra.cli.get.formats import RowFormat, row_format_option
+from virt_dra.cli.get.ordering import Ordering, ordering
+from virt_dra.cli.get.printing import ChangePrinter, print_rows
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
-from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import refuse
 from virt_dra.cli.shared.suggestions import suggesting
+from virt_dra.cli.templates.applying import NotApplicable
 from virt_dra.cluster.memory.selectors import parse_labels
 from virt_dra.cluster.port import BadRequest
 from virt_dra.inventory.fields import (
@@ -27,15 +30,11 @@ from virt_dra.inventory.fields import (
     FieldCondition,
     InventoryRow,
     RowFilter,
-    checked,
-    in_order,
     read_conditions,
 )
-from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
+from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, rows_of
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
-
-FORMATS: Final = ("text", "wide", "name", "json", "yaml", "csv")
 
 HELP = """Show what there is and who has it: vms, devices, claims, pools or drivers.
 
@@ -58,20 +57,24 @@ A device's state is free, or one or more of:
   unpublished         it is allocated, and its driver doesn't publish it any more
   unknown             in place of free: you may not read all claims
 
-NAMEs are names, or names with what they are in: NAMESPACE/NAME, POOL/DEVICE, DRIVER/POOL/DEVICE, DRIVER/POOL.
+NAMEs are names, or names with what they are in: NAMESPACE/NAME, POOL/DEVICE, DRIVER/POOL/DEVICE, DRIVER/POOL. Several
+kinds have commas between (vms,devices); KIND/NAME names the kind of each (vm/a device/node-1/gpu-0).
 
--o json and yaml are a list with the same members for every row. -o csv has times as timestamps, and an apostrophe
-before cells that a spreadsheet would calculate. """
+-o json and yaml are a list (items), of which members that a row doesn't have are left out; where one NAME is asked for
+that one row has, they are that row. -o jsonpath=..., jsonpath-as-json=... and custom-columns=... are applied to them as
+kubectl does. -o csv has times as timestamps, and an apostrophe before cells that a spreadsheet would calculate. """
 
 EPILOG = (
     """\b
 Examples:
   virt-dra get vms -f examples/inventory
-  virt-dra get devices -f examples/inventory --field state=free -o wide
+  virt-dra get devices -f examples/inventory --field-selector state=free -o wide
   virt-dra get pools -f examples/inventory --sort-by -free
   virt-dra get claims -f examples/inventory -o yaml
+  virt-dra get vm/desktop -f examples/inventory -o jsonpath='{.devices[*].address}'
+  virt-dra get vms,claims -f examples/inventory -o custom-columns=NAME:.metadata.name,NODE:.node
   virt-dra get vms --live -A                                   every VM of the cluster and where its devices are
-  virt-dra get devices --live --field node=node-1,state!=free  who holds what on a node
+  virt-dra get devices --live --field-selector node=node-1,state!=free  who holds what there
   virt-dra get vms --live -n team-a -l app=render -w           as they change
 
 \b
@@ -84,20 +87,20 @@ Exit codes: 0 shown, 1 a NAME isn't there or nothing may be read, 2 bad usage or
 
 @dataclass(frozen=True)
 class GetRequest:
-    """What is asked for."""
+    """What is asked for of a kind."""
 
     kind: RowKind
     wanted: RowFilter
-    sort_by: str | None
+    order: Ordering
     options: Callable[[], RowOptions]
 
     def rows(self, model: ClusterModel) -> tuple[list[InventoryRow], list[str]]:
-        """The rows that are wanted, in their order; and the names that no row has."""
+        """The rows that are wanted, in their order; and the names that no row has. Raises BadFilter for a path to sort
+        by that none of them has."""
         rows = rows_of(self.kind, model, self.options())
         wanted = [row for row in rows if self.wanted.wants(row)]
         missing = self.wanted.missing(wanted)
-        ordered = in_order(wanted, self.sort_by, FIELDS[self.kind]) if self.sort_by else wanted
-        return ordered, [_not_found(self.kind, name, rows) for name in missing]
+        return self.order(wanted), [_not_found(self.kind, name, rows) for name in missing]
 
 
 def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
@@ -106,7 +109,7 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
 
 
 @click.command(name="get", help=HELP, epilog=EPILOG)
-@click.argument("kind", metavar="KIND", shell_complete=suggesting(ROW_KINDS))
+@click.argument("kind", metavar=KIND_METAVAR, shell_complete=suggesting(ROW_KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @inventory_options
 @click.option(
@@ -116,10 +119,16 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
     help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels.",
 )
 @click.option(
-    "--field", "fields", metavar="FIELD=VALUE,...", multiple=True, help="Only rows with these fields; != for without."
+    "--field-selector", "fields", metavar="FIELD=VALUE,...", multiple=True,
+    help="Only rows with these fields; != for without.",
+)  # fmt: skip
+@click.option(
+    "--sort-by",
+    metavar="FIELD|PATH",
+    help="Sort by a field, or a path like .metadata.name; -FIELD the other way round.",
 )
-@click.option("--sort-by", metavar="FIELD", help="Sort by a field; -FIELD the other way round.")
-@output_option(*FORMATS)
+@click.option("--no-headers", is_flag=True, help="Without the line of titles.")
+@row_format_option
 @click.option(
     "-w",
     "--watch",
@@ -128,62 +137,57 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
 )
 def command(
     kind: str, names: tuple[str, ...], source: InventoryInput, selector: str | None, fields: tuple[str, ...],
-    sort_by: str | None, output: str, watch: bool,
+    sort_by: str | None, no_headers: bool, output: RowFormat, watch: bool,
 ) -> None:  # fmt: skip
+    said = output if isinstance(output, str) else "text"  # the format of errors
     if watch and not source.live:
         raise click.UsageError("--watch goes with --live: files don't change")
-    chosen, conditions = _chosen(kind, fields, sort_by, output)
-    wanted = RowFilter(names, source.scope, conditions, _labels(chosen, selector, output))
-    request = GetRequest(chosen, wanted, sort_by, lambda: RowOptions(datetime.now(UTC), source.address_keys))
+    try:
+        requests = [
+            GetRequest(
+                chosen,
+                RowFilter(asked, source.scope, _conditions(fields, chosen), _labels(selector)),
+                ordering(sort_by, chosen),
+                lambda: RowOptions(datetime.now(UTC), source.address_keys),
+            )
+            for chosen, asked in asked_kinds(kind, names).items()
+        ]
+    except BadFilter as error:
+        refuse([str(error)], said)
+    if len(requests) > 1 and (watch or output == "csv"):
+        raise click.UsageError("--watch and -o csv show one kind")
     if watch:
         from virt_dra.cli.get.watch import watch_rows
 
-        watch_rows(request, source, output)
+        watch_rows(requests[0], source, ChangePrinter(requests[0].kind, output, headers=not no_headers))
         return
     with collector_paused():  # all objects are used until the end
-        kinds = READ[f"get {chosen}"]
-        model, scope = source.read(kinds, output)
-        rows, missing = request.rows(model)
-        _print(chosen, rows, output)
+        kinds = [READ[f"get {request.kind}"] for request in requests]
+        model, scope = source.read(reduce(or_, kinds), said)
+        try:
+            answers = [(request, *request.rows(model)) for request in requests]
+            alone = sum(len(request.wanted.names) for request in requests) == 1
+            print_rows(
+                [(request.kind, rows) for request, rows, _ in answers], output, alone=alone, headers=not no_headers
+            )
+        except (BadFilter, NotApplicable) as error:
+            refuse([str(error)], said)
+    missing = [name for _, _, names_missing in answers for name in names_missing]
     for name in missing:
         say(f"error: {name}", err=True)
-    sys.exit(1 if missing or not scope.serves(kinds) else 0)
+    sys.exit(1 if missing or not all(map(scope.serves, kinds)) else 0)
 
 
-def _chosen(
-    kind: str, fields: Sequence[str], sort_by: str | None, output: str
-) -> tuple[RowKind, tuple[FieldCondition, ...]]:
-    """Ends the command for what doesn't exist."""
-    try:
-        chosen = row_kind(kind)
-        row_fields = FIELDS[chosen]
-        if sort_by is not None:
-            checked(sort_by.removeprefix("-"), row_fields)
-        return chosen, tuple(condition for text in fields for condition in read_conditions(text, row_fields))
-    except BadFilter as error:
-        refuse([str(error)], output)
+def _conditions(fields: Sequence[str], kind: RowKind) -> tuple[FieldCondition, ...]:
+    return tuple(condition for text in fields for condition in read_conditions(text, FIELDS[kind]))
 
 
-def _labels(kind: RowKind, selector: str | None, output: str) -> Callable[[Mapping[str, str]], bool] | None:
+def _labels(selector: str | None) -> Callable[[Mapping[str, str]], bool] | None:
+    """Raises BadFilter."""
     if not selector:
         return None
     try:
         requirements = parse_labels(selector)
     except BadRequest as error:
-        refuse([f"--selector: {error}"], output)
+        raise BadFilter(f"--selector: {error}") from None
     return lambda labels: all(requirement.matches(labels) for requirement in requirements)
-
-
-def _print(kind: RowKind, rows: Sequence[InventoryRow], output: str) -> None:
-    if output in ("json", "yaml"):
-        print_document([row.to_json() for row in rows], output)
-    elif output == "csv":
-        click.echo(csv_lines(columns_of(kind, wide=True), rows), nl=False)
-    elif output == "name":
-        for row in rows:
-            say(row.identity)
-    elif rows:
-        table = RowTable(columns_of(kind, wide=output == "wide"))
-        click.echo("\n".join(table.lines(rows, datetime.now(UTC))))
-    else:
-        say(f"no {kind} found", err=True)

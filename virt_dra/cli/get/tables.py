@@ -20,14 +20,14 @@ _FORMULA: Final = ("=", "+", "-", "@")
 class RowTable:
     """Lines of a table, whose columns are as wide as what has been written so far."""
 
-    def __init__(self, columns: Sequence[RowColumn]) -> None:
+    def __init__(self, columns: Sequence[RowColumn], *, headers: bool = True) -> None:
         self._columns = columns
-        self._widths = [len(column.title) for column in columns]
-        self._begun = False
+        self._widths = [max(len(column.title) if headers else 0, column.least) for column in columns]
+        self._begun = not headers
 
     def lines(self, rows: Iterable[InventoryRow], now: datetime, remark: str = "") -> list[str]:
         """The next lines, the first time with the titles. ``remark``: at the end of each line."""
-        cells = [[visible(column.text(row, now)) or "-" for column in self._columns] for row in rows]
+        cells = [[visible(column.text(row, now)) or column.empty for column in self._columns] for row in rows]
         for listed in cells:
             self._widths = [
                 len(cell) if len(cell) > width else width for cell, width in zip(listed, self._widths, strict=True)

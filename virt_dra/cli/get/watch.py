@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from virt_dra.cli.get.columns import columns_of
-from virt_dra.cli.get.tables import RowTable, csv_lines
 from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import document_text, json_text, refuse
+from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.templates.applying import NotApplicable
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.inventory.changes import RowChange, WatchedRows
-from virt_dra.inventory.kinds import RowKind
+from virt_dra.inventory.fields import BadFilter
 from virt_dra.live.reading import ReadScope, read_cluster
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import with_devices_of_lines
@@ -33,8 +28,8 @@ SETTLE_SECONDS: Final = 0.2
 """From a change until rows are made anew: a scheduler writes claim and pod one after the other."""
 
 
-def watch_rows(request: GetRequest, source: InventoryInput, output: str) -> None:
-    """Shows rows until interrupted. Ends the command if nothing can be read."""
+def watch_rows(request: GetRequest, source: InventoryInput, show: Callable[[list[RowChange]], None]) -> None:
+    """Shows rows until interrupted. Ends the command if nothing can be read, or a template can't be applied."""
 
     async def watch() -> None:
         async with source.cluster.connected() as connected:
@@ -44,10 +39,12 @@ def watch_rows(request: GetRequest, source: InventoryInput, output: str) -> None
                 say(note, err=True)
             if not scope.serves(kinds):
                 refuse([f"nothing of which {request.kind} are made can be read"], "text")
-            await follow_rows(request, connected, scope, change_printer(request.kind, output))
+            await follow_rows(request, connected, scope, show)
 
     try:
         asyncio.run(watch())
+    except (BadFilter, NotApplicable) as error:
+        refuse([str(error)], "text")
     except (ApiError, NoCluster) as error:
         refuse([error.message if isinstance(error, NoCluster) else str(error)], "text")
 
@@ -78,32 +75,3 @@ async def follow_rows(
             if changes:
                 show(changes)
             await asyncio.sleep(SETTLE_SECONDS)
-
-
-def change_printer(kind: RowKind, output: str) -> Callable[[list[RowChange]], None]:
-    """Prints changes in one of the formats of ``virt-dra get``. CSV and names leave out deleted rows."""
-    columns = columns_of(kind, wide=output in ("wide", "csv"))
-    table = RowTable(columns)
-    if output == "csv":
-        click.echo(csv_lines(columns, ()), nl=False)
-
-    def show(changes: list[RowChange]) -> None:
-        now = datetime.now(UTC)
-        for change in changes:
-            deleted = change.type == "DELETED"
-            if output in ("json", "yaml"):
-                click.echo(_document(change, output), nl=output == "json")
-            elif output == "name":
-                if not deleted:
-                    say(change.row.identity)
-            elif output != "csv":
-                click.echo("\n".join(table.lines([change.row], now, "(deleted)" if deleted else "")))
-            elif not deleted:
-                click.echo(csv_lines(columns, [change.row], titles=False), nl=False)
-        sys.stdout.flush()
-
-    return show
-
-
-def _document(change: RowChange, output: str) -> str:
-    return json_text(change.to_json()) if output == "json" else f"---\n{document_text(change.to_json(), output)}"
