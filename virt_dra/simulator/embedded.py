@@ -29,6 +29,7 @@ from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.simulator.aligning import aligned
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, VmOrVmi, sort_input
@@ -95,10 +96,10 @@ async def run_on(
     )
     written = ClusterModel(sourced.object for sourced in once.objects)
     admitted = with_devices_of_lines(written)
-    sorted_out = sort_input(_as_in(admitted, once.objects))
+    surroundings = surroundings_of(written)
+    sorted_out = aligned(sort_input(_as_in(admitted, once.objects)), surroundings)
     accepted, refused = judge((*sorted_out.others, *(obj for vm in sorted_out.vms for obj in vm.loaded)), KindRules())
     there = {id(obj) for obj in accepted}
-    surroundings = surroundings_of(written)
     vms = [_unless_refused(_unless_line_refused(vm, surroundings), there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, settings.beside_kubevirt)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from virt_dra.api import names
@@ -17,6 +18,7 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import GPU, ClaimRequest, HostDevice, Interface, Network, VirtualMachineInstanceSpec
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.nearest import did_you_mean
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, AskedProfile, RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import (
     GPU_TYPE,
@@ -25,7 +27,7 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import (
     DeviceProfile,
     ProfileDevice,
 )
-from virt_dra.api.profiles.requests import NamesByDevice, claim_for
+from virt_dra.api.profiles.requests import NamesByDevice, claim_for, constraint_of
 from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.resource_v1 import ResourceClaimSpec, ResourceClaimTemplate, ResourceClaimTemplateSpec
 from virt_dra.api.validation.claims import REQUESTS_MAX, device_claim
@@ -61,10 +63,11 @@ class VmAsking:
 @dataclass(frozen=True)
 class ExpandedVm:
     """The VMI's spec with what the line stands for, and the templates that its claims are made from, without the
-    namespace that they are for."""
+    namespace that they are for. ``preferences``: alignments that the templates don't have, in the order of the line."""
 
     spec: VirtualMachineInstanceSpec
     templates: tuple[ResourceClaimTemplate, ...]
+    preferences: tuple[PreferredAlignment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def expand_profiles(
     errors = errors or [error for template in templates for error in _refused_by_kubernetes(template, vm)]
     if errors:
         raise RefusedLineError(*errors)
-    return ExpandedVm(_written(spec, additions), templates)
+    return ExpandedVm(_written(spec, additions), templates, tuple(_preferences(items)))
 
 
 def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfile], vm: VmAsking) -> Errors:
@@ -293,6 +296,17 @@ def _interface(device: _Unrolled) -> Interface:
     """SR-IOV, the only binding of networks from claims (K-7.21)."""
     interface, tag = Interface(name=device.name, sriov={}), device.device.tag
     return interface if tag is None else interface.with_(tag=tag)
+
+
+def _preferences(items: Sequence[_Item]) -> Iterable[PreferredAlignment]:
+    """Alignments of several devices that are preferred, by item, alignment and copy."""
+    for item in items:
+        preferred = [alignment for alignment in item.profile.spec.align if not alignment.is_required]
+        for alignment, names_of_copy in product(preferred, item.copies):
+            devices = tuple(name for device in alignment.devices or names_of_copy for name in names_of_copy[device])
+            if len(devices) > 1:
+                constraint = constraint_of(alignment, names_of_copy, alone=len(item.copies) == 1)
+                yield PreferredAlignment(item.claim, devices, constraint)
 
 
 def _template(item: _Item, vm: VmAsking) -> ResourceClaimTemplate:

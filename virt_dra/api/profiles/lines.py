@@ -10,6 +10,7 @@ from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles, template_name
@@ -44,11 +45,13 @@ class VmLine:
 
 @dataclass(frozen=True)
 class AdmittedVm:
-    """A VM or VMI with the devices of its line, and the templates that their claims are made from. ``refusals``: what
-    is wrong with the line, for which the VMI isn't admitted; then ``vm`` is as it was written."""
+    """A VM or VMI with the devices of its line, and the templates that their claims are made from. ``preferences``:
+    alignments that these don't have. ``refusals``: what is wrong with the line, for which the VMI isn't admitted; then
+    ``vm`` is as it was written."""
 
     vm: VirtualMachine | VirtualMachineInstance
     templates: tuple[ResourceClaimTemplate, ...] = ()
+    preferences: tuple[PreferredAlignment, ...] = ()
     refusals: tuple[FieldError, ...] = ()
 
 
@@ -100,7 +103,7 @@ class LineSurroundings:
         except RefusedLineError as error:
             return AdmittedVm(obj, refusals=error.errors)
         templates = tuple(in_namespace(template, line.vm.namespace) for template in expanded.templates)
-        return AdmittedVm(line.with_spec(expanded.spec), templates)
+        return AdmittedVm(line.with_spec(expanded.spec), templates, expanded.preferences)
 
     def expanded(self, line: VmLine) -> ExpandedVm:
         """The spec of the VM's VMI with the devices of its line. Raises :class:`RefusedLineError`."""

@@ -36,7 +36,7 @@ def claim_for(
     }
     if alignments:
         fields["constraints"] = tuple(
-            _constraint(alignment, names, alone=len(copies) == 1) for names in copies for alignment in alignments
+            constraint_of(alignment, names, alone=len(copies) == 1) for names in copies for alignment in alignments
         )
     if spec.config:
         fields["config"] = tuple(_configuration(entry, copies) for entry in spec.config)
@@ -53,7 +53,7 @@ def _request(device: ProfileDevice, name: str) -> DeviceRequest:
     )
 
 
-def _constraint(alignment: ProfileAlignment, names: NamesByDevice, *, alone: bool) -> DeviceConstraint:
+def constraint_of(alignment: ProfileAlignment, names: NamesByDevice, *, alone: bool) -> DeviceConstraint:
     """Of the requests of a copy; of all requests where the claim has nothing but this copy."""
     constraint = DeviceConstraint(match_attribute=alignment.qualified_attribute)
     if alone and not alignment.devices:

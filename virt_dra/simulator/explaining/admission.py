@@ -7,6 +7,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
@@ -74,6 +75,10 @@ class AdmissionReview:
         if finding is None:
             return None
         return Reason(finding.id, f"{finding.field}: {finding.message}" if finding.field else finding.message)
+
+    def preferences(self, subject: VmObject) -> tuple[PreferredAlignment, ...]:
+        """Alignments that the VM's line prefers, and that nobody has decided on yet."""
+        return self._inputs.lines(subject.namespace).admitted(subject).preferences
 
     def doubts(self, subject: VmObject) -> tuple[UnknownFact, ...]:
         """What leaves open whether the VM starts where it fits."""

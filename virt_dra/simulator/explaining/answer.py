@@ -14,6 +14,8 @@ from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.model.usage import DeviceHolder, devices_held_by
+from virt_dra.scheduling.alignment import aligned_claims, chosen_alignments
+from virt_dra.scheduling.fit import FitOptions
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.why.document import group_json
 from virt_dra.scheduling.why.groups import RefusalGroup, grouped, nearest_text
@@ -45,6 +47,7 @@ class ExplainedAnswer:
 
     ``fitting``: nodes that can take it. ``unjudged``: nodes for which time didn't last. ``held``: devices that match
     but are in use, on the nearest nodes, with their holders. ``unknown``: what couldn't be taken into account.
+    ``unaligned``: devices that it prefers together, and gets apart.
     """
 
     title: str
@@ -58,6 +61,7 @@ class ExplainedAnswer:
     ways: tuple[WayOut, ...] = ()
     unjudged: int = 0
     unknown: tuple[UnknownFact, ...] = ()
+    unaligned: tuple[str, ...] = ()
 
 
 def answered(
@@ -81,8 +85,21 @@ def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: Ju
         return ExplainedAnswer(
             subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ()
         )
-    answer = _judged(subject, subject.wish, state, progress)
+    wish, unaligned = _aligned(subject, subject.wish, state)
+    answer = replace(_judged(subject, wish, state, progress), unaligned=unaligned)
     return replace(answer, unknown=(*subject.unknown, *unknown_facts(state.model, pod_requests(subject.wish.pod))))
+
+
+def _aligned(subject: AskedSubject, wish: Wish, state: ClusterState) -> tuple[Wish, tuple[str, ...]]:
+    """The wish with the alignments that it would ask for, and what is given up."""
+    if not subject.preferences:
+        return wish, ()
+    options = FitOptions(state.features, interrupt=state.interrupt)
+    try:
+        choice = chosen_alignments(wish.pod, wish.claims, subject.preferences, state.model, options)
+    except DeadlineExceeded:
+        return wish, ()
+    return replace(wish, claims=aligned_claims(wish.pod, wish.claims, choice.held)), choice.texts
 
 
 def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
@@ -152,6 +169,7 @@ def answer_json(answer: ExplainedAnswer) -> Json:
         "unjudged": answer.unjudged,
         "unknown": [fact.to_json() for fact in answer.unknown],
         "fitting": list(answer.fitting),
+        "unaligned": list(answer.unaligned),
         "misses": [group_json(group) for group in answer.groups],
         "held": [_held_json(device, holder) for device, holder in answer.held],
         "waysOut": [

@@ -16,6 +16,7 @@ from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.claims import generated_claim
@@ -72,6 +73,8 @@ class AskedSubject:
     """The pod that has the place."""
     unknown: tuple[UnknownFact, ...] = ()
     """What leaves open whether it starts."""
+    preferences: tuple[PreferredAlignment, ...] = ()
+    """Alignments that its claims would ask for where a node can serve them."""
 
     @property
     def title(self) -> str:
@@ -140,7 +143,8 @@ class SubjectFinder:
         wish = problem or self.start_of(subject)
         if isinstance(wish, Reason):
             return replace(asked, problem=wish)
-        return replace(asked, wish=wish, unknown=self._admission.doubts(subject))
+        preferences = () if vmi is not None else self._admission.preferences(subject)
+        return replace(asked, wish=wish, unknown=self._admission.doubts(subject), preferences=preferences)
 
     def start_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were started, with its claims; the reason if it can't start anywhere."""

@@ -1,0 +1,89 @@
+"""Which of a VM's preferred alignments are asked for: those that some node can serve, the earlier ones first. Pure.
+
+An alignment that is required may keep a pod from every node. One that is preferred never does: it becomes a constraint
+of the claim only if some node fits with it. A pod that fits with a set of constraints fits with every part of it, so
+adding them one by one, in order, finds the first set of all in lexicographic order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.allocator import DeadlineExceeded, FatalError
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.profiles.alignment import PreferredAlignment, with_alignments
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FilterError, FitOptions, fit
+
+TRIED_MAX: Final = 16
+"""Alignments of a VM that are tried one by one; later ones are given up with those that can't hold."""
+CONSTRAINTS_MAX: Final = 32
+"""Constraints of a claim (A-22)."""
+
+
+@dataclass(frozen=True)
+class AlignmentChoice:
+    """``held``: asked for, so that they hold wherever the pod goes; ``given_up``: not asked for. ``fits``: whether some
+    node can take the pod at all; if none can, nothing is asked for, so that it starts wherever there is a place first.
+    """
+
+    held: tuple[PreferredAlignment, ...]
+    given_up: tuple[PreferredAlignment, ...]
+    fits: bool = True
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is given up where the pod fits."""
+        return tuple(alignment.given_up for alignment in self.given_up) if self.fits else ()
+
+
+def chosen_alignments(
+    pod: Pod,
+    claims: Sequence[ResourceClaim],
+    preferences: Sequence[PreferredAlignment],
+    model: ClusterModel,
+    options: FitOptions = DEFAULT_OPTIONS,
+) -> AlignmentChoice:
+    """The choice for a pod with claims, which name it in its status. ``preferences``: in the order in which they count.
+    Raises DeadlineExceeded."""
+    wanted = tuple(preferences)
+    if not wanted or _fits(pod, aligned_claims(pod, claims, wanted), model, options):
+        return AlignmentChoice(wanted, ())
+    if not _fits(pod, claims, model, options):
+        return AlignmentChoice((), wanted, fits=False)
+    held: tuple[PreferredAlignment, ...] = ()
+    given_up: list[PreferredAlignment] = []
+    for preference in wanted[:TRIED_MAX]:
+        more = (*held, preference)
+        if _fits(pod, aligned_claims(pod, claims, more), model, options):
+            held = more
+        else:
+            given_up.append(preference)
+    return AlignmentChoice(held, tuple(given_up) + wanted[TRIED_MAX:])
+
+
+def aligned_claims(
+    pod: Pod, claims: Iterable[ResourceClaim], held: Sequence[PreferredAlignment]
+) -> tuple[ResourceClaim, ...]:
+    """The pod's claims with the alignments that hold."""
+    entries = {status.resource_claim_name: status.name for status in pod.status.resource_claim_statuses}
+    return tuple(
+        claim.with_(spec=with_alignments(claim.spec, (own for own in held if own.entry == entries.get(claim.name))))
+        for claim in claims
+    )
+
+
+def _fits(pod: Pod, claims: Sequence[ResourceClaim], model: ClusterModel, options: FitOptions) -> bool:
+    """Whether some node can take the pod. Raises DeadlineExceeded."""
+    if any(len(claim.spec.devices.constraints) > CONSTRAINTS_MAX for claim in claims):
+        return False
+    try:
+        asked = fit(pod, model.changed(claims), options)
+        return asked.everywhere is None and any(asked.refusal(state) is None for state in asked.table.states)
+    except DeadlineExceeded:
+        raise
+    except (FilterError, FatalError):
+        return False
