@@ -110,10 +110,12 @@ image-sbom: image  ## Write what the built images have, Debian's packages too, a
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.release image-sbom
 
-release:  ## Make wheel, sdist, bills of materials, provenance and checksums in dist/; URI=, BUILDER=
+# REGISTRY= (of the images: for the chart), DOWNLOADS= (URL of dist/ as published: for krew's manifest), HOMEPAGE= (for it, too)
+release:  ## Make wheel, chart, kubectl plugin, bills of materials, provenance, checksums in dist/; URI=, BUILDER=
 	@tools/venv.sh dev
 	@tools/venv.sh tools
-	@$(BIN)/python -m devtools.release all $(if $(URI),--uri $(URI)) $(if $(BUILDER),--builder $(BUILDER))
+	@$(BIN)/python -m devtools.release all $(if $(URI),--uri $(URI)) $(if $(BUILDER),--builder $(BUILDER)) \
+		$(if $(REGISTRY),--registry $(REGISTRY)) $(if $(DOWNLOADS),--downloads $(DOWNLOADS)) $(if $(HOMEPAGE),--homepage $(HOMEPAGE))
 
 matrix:  ## Run the tests that need Python alone with Python 3.11 to 3.14; STRICT=1: none may be missing
 	@tools/venv.sh tools

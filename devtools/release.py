@@ -1,5 +1,5 @@
-"""Makes the files of a release (``make release``): wheel, sdist, bills of materials, a provenance statement, and their
-checksums.
+"""Makes the files of a release (``make release``): wheel, sdist, Helm chart, plugin of kubectl, bills of materials, a
+provenance statement, and their checksums.
 
 Everything is made of one commit with the locked tools, so that whoever builds the same commit with the same Python and
 zlib gets the same bytes: the commit's files are unpacked into a new folder, times are those of the commit, modes and
@@ -19,13 +19,15 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from devtools import locks
+from devtools import locks, publishing
 from devtools.containers.oci import ImageArchive, InstalledPackage, NoImage
 
 ROOT: Final = Path(__file__).parents[1]
@@ -257,7 +259,39 @@ def write_bills(source: Path, out: Path, commit: str, program: Path) -> list[Pat
     return paths
 
 
-def release(source: Path, out: Path, program: Path, *, commit: str = "HEAD", uri: str, builder: str) -> list[Path]:
+def write_published(source: Path, out: Path, commit: str, addresses: publishing.Addresses) -> list[Path]:
+    """The Helm chart and, of the wheel in ``out``, the plugin of kubectl; its manifest where there is an address for
+    it."""
+    project = tomllib.loads(_read(source, commit, "pyproject.toml").decode())["project"]["version"]
+    epoch = int(_git(source, "show", "--no-patch", "--format=%ct", commit))
+    names = _git(source, "ls-tree", "-r", "--name-only", commit, f"{publishing.CHART}/").splitlines()
+
+    def file(name: str) -> bytes:
+        return _read(source, commit, name)
+
+    (wheel,) = out.glob("*.whl")
+    try:
+        name, plugin = publishing.plugin_archive(file, (wheel.name, wheel.read_bytes()), project, epoch)
+        made = [publishing.chart_archive(file, names, project, addresses, epoch), (name, plugin)]
+    except publishing.NotPublishable as error:
+        raise ReleaseError(str(error)) from None
+    if addresses.downloads:
+        made.append(("virt-dra.krew.yaml", publishing.plugin_manifest(file, name, _sha256(plugin), project, addresses)))
+    for name, content in made:
+        (out / name).write_bytes(content)
+    return [out / name for name, _ in made]
+
+
+def release(
+    source: Path,
+    out: Path,
+    program: Path,
+    *,
+    commit: str = "HEAD",
+    uri: str,
+    builder: str,
+    addresses: publishing.Addresses = publishing.NOT_PUBLISHED,
+) -> list[Path]:
     """All files of a release. Raises ReleaseError, also where files differ from the commit."""
     changed = _git(source, "status", "--porcelain")
     if changed:
@@ -266,9 +300,14 @@ def release(source: Path, out: Path, program: Path, *, commit: str = "HEAD", uri
         )
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"{out} is not empty: a release is not mixed with what is there")
-    paths = [*built(source, out, commit), *write_bills(source, out, commit, program)]
+    paths = [*built(source, out, commit), *write_published(source, out, commit, addresses)]
+    paths += write_bills(source, out, commit, program)
     subjects = {path.name: _sha256(path.read_bytes()) for path in paths}
-    parameters = {"commit": _git(source, "rev-parse", f"{commit}^{{commit}}"), "target": "make release"}
+    parameters = {
+        "commit": _git(source, "rev-parse", f"{commit}^{{commit}}"),
+        "target": "make release",
+        **{name: value for name, value in asdict(addresses).items() if value},
+    }
     paths.append(out / "provenance.intoto.json")
     made = statement(subjects, materials(source, commit, uri), builder, parameters)
     paths[-1].write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
@@ -313,6 +352,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="urn:virt-dra:builder:local",
         help="who builds, as verifiers know it (default: %(default)s)",
     )
+    parser.add_argument(
+        "--registry", default="", help="where the images will be, as in registry.example.com/virt-dra: for the chart"
+    )
+    parser.add_argument("--downloads", default="", help="URL of the folder with these files: for krew's manifest")
+    parser.add_argument("--homepage", default="", help="the project's URL: for krew's manifest")
     options = parser.parse_args(arguments)
     try:
         if options.what == "wheel":
@@ -323,8 +367,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             images = {image: options.images / f"{image}.tar" for image in BILLS}
             paths = write_image_bills(options.source, options.out, "HEAD", options.cyclonedx, images)
         else:
-            paths = release(options.source, options.out, options.cyclonedx, uri=options.uri, builder=options.builder)
-    except ReleaseError as error:
+            addresses = publishing.Addresses(options.registry, options.downloads, options.homepage)
+            paths = release(
+                options.source, options.out, options.cyclonedx, uri=options.uri, builder=options.builder,
+                addresses=addresses,
+            )  # fmt: skip
+    except (ReleaseError, publishing.NotPublishable) as error:
         sys.stderr.write(f"release: {error}\n")
         return 1
     sys.stdout.writelines(f"{_sha256(path.read_bytes())[:12]}  {path}\n" for path in paths)
