@@ -187,6 +187,11 @@ def live(cluster: Cluster) -> None:
         )
     _start_vmi(cluster, "good", "gpu")
     _start_vmi(cluster, "waiting", "none")
+    profile = {"devices": [{"name": "card", "deviceClassName": "gpu"}]}
+    profiles = "/apis/virt-dra.io/v1alpha1/deviceprofiles"
+    cluster.create(profiles, "DeviceProfile", "one-gpu", "virt-dra.io/v1alpha1", spec=profile)
+    _start_vmi(cluster, "asking", "asking-gpu", "gpu=one-gpu")
+    until(lambda: _claim_of_profile(cluster), "the claim that a line of profiles stands for")
     if cluster.overlay == STANDALONE:
         template: Json = {"spec": {"domain": {"devices": {}}}}
         vms = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines"
@@ -276,16 +281,35 @@ def _events(cluster: Cluster, name: str) -> list[Json]:
     ]
 
 
-def _start_vmi(cluster: Cluster, name: str, template: str) -> None:
-    """With its launcher pod, where KubeVirt would make that."""
+def _claim_of_profile(cluster: Cluster) -> bool:
+    """True once the VMI's template was made, and a claim of it for its pod has a device."""
+    of_namespace = f"{RESOURCE}/namespaces/{cluster.namespace}"
+    template = cluster.plane.request("GET", f"{of_namespace}/resourceclaimtemplates/asking-gpu")
+    (owner,) = template["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("VirtualMachineInstance", "asking")
+    claims = cluster.plane.request("GET", f"{of_namespace}/resourceclaims")["items"]
+    return any(
+        claim["spec"]["devices"] == template["spec"]["spec"]["devices"] and "allocation" in claim["status"]
+        for claim in claims
+        if claim["metadata"]["ownerReferences"][0]["name"].startswith("virt-launcher-asking")
+    )
+
+
+def _start_vmi(cluster: Cluster, name: str, template: str, line: str | None = None) -> None:
+    """With its launcher pod, where KubeVirt would make that. ``line``: of profiles; its devices are there already, as
+    the webhook writes them."""
     namespace = cluster.namespace
     claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
     gpus = [{"name": "gpu", "claimName": "gpu", "requestName": "gpu"}]
     spec = {"resourceClaims": claims, "domain": {"devices": {"gpus": gpus}}}
     vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
-    vmi = cluster.create(vmis, "VirtualMachineInstance", name, "kubevirt.io/v1", spec=spec)
+    metadata: Json = {} if line is None else {"annotations": {"virt-dra.io/devices": line}}
+    vmi = cluster.create(vmis, "VirtualMachineInstance", name, "kubevirt.io/v1", metadata=metadata, spec=spec)
     if cluster.overlay == STANDALONE:
         return
+    if line is not None:
+        path = f"{RESOURCE}/namespaces/{namespace}/resourceclaimtemplates/{template}"
+        until(lambda: cluster.plane.request("GET", path), "the template, before which no pod is admitted")
     uid = vmi["metadata"]["uid"]
     owner = {
         "apiVersion": "kubevirt.io/v1",
