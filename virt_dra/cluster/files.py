@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -55,12 +56,17 @@ _HEADER = "# Saved by virt-dra.\n"
 """First line of every file of :func:`save_folder`; only files that begin with it are ever removed."""
 
 
-def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Loaded:
+def read_inputs(
+    paths: Sequence[str | Path],
+    stdin: BinaryIO | None = None,
+    stored: Callable[[Document], Document] = lambda document: document,
+) -> Loaded:
     """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-``
     (standard input).
 
     Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are
-    still read. A file that is met twice is read once. ``stdin`` replaces the process's standard input.
+    still read. A file that is met twice is read once. ``stdin`` replaces the process's standard input; ``stored``: what
+    an API server makes of a document before it is read.
     """
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
@@ -69,7 +75,11 @@ def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> L
             problems.append(source)
             continue
         text = source.text(stdin)
-        loaded = text if isinstance(text, ReadProblem) else _understood(read_objects, text, source.name)
+        loaded = (
+            text
+            if isinstance(text, ReadProblem)
+            else _understood(partial(read_objects, stored=stored), text, source.name)
+        )
         if isinstance(loaded, ReadProblem):
             problems.append(loaded)
             continue

@@ -129,13 +129,14 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
         return tuple(documents)
 
 
-def read_objects(text: bytes, name: str) -> Loaded:
-    """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
+def read_objects(text: bytes, name: str, stored: Callable[[Document], Document] = lambda document: document) -> Loaded:
+    """The typed objects of a text, each as ``stored`` has it. Raises :class:`DocumentError` if the text as a whole
+    can't be read."""
     with collector_paused():
         decoded = _decoded(text, name)
-        reader = _ObjectReader()
+        reader = _ObjectReader(stored)
         if not _take_list(decoded, name, reader.take):
-            reader = _ObjectReader()
+            reader = _ObjectReader(stored)
             for document in _documents(decoded, name):
                 reader.take(document)
     return Loaded(tuple(reader.objects), tuple(reader.problems))
@@ -144,12 +145,13 @@ def read_objects(text: bytes, name: str) -> Loaded:
 class _ObjectReader:
     """Reads documents, and keeps what they are read into."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Callable[[Document], Document]) -> None:
+        self._stored = stored
         self.objects: list[Sourced[TypedObject]] = []
         self.problems: list[ReadProblem] = []
 
     def take(self, document: Document) -> None:
-        read = read_document(document)
+        read = read_document(self._stored(document))
         if isinstance(read, Sourced):
             self.objects.append(read)
         else:

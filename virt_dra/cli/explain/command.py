@@ -134,16 +134,18 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
 
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
     """The objects of files, in place of those of the cluster if one is given."""
+    from virt_dra.api.kubevirt_v1 import KubeVirt
     from virt_dra.cli.shared.file_input import accepted_of_files  # not needed for pages
     from virt_dra.cli.shared.live_input import live_objects
     from virt_dra.model.cluster import ClusterModel
     from virt_dra.model.feeds.files import model_of_files
     from virt_dra.model.kinds import READ
 
-    of_files = accepted_of_files(paths, output, namespace)
     if cluster is None:
-        return model_of_files(of_files, namespace)
+        return model_of_files(accepted_of_files(paths, output, namespace), namespace)
     objects, scope = live_objects(cluster, READ["explain"], namespace, output)
+    own_crds = KubeVirt not in scope.unread and not any(isinstance(obj, KubeVirt) for obj in objects)
+    of_files = accepted_of_files(paths, output, namespace, own_crds=own_crds)
     return ClusterModel([*objects, *of_files], namespace, scope.unread, scope.partial)
 
 

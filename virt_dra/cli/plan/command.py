@@ -113,7 +113,7 @@ def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str
     from virt_dra.simulator.fit import Fitting
     from virt_dra.simulator.planning.objects import changed_cluster
     from virt_dra.simulator.planning.vms import vm_changes
-    from webhooks.lint import LintSettings, lint_documents
+    from webhooks.lint import DENIAL, LintSettings, lint_documents
 
     deadline = AllocationDeadline(timeout)
     written = read_written(change.applied)
@@ -128,12 +128,14 @@ def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str
         existing=cluster.objects,
         trial=lambda objects, kubevirt: Fitting(objects, kubevirt, limit=deadline),
     )
-    applied: list[TypedObject] = [
-        manifest.object
-        for manifest, findings in judgement.manifests
-        if manifest.object is not None
-        and (manifest.is_subject or not any(finding.severity == "denial" for finding in findings))
-    ]
+    release = judgement.inputs.configuration.release
+    applied: list[TypedObject] = []
+    for manifest, findings in judgement.manifests:
+        if manifest.object is None or (
+            not manifest.is_subject and any(finding.severity == DENIAL for finding in findings)
+        ):
+            continue  # refused, and said as a finding
+        applied.append(manifest.stored_by(release) if manifest.is_subject else manifest.object)
     try:
         changed = changed_cluster(cluster, applied, objects_of_files(change.deleted, output), change.namespace)
         with progress("trying VMs") as report_progress:

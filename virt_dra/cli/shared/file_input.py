@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.design_form import as_kubevirt_stores
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.files import read_inputs
 
 
-def sourced_of_files(paths: Sequence[str], output: str) -> tuple[Sourced[TypedObject], ...]:
-    """The objects with the places where they are written."""
-    loaded = read_inputs(paths)
+def sourced_of_files(paths: Sequence[str], output: str, *, own_crds: bool = False) -> tuple[Sourced[TypedObject], ...]:
+    """The objects with the places where they are written. ``own_crds``: VMs are of virt-dra's own CRDs, which have the
+    design's form of a claim reference, too; else it is dropped as by KubeVirt's (K-1.9)."""
+    loaded = read_inputs(paths) if own_crds else read_inputs(paths, stored=as_kubevirt_stores)
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
     return loaded.objects
@@ -21,7 +23,7 @@ def sourced_of_files(paths: Sequence[str], output: str) -> tuple[Sourced[TypedOb
 
 def sourced_of_documents(documents: Iterable[Document], output: str) -> tuple[Sourced[TypedObject], ...]:
     """The objects of documents that were read already. Ends the command as for files."""
-    read = [read_document(document) for document in documents]
+    read = [read_document(as_kubevirt_stores(document)) for document in documents]
     problems = [str(problem) for obj in read if not isinstance(obj, Sourced) for problem in obj]
     if problems:
         refuse(problems, output)
@@ -32,9 +34,12 @@ def objects_of_files(paths: Sequence[str], output: str) -> tuple[TypedObject, ..
     return tuple(sourced.object for sourced in sourced_of_files(paths, output))
 
 
-def accepted_of_files(paths: Sequence[str], output: str, namespace: str) -> tuple[TypedObject, ...]:
-    """The objects as a cluster has them: without those that its API server would refuse."""
-    return accepted_objects(sourced_of_files(paths, output), namespace)
+def accepted_of_files(
+    paths: Sequence[str], output: str, namespace: str, *, own_crds: bool = False
+) -> tuple[TypedObject, ...]:
+    """The objects as a cluster has them: without those that its API server would refuse. ``own_crds``: as for
+    :func:`sourced_of_files`."""
+    return accepted_objects(sourced_of_files(paths, output, own_crds=own_crds), namespace)
 
 
 def accepted_objects(objects: Iterable[Sourced[TypedObject]], namespace: str) -> tuple[TypedObject, ...]:

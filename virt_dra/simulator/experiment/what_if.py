@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from virt_dra.allocator import Features
+from virt_dra.allocator import FatalError, Features
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
@@ -108,6 +108,8 @@ class _Vm:
     priority: int
     placed: PlacedVm | None = None
     allocated: VmShape | None = None
+    error: str = ""
+    """Why its claims can't be allocated anywhere, such as a missing class."""
 
 
 class Prospect:
@@ -187,13 +189,15 @@ class Prospect:
         return self._cluster.meter.used
 
     def why(self, name: str) -> str:
-        """Why a waiting pod fits nowhere: kube-scheduler's histogram over the nodes."""
-        shape = next(vm.shape for vm in self._vms if vm.name == name)
-        return self._placer.why(shape).message
+        """Why a waiting pod fits nowhere: what is wrong with its claims, else kube-scheduler's histogram over the
+        nodes."""
+        return self._why(next(vm for vm in self._vms if vm.name == name))
+
+    def _why(self, vm: _Vm) -> str:
+        return vm.error or self._placer.why(vm.shape).message
 
     def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
-        """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there, FatalError for
-        broken claims."""
+        """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there."""
         outcome = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
@@ -223,21 +227,29 @@ class Prospect:
             if id(vm) in new:
                 outcome.refused.append(vm.name)
             if id(vm) not in waited and not outcome.why:
-                outcome.why = f"{vm.name}: {self._placer.why(vm.shape).message}"
+                outcome.why = f"{vm.name}: {self._why(vm)}"
         outcome.used, outcome.waiting = self.used, len(self.waiting)
         return outcome
 
     def _place(self, vm: _Vm) -> bool:
         """Whether it has a place now. Devices that it can't use are given back, as kube-scheduler does for a pod that
         fits nowhere with them."""
+        vm.error = ""
         if vm.allocated is not None:
-            vm.placed = self._placer.place(vm.allocated, vm.name)
+            vm.placed = self._placed(vm, vm.allocated)
             if vm.placed is None:
                 self._deallocate(vm)
             vm.allocated = None
         if vm.placed is None:
-            vm.placed = self._placer.place(vm.shape, vm.name)
+            vm.placed = self._placed(vm, vm.shape)
         return vm.placed is not None
+
+    def _placed(self, vm: _Vm, shape: VmShape) -> PlacedVm | None:
+        try:
+            return self._placer.place(shape, vm.name)
+        except FatalError as error:  # of this VM's claims; others are placed
+            vm.error = str(error)
+            return None
 
     def _deallocate(self, vm: _Vm) -> None:
         if vm.allocated is not None:
