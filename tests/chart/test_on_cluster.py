@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from devtools.chart.files import CHART
 from devtools.cluster.control_plane import ControlPlane, require
@@ -33,7 +35,8 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """A chart as of an older version: with an object that this one doesn't have, and a CRD with fewer columns."""
+    """A chart as of an older version: with an object that this one doesn't have, a CRD with fewer columns, and without
+    the driver."""
     chart = tmp_path / "virt-dra"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "old.yaml").write_text(
@@ -44,6 +47,14 @@ def older(tmp_path: Path) -> Path:
     first_of_schema = tail.index("    schema:\n")
     assert columns
     path.write_text(f"{head}{tail[first_of_schema:]}")
+    # Nor did it know the driver.
+    shutil.rmtree(chart / "templates" / "driver")
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    del values["driver"]
+    (chart / "values.yaml").write_text(yaml.safe_dump(values))
+    schema = json.loads((chart / "values.schema.json").read_text())
+    del schema["properties"]["driver"]
+    (chart / "values.schema.json").write_text(json.dumps(schema))
     return chart
 
 
@@ -86,7 +97,14 @@ def test_a_release_is_upgraded_rolled_back_and_removed_and_keeps_what_others_wro
     before = {**written, "replicas": 2, "columns": False, "old": True, "driver": False}
     assert state() == before
 
-    helm("upgrade", "virt-dra", str(CHART), "--set", "operator.replicas=3,driver.enabled=true")
+    helm(
+        "upgrade",
+        "virt-dra",
+        str(CHART),
+        "--reset-then-reuse-values",
+        "--set",
+        "operator.replicas=3,driver.enabled=true",
+    )
     assert state() == {**written, "replicas": 3, "columns": True, "old": False, "driver": True}
 
     helm("rollback", "virt-dra", "1")
