@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster.port import Forbidden, NotFound, Reader
-from virt_dra.model.kinds import LABELS, OFTEN_NOT_SERVED, ReadKinds
+from virt_dra.model.kinds import LABELS, OFTEN_NOT_SERVED, UNMISSED, ReadKinds
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ def _notes(
     not_served: Sequence[type[TypedObject]], forbidden: Sequence[type[TypedObject]],
     narrowed: Sequence[type[TypedObject]], namespace: str,
 ) -> Iterator[str]:  # fmt: skip
-    if not_served:
-        names = ", ".join(f"{kind.KIND} ({kind.API_VERSION})" for kind in not_served)
+    missed = [kind for kind in not_served if kind not in UNMISSED]
+    if missed:
+        names = ", ".join(f"{kind.KIND} ({kind.API_VERSION})" for kind in missed)
         yield f"left out, as this cluster doesn't serve them: {names}"
     if forbidden:
         yield f"left out, as you may not list them: {', '.join(kind.KIND for kind in forbidden)}"

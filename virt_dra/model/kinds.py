@@ -29,6 +29,8 @@ OFTEN_NOT_SERVED: Final = frozenset({
     *INSTANCETYPES,
 })  # fmt: skip
 """Kinds that a cluster may not serve (yet): then it has no object of them."""
+UNMISSED: Final = frozenset({DeviceProfile})
+"""Kinds that a cluster without virt-dra doesn't serve, where no VM can ask for them: not worth a note."""
 LABELS: Final[Mapping[type[TypedObject], str]] = {REVISIONS: names.REVISED}
 """Label selectors of kinds of which most objects are of no interest."""
 

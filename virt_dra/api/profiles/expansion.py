@@ -180,7 +180,7 @@ def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfil
         profile = profiles.get(name)
         if profile is None:
             # Only names that this namespace may use are suggested: others needn't be known to it.
-            hint = did_you_mean(name, (other for other, known in profiles.items() if _is_for(known, vm)))
+            hint = did_you_mean(name, (other for other, candidate in profiles.items() if _is_for(candidate, vm)))
             yield not_found(vm.line_path, name, f"there is no DeviceProfile of this name{hint}")
         elif not _is_for(profile, vm):
             yield forbidden(
