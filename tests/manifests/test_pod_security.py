@@ -28,6 +28,7 @@ SETS = {
         for cert_manager in (False, True)
     },
     "report": build(packaged(), "report"),
+    "keeper": build(packaged(), "keeper"),
 }
 OURS = {
     f"{name}: {obj['metadata']['name']}": obj["spec"]["template"]

@@ -35,6 +35,7 @@ SETS: Mapping[str, Callable[[], tuple[Json, ...]]] = {
     "extender": lambda: build(packaged(), "extender"),
     "report": lambda: build(packaged(), "report"),
     "driver": lambda: build(packaged(), "driver"),
+    "keeper": lambda: build(packaged(), "keeper"),
 }
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",

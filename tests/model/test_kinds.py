@@ -14,11 +14,13 @@ import pytest
 from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.inline_explanations import InlineExplanations
 from virt_dra.allocator import DEFAULT
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.port import Forbidden, Listed, WatchEvent
+from virt_dra.controllers.keeping.loop import KeeperSettings, KeepingLoop
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 from virt_dra.controllers.standalone.reconcile import StandaloneSettings
@@ -29,7 +31,7 @@ from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, packaged, planned
 from virt_dra.live.world import LiveWorld
 from virt_dra.model.kinds import READ, ReadKinds
-from virt_dra.operator.metrics import OperatorMetrics
+from virt_dra.operator.metrics import KeeperMetrics, OperatorMetrics
 from virt_dra.report_server.following import Following, FollowSettings, Rendered
 
 Grant = tuple[str, str, str]
@@ -85,6 +87,12 @@ def test_accounts_of_what_is_applied_alone_may_read_what_they_read_and_nothing_e
     assert reading(build(packaged(), base), role) == needed(READ[capability], *verbs)
 
 
+def test_the_keeper_may_also_read_a_vm_and_its_instance_once_more() -> None:
+    granted = reading(build(packaged(), "keeper"), "virt-dra-keeper")
+    once_more = needed(ReadKinds(required=(VirtualMachine, VirtualMachineInstance)), "get")
+    assert granted == needed(READ["keeper"], "list", "watch") | once_more
+
+
 class _Asked:
     """A cluster that never answers, and notes which kinds are asked for."""
 
@@ -116,6 +124,11 @@ def _operator(cluster: Any, standalone: StandaloneSettings | None) -> Coroutine[
     ).run_informers()
 
 
+def _keeper(cluster: Any) -> Coroutine[Any, Any, None]:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return KeepingLoop(cluster, KeeperSettings(), ambient(lambda: now), KeeperMetrics()).run_informers()
+
+
 def _rendered(*of: object, **options: object) -> Rendered:
     raise AssertionError
 
@@ -131,6 +144,7 @@ def _rendered(*of: object, **options: object) -> Rendered:
                 cluster, StandaloneSettings(Gates.for_version(NEWEST), StandaloneOptions("launcher"))
             ),
         ),
+        ("keeper", _keeper),
         (
             "extender",
             lambda cluster: _entered(FollowedCluster(cluster, AdvisorSettings("packing", DEFAULT)).following()),

@@ -80,6 +80,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "operator": _Subcommand(
         _CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."
     ),
+    "keeper": _Subcommand(_CLUSTER, "keeper", "Hold the devices of stopped VMs that keep them, and release them."),
     "node-driver": _Subcommand(
         _CLUSTER, "node_driver.command", "Publish a node's devices for VMs and prepare them; --plan shows which."
     ),

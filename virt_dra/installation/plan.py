@@ -109,6 +109,7 @@ PARTS: Final[Mapping[str, OptionalPart]] = {
             DRIVER_NAMESPACE,
         ),
         OptionalPart("report", "the report as a live page, which starts once there is a Secret virt-dra-report-tls"),
+        OptionalPart("keeper", "the keeper, which holds the devices of stopped VMs that keep them"),
         # It uses the network of control-plane nodes.
         OptionalPart(
             "extender",

@@ -103,6 +103,7 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "webhook": ReadKinds(required=_WEBHOOK),
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
     "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),
+    "keeper": ReadKinds(required=(Node, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, *_VMS)),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
     "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass, Node)),
 }

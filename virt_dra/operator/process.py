@@ -27,10 +27,11 @@ from kopf._core.engines import peering
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
 from virt_dra.cluster.kube.limits import ClientLimits
+from virt_dra.controllers.keeping.loop import KeeperSettings, KeepingLoop
 from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.operator.explanation_process import ProcessExplanationWorker
-from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics, ProcessMetrics
+from virt_dra.operator.metrics import CONTENT_TYPE, KeeperMetrics, OperatorMetrics, ProcessMetrics
 
 log = logging.getLogger("virt_dra.operator")
 
@@ -83,6 +84,18 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
         return loop
 
     await run_loop(process, metrics, instance_loop)
+
+
+async def keep(process: OperatorProcess, settings: KeeperSettings) -> None:
+    """Run the keeper. Raises as :func:`run_loop`."""
+    metrics = KeeperMetrics()
+
+    def keeping_loop(cluster: KubeCluster, ambient: Ambient) -> KeepingLoop:
+        loop = KeepingLoop(cluster, settings, ambient, metrics)
+        metrics.count(loop)
+        return loop
+
+    await run_loop(process, metrics, keeping_loop)
 
 
 async def run_loop(

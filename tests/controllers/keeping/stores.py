@@ -18,7 +18,8 @@ STORED: tuple[type[Any], ...] = (VirtualMachine, VirtualMachineInstance, Resourc
 
 def filled_stores(objects: Iterable[TypedObject]) -> KeeperStores:
     stores: dict[type[Any], InformerStore[Any]] = {kind: InformerStore(INDEXES.get(kind)) for kind in STORED}
-    keeper = KeeperStores(*(stores[kind] for kind in STORED), AllocatedTaints())
+    vms, vmis, claims, templates, nodes = stores.values()
+    keeper = KeeperStores(vms, vmis, claims, templates, nodes, AllocatedTaints())
     for obj in objects:
         transform = TRANSFORMS.get(type(obj))
         seen = transform(obj) if transform is not None else obj

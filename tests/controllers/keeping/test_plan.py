@@ -11,7 +11,7 @@ from tests.controllers.changed_objects import base_of, cases_in, changed
 from tests.controllers.keeping.stores import filled_stores
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import format_time, parse_time
+from virt_dra.api.meta import TypedObject, format_time, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.events import Event
@@ -20,7 +20,7 @@ from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchS
 
 CASES = Path(__file__).parent / "cases"
 BASE = base_of(CASES)
-KINDS = {
+KINDS: dict[str, type[TypedObject]] = {
     "vms": VirtualMachine, "vmis": VirtualMachineInstance, "claims": ResourceClaim,
     "templates": ResourceClaimTemplate, "nodes": Node, "slices": ResourceSlice, "rules": DeviceTaintRule,
 }  # fmt: skip

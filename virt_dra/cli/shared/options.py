@@ -32,6 +32,11 @@ def parse_namespace(ctx: click.Context, param: click.Parameter, value: str) -> s
     return value
 
 
+def parse_any_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """A namespace, or "" for all."""
+    return parse_namespace(ctx, param, value) if value else ""
+
+
 def parse_service(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, str] | None:
     """Name and namespace of a Service."""
     if value is None:

@@ -172,7 +172,7 @@ def _with_consumers(claim: ResourceClaim, consumers: tuple[ResourceClaimConsumer
     if consumers:
         status["reservedFor"] = [consumer.to_wire() for consumer in consumers]
     else:
-        status = {key: value for key, value in status.items() if key not in ("reservedFor", "allocation", "devices")}
+        status = {key: value for key, value in status.items() if key not in ("reservedFor", "allocation")}
     return PatchStatus.between(claim, claim.with_(status=ResourceClaimStatus.from_wire(status)))
 
 

@@ -1,0 +1,186 @@
+"""manifests/keeper: what a thief of its token can do with claims on a real API server, whose policies hold it to those
+that VirtualMachines own (P-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from devtools.cluster.control_plane import ControlPlane
+from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
+from tests.manifests.acting import MERGE, acting_as
+from tests.manifests.live_cluster import CRDS, until
+from virt_dra.installation.kustomize import build
+from virt_dra.installation.plan import packaged
+
+Json = dict[str, Any]
+Ask = Callable[..., tuple[int, str]]
+KEEPER = "virt-dra-keeper"
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/virt-dra/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/virt-dra/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/virt-dra/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+OWNER: Json = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "a", "uid": "vm-1"}
+VM: Json = {"apiGroup": "kubevirt.io", "resource": "virtualmachines", "name": "a", "uid": "vm-1"}
+OTHER_VM: Json = {**VM, "name": "b", "uid": "vm-2"}
+POD: Json = {"resource": "pods", "name": "launcher", "uid": "pod-1"}
+ALLOCATION: Json = {
+    "devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "gpu-0"}]}
+}
+OTHER_ALLOCATION: Json = {
+    "devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "gpu-1"}]}
+}
+SPEC: Json = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+KEPT = {"virt-dra.io/kept": "true"}
+DRY: Json = {"dryRun": ["All"]}
+"""The body of a DELETE; with another one the API server doesn't look at the parameter of the URL."""
+
+
+def claim(name: str, labels: Json = KEPT, owners: tuple[Json, ...] = (OWNER,), **metadata: Any) -> Json:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "labels": labels, "ownerReferences": list(owners), **metadata},
+        "spec": SPEC,
+    }
+
+
+THERE: dict[str, tuple[Json, list[Json]]] = {
+    "idle": (claim("idle", finalizers=["resource.kubernetes.io/delete-protection"]), [VM]),
+    "fresh": (claim("fresh"), [POD]),
+    "busy": (claim("busy"), [VM, POD]),
+    "unlabelled": (claim("unlabelled", labels={}), [VM]),
+    "foreign": (claim("foreign", labels={}, owners=()), [POD]),
+    "unused": (claim("unused", labels={}, owners=()), []),
+    "kept-unused": (claim("kept-unused"), []),
+}
+"""Name → a claim, and who uses its device."""
+
+
+class Try(NamedTuple):
+    """A request about a claim. ``refused``: what policy or API server say; "" if it is allowed."""
+
+    why: str
+    verb: str
+    name: str
+    body: Json | None
+    refused: str
+    status: bool = True
+
+
+def status(reserved: list[Json] | None, allocation: Json | None = ALLOCATION) -> Json:
+    return {"status": {"reservedFor": reserved, "allocation": allocation}}
+
+
+FOREIGN = "may not change consumers that aren't VirtualMachines"
+OWN_VM = "may add the VirtualMachine only that owns the claim"
+CLEARED = "may leave an allocation as it is, or clear it where nobody but a VirtualMachine uses the claim"
+IMMUTABLE = "field cannot be modified once set"
+LABELLED = "may make, change and delete claims only that are labelled"
+OWNED = "may make claims only that a VirtualMachine owns"
+TRIES = (
+    Try("the VM joins the pod", "PATCH", "fresh", status([POD, VM]), ""),
+    Try("another VM joins", "PATCH", "fresh", status([POD, OTHER_VM]), OWN_VM),
+    Try("a pod joins", "PATCH", "idle", status([VM, POD]), FOREIGN),
+    Try("a pod is removed", "PATCH", "busy", status([VM]), FOREIGN),
+    Try("a pod is removed with the allocation", "PATCH", "busy", status(None, None), FOREIGN),
+    Try("the VM leaves the pod", "PATCH", "busy", status([POD]), ""),
+    Try("the VM leaves, and the allocation with it", "PATCH", "idle", status(None, None), ""),
+    Try("the allocation is another", "PATCH", "idle", status([VM], OTHER_ALLOCATION), IMMUTABLE),
+    Try("a pod's device is exchanged", "PATCH", "foreign", status([POD], OTHER_ALLOCATION), IMMUTABLE),
+    Try("the VM leaves a claim whose label is gone", "PATCH", "unlabelled", status(None, None), ""),
+    Try("the owner joins a claim without the label", "PATCH", "foreign", status([POD, VM]), OWN_VM),
+    Try("an unused claim of somebody else is released", "PATCH", "unused", status(None, None), CLEARED),
+    Try("an unused claim of a VM is released", "PATCH", "kept-unused", status(None, None), ""),
+    Try("devices have a status", "PATCH", "idle",
+        {"status": {"devices": [{"driver": "d.example.com", "pool": "p", "device": "gpu-0", "data": {}}]}},
+        "changing status.devices requires"),
+    Try("a stop is noted", "PATCH", "idle",
+        {"metadata": {"annotations": {"virt-dra.io/stopped-since": "2026-11-24T11:00:00Z"}}}, "", status=False),
+    Try("another annotation is written", "PATCH", "idle",
+        {"metadata": {"annotations": {"x": "y"}}}, "annotations of a claim only that are its own", status=False),
+    Try("a claim is labelled", "PATCH", "foreign",
+        {"metadata": {"labels": KEPT}}, "may change annotations of a claim only", status=False),
+    Try("a label is taken away", "PATCH", "idle",
+        {"metadata": {"labels": {"virt-dra.io/kept": None}}}, LABELLED, status=False),
+    Try("a finalizer is taken away", "PATCH", "idle",
+        {"metadata": {"finalizers": None}}, "may change annotations of a claim only", status=False),
+    Try("the owner is another", "PATCH", "idle",
+        {"metadata": {"ownerReferences": None}}, "may change annotations of a claim only", status=False),
+    Try("a VM's unused claim is deleted", "DELETE", "kept-unused", DRY, "", status=False),
+    Try("a claim in use is deleted", "DELETE", "idle", DRY, "may delete claims only that nobody uses", status=False),
+    Try("somebody else's claim is deleted", "DELETE", "unused", DRY, LABELLED, status=False),
+    Try("a VM's claim is made", "POST", "", claim("new"), "", status=False),
+    Try("a claim without the label is made", "POST", "", claim("new", labels={}), LABELLED, status=False),
+    Try("nobody's claim is made", "POST", "", claim("new", owners=()), OWNED, status=False),
+    Try("a pod's claim is made", "POST", "",
+        claim("new", owners=({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"},)), OWNED, status=False),
+    Try("a claim that can't be deleted is made", "POST", "",
+        claim("new", finalizers=["example.com/stays"]), OWNED, status=False),
+    Try("a claim with admin access is made", "POST", "",
+        {**claim("new"), "spec": {"devices": {"requests": [
+            {"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}}},
+        "may not make claims with admin access", status=False),
+)  # fmt: skip
+
+
+class Thief(NamedTuple):
+    ask: Ask
+    claims: str
+
+
+@pytest.fixture(scope="module")
+def thief() -> Iterator[Thief]:
+    with ControlPlane() as plane:
+        for crd in KUBEVIRT_CRDS:
+            plane.request("POST", CRDS, crd)
+        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "virt-dra"}})
+        for obj in build(packaged(), "keeper"):
+            if obj["kind"] in PATHS:
+                plane.request("POST", PATHS[obj["kind"]], obj)
+        namespace = plane.create_namespace()
+        # An adminAccess claim is refused by the API server where the namespace isn't labelled for it.
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        plane.request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}}, MERGE)
+        claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+        for name, (made, users) in THERE.items():
+            plane.request("POST", claims, made)
+            plane.request("PATCH", f"{claims}/{name}/status", status(users or None), MERGE)
+        with acting_as(plane, plane.kubeconfig_of_service_account("virt-dra", KEEPER)) as ask:
+            until(lambda: LABELLED in ask("DELETE", f"{claims}/unused", DRY)[1], "the policy of claims")
+            until(
+                lambda: CLEARED in ask("PATCH", f"{claims}/unused/status", status(None, None))[1],
+                "the policy of consumers",
+            )
+            yield Thief(ask, claims)
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("tried", TRIES, ids=lambda tried: tried.why)
+def test_what_a_thief_could_do_with_claims(thief: Thief, tried: Try) -> None:
+    path = f"{thief.claims}/{tried.name}".rstrip("/") + ("/status" if tried.status else "")
+    code, text = thief.ask(tried.verb, path, tried.body)
+    if tried.refused:
+        assert code in (403, 422)
+        assert tried.refused in text
+    else:
+        assert code in (200, 201), text
+
+
+@pytest.mark.control_plane
+def test_it_may_change_nothing_else(thief: Thief) -> None:
+    vms = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines"
+    for verb, path in (
+        ("PATCH", f"{vms}/a"), ("DELETE", f"{vms}/a"), ("POST", vms),
+        ("GET", "/api/v1/pods"), ("GET", "/api/v1/secrets"),
+        ("DELETE", "/apis/resource.k8s.io/v1/resourceslices/any"),
+    ):  # fmt: skip
+        code, text = thief.ask(verb, path, {})
+        assert (code, "cannot" in text) == (403, True), (verb, path, text)
