@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow(seconds=0.5)
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(
-    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|node-driver|node-check"
+    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|keeper|webhook|node-driver|node-check"
     r"|report-server|extender(?! --print))\b|kube-scheduler"
     r"|virt-dra install (?!.*--dry-run)"
 )

@@ -31,7 +31,8 @@ from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, packaged, planned
 from virt_dra.live.world import LiveWorld
 from virt_dra.model.kinds import READ, ReadKinds
-from virt_dra.operator.metrics import KeeperMetrics, OperatorMetrics
+from virt_dra.operator.keeper_metrics import KeeperMetrics
+from virt_dra.operator.metrics import OperatorMetrics
 from virt_dra.report_server.following import Following, FollowSettings, Rendered
 
 Grant = tuple[str, str, str]

@@ -60,22 +60,27 @@ def test_every_registry_of_the_product_is_in_the_reference() -> None:
         "virt_dra/extender/metrics.py",
         "virt_dra/report_server/metrics.py",
     }
-    assert list(PROCESSES) == ["webhook", "operator", "extender", "report server"]
+    assert list(PROCESSES) == ["webhook", "operator", "keeper", "extender", "report server"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_every_metric_that_the_code_names_is_a_row(process: str) -> None:
     file = {
-        "webhook": "webhooks/server",
-        "operator": "virt_dra/operator",
-        "extender": "virt_dra/extender",
-        "report server": "virt_dra/report_server",
+        "webhook": "webhooks/server/metrics.py",
+        "operator": "virt_dra/operator/metrics.py",
+        "keeper": "virt_dra/operator/keeper_metrics.py",
+        "extender": "virt_dra/extender/metrics.py",
+        "report server": "virt_dra/report_server/metrics.py",
     }[process]
-    source = (ROOT / file / "metrics.py").read_text(encoding="utf-8")
+    source = (ROOT / file).read_text(encoding="utf-8")
     if process == "webhook":
         named = {f"virt_dra_webhook_{name}" for name in re.findall(r'(?:counter|gauge|histogram)\(\s*"(\w+)"', source)}
     else:
         named = set(re.findall(r'"(virt_dra_\w+)"', source))
+    prefix = {"operator": "virt_dra", "keeper": "virt_dra_keeper"}.get(process)
+    if prefix is not None:
+        of_both = (ROOT / "virt_dra/operator/metrics.py").read_text(encoding="utf-8")
+        named = named - {prefix} | {f"{prefix}_{name}" for name in re.findall(r'f"\{prefix\}_(\w+)"', of_both)}
     assert named
     assert {row.name.removesuffix("_total") for row in metric_rows(process)} == named
     assert all(f"| `{row.name}` | {row.kind} |" in metrics_page() for row in metric_rows(process))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from virt_dra.cli.controller_process import ProcessChoice, process_options
 from virt_dra.cli.shared.options import parse_any_namespace
-from virt_dra.cli.shared.process_options import ProcessChoice, process_options
 from virt_dra.controllers.keeping.loop import KeeperSettings
 
 if TYPE_CHECKING:
@@ -36,7 +36,11 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
 @process_options("virt-dra-keeper")
 @click.option("-n", "--namespace", callback=parse_any_namespace, help="Only VMs of this namespace.  [default: all]")
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="VMs that are looked after at once."
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="VMs that are reconciled at the same time.",
 )
 @click.option(
     "--remove-ended-pods",

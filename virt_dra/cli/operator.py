@@ -17,12 +17,12 @@ from virt_dra.api.kubevirt_versions import (
     NEWEST,
     Gates,
 )
+from virt_dra.cli.controller_process import ProcessChoice, process_options
 from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
     parse_any_namespace,
 )
-from virt_dra.cli.shared.process_options import ProcessChoice, process_options
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone

@@ -148,7 +148,7 @@ class OperatorMetrics(ProcessMetrics):
             ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
             ("virt_dra_informer_age_seconds", age, "kind", counted.informer_ages),
         ):
-            self._registry.register(_ScrapedGauge(name, text, label, counts))
+            self._registry.register(ScrapedGauge(name, text, label, counts))
 
     def published(self, seconds: float) -> None:
         self._allocation_to_status.observe(seconds)
@@ -157,52 +157,9 @@ class OperatorMetrics(ProcessMetrics):
         self._explanation_processes.inc()
 
 
-class KeptDevicesSource(Protocol):
-    """The source of the keeper's gauges that are computed at each scrape."""
+class ScrapedGauge(Collector):
+    """A gauge with one label, computed at each scrape."""
 
-    def kept_devices(self) -> dict[tuple[str, str], float]: ...
-    def informer_ages(self) -> Counts: ...
-
-
-class KeeperMetrics(ProcessMetrics):
-    """The keeper's."""
-
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        super().__init__(registry, prefix="virt_dra_keeper", subject="VM")
-        releases = "Claims of VMs that were released, by reason."
-        self._releases = Counter("virt_dra_keeper_releases", releases, ("reason",), registry=self._registry)
-
-    def count(self, counted: KeptDevicesSource) -> None:
-        """Register the gauges that are computed at each scrape."""
-        self._registry.register(_KeptDevices(counted))
-        age = "Time since the API server's last answer or watch event for a kind."
-        self._registry.register(
-            _ScrapedGauge("virt_dra_keeper_informer_age_seconds", age, "kind", counted.informer_ages)
-        )
-
-    def released(self, reason: str) -> None:
-        self._releases.labels(reason).inc()
-
-
-class _KeptDevices(Collector):
-    """By namespace, which is an administrator's choice: who pays for what is kept and unused."""
-
-    def __init__(self, counted: KeptDevicesSource) -> None:
-        self._counted = counted
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        (family,) = self.describe()
-        for labels, count in sorted(self._counted.kept_devices().items()):
-            family.add_metric(labels, count)
-        yield family
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Without it the registry would count once at registration."""
-        text = "Devices of claims that VMs keep, by namespace and state (in_use, unused)."
-        yield GaugeMetricFamily("virt_dra_keeper_devices", text, labels=["namespace", "state"])
-
-
-class _ScrapedGauge(Collector):
     def __init__(self, name: str, help_text: str, label: str, counts: Callable[[], Counts]) -> None:
         self._name, self._help, self._label, self._counts = name, help_text, label, counts
 

@@ -31,7 +31,8 @@ from virt_dra.controllers.keeping.loop import KeeperSettings, KeepingLoop
 from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.operator.explanation_process import ProcessExplanationWorker
-from virt_dra.operator.metrics import CONTENT_TYPE, KeeperMetrics, OperatorMetrics, ProcessMetrics
+from virt_dra.operator.keeper_metrics import KeeperMetrics
+from virt_dra.operator.metrics import CONTENT_TYPE, OperatorMetrics, ProcessMetrics
 
 log = logging.getLogger("virt_dra.operator")
 

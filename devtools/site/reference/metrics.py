@@ -1,5 +1,5 @@
-"""Every Prometheus metric of webhook, operator, extender and report server, read from the registries that the processes
-serve."""
+"""Every Prometheus metric of webhook, operator, keeper, extender and report server, read from the registries that the
+processes serve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from devtools.site.markdown import code, escaped, table
 from virt_dra.extender.metrics import ExtenderMetrics
+from virt_dra.operator.keeper_metrics import KeeperMetrics
 from virt_dra.operator.metrics import OperatorMetrics
 from virt_dra.report_server.metrics import ReportMetrics
 from webhooks.server.metrics import Metrics
@@ -57,13 +58,26 @@ class _NothingYet:
 
     devices_by_state = vmis_by_path = informer_ages = _one
 
+    def kept_devices(self) -> dict[tuple[str, str], float]:
+        return {("", ""): 0.0}
+
 
 def _operator(registry: CollectorRegistry) -> None:
     OperatorMetrics(registry).count(_NothingYet())
 
 
+def _keeper(registry: CollectorRegistry) -> None:
+    KeeperMetrics(registry).count(_NothingYet())
+
+
 PROCESSES: Final[Mapping[str, Callable[[CollectorRegistry], object]]] = MappingProxyType(
-    {"webhook": Metrics, "operator": _operator, "extender": ExtenderMetrics, "report server": ReportMetrics}
+    {
+        "webhook": Metrics,
+        "operator": _operator,
+        "keeper": _keeper,
+        "extender": ExtenderMetrics,
+        "report server": ReportMetrics,
+    }
 )
 """Each process with metrics -> what registers them."""
 

@@ -15,7 +15,7 @@ from virt_dra.api.meta import TypedObject, format_time, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.keeping.plan import ClaimPlan, plan
+from virt_dra.controllers.keeping.plan import ClaimWrites, plan
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchStatus, Write
 
 CASES = Path(__file__).parent / "cases"
@@ -42,7 +42,7 @@ def run(case: Json) -> Json:
     return words
 
 
-def _claim_words(claim: ClaimPlan) -> Json:
+def _claim_words(claim: ClaimWrites) -> Json:
     words: Json = {"writes": [_write_words(action) for action in claim.actions]}
     if claim.events:
         words["events"] = [_event_words(event) for event in claim.events]

@@ -96,7 +96,7 @@ class KeepingInputs:
 
 
 @dataclass(frozen=True)
-class ClaimPlan:
+class ClaimWrites:
     """The writes about one claim, done in order; ``released``: the reason, once they are done."""
 
     actions: tuple[Write, ...] = ()
@@ -108,7 +108,7 @@ class ClaimPlan:
 class KeepingPlan:
     """``standing``: what lasts, and is said once. ``requeue_at``: when time alone may change the plan."""
 
-    claims: tuple[ClaimPlan, ...] = ()
+    claims: tuple[ClaimWrites, ...] = ()
     standing: tuple[Event, ...] = ()
     requeue_at: datetime | None = None
 
@@ -139,7 +139,7 @@ def plan(inputs: KeepingInputs) -> KeepingPlan:
     return KeepingPlan(tuple(filter(_does_anything, (*plans, *made))), tuple(dict.fromkeys(standing)), earliest(*due))
 
 
-def _does_anything(decided: ClaimPlan) -> bool:
+def _does_anything(decided: ClaimWrites) -> bool:
     return bool(decided.actions or decided.events)
 
 
@@ -155,15 +155,15 @@ def _is_of_earlier(claim: ResourceClaim, vm: VirtualMachine) -> bool:
     return claim.metadata.deletion_timestamp is not None or not _is_of(claim, vm)
 
 
-def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimPlan:
+def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimWrites:
     """Drop VMs from the consumers of a claim that is being deleted, or whose VM is gone (P-8). Pods keep it."""
     pods = tuple(consumer for consumer in other_consumers(claim) if consumer.uid not in inputs.ended)
     if not any(map(is_vm_reference, claim.status.reserved_for)) and pods == claim.status.reserved_for:
-        return ClaimPlan()
+        return ClaimWrites()
     about = claim if inputs.vm is None else inputs.vm
     why = "it is being deleted" if claim.metadata.deletion_timestamp else "no VM owns it any more"
     event = normal(about, RELEASED, f"ResourceClaim {visible(claim.name)} is released: {why}")
-    return ClaimPlan((_with_consumers(claim, pods),), (event,), OWNER_GONE)
+    return ClaimWrites((_with_consumers(claim, pods),), (event,), OWNER_GONE)
 
 
 def _with_consumers(claim: ResourceClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> PatchStatus:
@@ -195,7 +195,7 @@ class _Kept:
             node=inputs.nodes.get(claim_node(claim)), eviction=inputs.evictions.get(claim.name),
         )  # fmt: skip
 
-    def plan(self) -> tuple[ClaimPlan, datetime | None, list[Event]]:
+    def plan(self) -> tuple[ClaimWrites, datetime | None, list[Event]]:
         """The plan, the moment at which time alone may change it, and what lasts."""
         standing = [warning(self._vm, INVALID_TERMS, self._fault)] if self._fault else []
         if self._pods:
@@ -219,16 +219,16 @@ class _Kept:
             said.append(warning(self._vm, CHANGES_LATER, text))
         return said
 
-    def _released(self, release: Release) -> ClaimPlan:
+    def _released(self, release: Release) -> ClaimWrites:
         actions: list[Write] = []
         if self._claim.status.allocation is not None or self._claim.status.reserved_for:
             actions.append(_with_consumers(self._claim, ()))
         if release.removes:
             actions.append(Delete.object(self._claim))
         text = f"ResourceClaim {visible(self._claim.name)} is released: {release.message}"
-        return ClaimPlan(tuple(actions), (normal(self._vm, RELEASED, text),), release.reason)
+        return ClaimWrites(tuple(actions), (normal(self._vm, RELEASED, text),), release.reason)
 
-    def _held(self) -> ClaimPlan:
+    def _held(self) -> ClaimWrites:
         """Keep the claim: the VM among its consumers as long as it is allocated (P-2), the marks up to date."""
         actions: list[Write] = []
         events: list[Event] = []
@@ -242,7 +242,7 @@ class _Kept:
         if asked and self._situation.allocated:  # an allocated claim that isn't released is in use, or about to be
             text = f"ResourceClaim {visible(self._claim.name)} isn't released, as the VM runs; stop it first"
             events.append(warning(self._vm, RELEASE_VOID, text))
-        return ClaimPlan(tuple(actions), tuple(events))
+        return ClaimWrites(tuple(actions), tuple(events))
 
     def _consumers(self) -> tuple[ResourceClaimConsumerReference, ...]:
         own = vm_reference(self._vm)
@@ -284,12 +284,12 @@ def _terms_of(vm: VirtualMachine, claim: ResourceClaim) -> tuple[KeepTerms | Non
         return KeepTerms(None, None), str(error)
 
 
-def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimPlan], list[Event]]:
+def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites], list[Event]]:
     """The claims to make for a VMI that starts, and why others can't be made."""
     vmi = inputs.vmi
     if vmi is None or vmi.finished or vmi.metadata.deletion_timestamp or vm.metadata.deletion_timestamp:
         return [], []
-    made: list[ClaimPlan] = []
+    made: list[ClaimWrites] = []
     said: list[Event] = []
     ours = {claim.name: claim for claim in inputs.claims}
     for entry, template_name in sorted(kept_entries(vmi).items()):
@@ -310,7 +310,7 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimPlan], l
             text = f"ResourceClaim {shown} can't be made: there is no ResourceClaimTemplate {visible(template_name)}"
             said += _both(vm, vmi, TEMPLATE_MISSING, text)
         elif there is None and template is not None:
-            made.append(ClaimPlan((Create(kept_claim(vm, entry, template, vmi.metadata.annotations)),)))
+            made.append(ClaimWrites((Create(kept_claim(vm, entry, template, vmi.metadata.annotations)),)))
     return made, said
 
 

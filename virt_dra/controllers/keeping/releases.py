@@ -68,7 +68,7 @@ class ClaimSituation:
         return self.claim.status.allocation is not None
 
 
-Check = Callable[[ClaimSituation], Release | datetime | None]
+ReleaseCheck = Callable[[ClaimSituation], Release | datetime | None]
 """A release, the moment at which it will be due, or None."""
 
 
@@ -153,7 +153,7 @@ def lease_over(situation: ClaimSituation) -> Release | datetime | None:
     return Release(LEASE_OVER, f"the VM has been stopped for {duration_text(situation.now - since)}")
 
 
-CHECKS: Final[tuple[Check, ...]] = (
+CHECKS: Final[tuple[ReleaseCheck, ...]] = (
     keeping_ended, not_used, template_changed, device_tainted, node_lost, release_requested, lease_over,
 )  # fmt: skip
 
