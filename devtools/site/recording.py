@@ -152,6 +152,8 @@ def animated(command: str, lines: Sequence[Line]) -> str:
     for number, time in enumerate(appears):
         rules.append(f".l{number} {{ animation: l{number} {total:.2f}s step-end infinite; }}")
         rules.append(f"@keyframes l{number} {{ 0% {{ opacity: 0; }} {_part(time, total)}, 100% {{ opacity: 1; }} }}")
+    # It begins with its end, so that nobody sees an empty window first.
+    rules.append(f"* {{ animation-delay: {_END - total:.2f}s !important; }}")
     texts = [_text((prompt,), 0, ""), _text((Span(command),), 0, "typed", after=prompt)]
     texts += [_text(line, number + 1, f"l{number}") for number, line in enumerate(lines)]
     w, h = f"{width:.1f}", f"{height}"

@@ -159,8 +159,14 @@ class _Staging:
             .lstrip("\n")
             .replace(WITHOUT_SITE, WITH_SITE)
         )
+        index = re.sub(r"\[([^\]]+\.md)\]\(([^)#]+\.md)\)", self._titled, _moved(index, "docs"))
         menus = [_toctree(FRONT, section.title, pages) for section, pages in listed if section.below is None]
-        return "\n".join([introduction, "\n## Where to read on\n", _moved(index, "docs"), *menus])
+        return "\n".join([introduction, "\n## Where to read on\n", index, *menus])
+
+    def _titled(self, link: re.Match[str]) -> str:
+        """A link to a page that is called after its file, by the page's title."""
+        title = re.search(r"^# (.+)$", self._own.get(link[2][:-3], ""), re.MULTILINE)
+        return f"[{title[1]}]({link[2]})" if title is not None else link[0]
 
     def _relinked(self, page: str, text: str) -> str:
         """The text with links to source files leading to their pages."""

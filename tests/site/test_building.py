@@ -21,7 +21,7 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"
     for name, text in {
         "README.md": "# A project\n\nOf [some](docs/a.md) use.\n\n## More\n",
-        "docs/README.md": "# Documentation\n\n| [a](a.md) |\n",
+        "docs/README.md": "# Documentation\n\n| [a](a.md), [b.md](b.md) |\n",
         "docs/a.md": "# A\n\n[code](../code/main.py), [folder](../code), [b](b.md#part), [index](README.md)\n",
         "docs/b.md": "# B\n\n## Part\n",
         "code/main.py": "print(1)\n",
@@ -50,7 +50,7 @@ def test_links_to_source_files_lead_to_pages_with_them(repository: Path) -> None
         "# `code`\n\n* [main.py](code/main.py.md)\n* [more/x.yaml](code/more/x.yaml.md)\n"
     )
     assert source.pages["index"] == (
-        "# A project\n\nOf [some](docs/a.md) use.\n\n## Where to read on\n\n| [a](docs/a.md) |\n\n"
+        "# A project\n\nOf [some](docs/a.md) use.\n\n## Where to read on\n\n| [a](docs/a.md), [B](docs/b.md) |\n\n"
         "```{toctree}\n:hidden:\n:caption: Pages\n\n/docs/a\n/docs/b\n/made\n```\n"
     )
 

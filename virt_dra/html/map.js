@@ -218,7 +218,9 @@ class HeatMap {
     this.select.addEventListener("change", () => { this.by = this.select.value; this.draw(words(chosen.search)); });
     this.said = element("span", {class: "quiet", role: "status"});
     this.key = element("ul", {class: "legend"});
-    this.bar = element("div", {class: "map-bar"}, element("label", {}, `${counted(this.nodes.length, "node")} by `, this.select), this.said);
+    this.label = element("label", {}, `${counted(this.nodes.length, "node")} by `, this.select);
+    this.chosen = element("span");
+    this.bar = element("div", {class: "map-bar"}, this.label, this.chosen, this.said);
     this.cells = drawing("svg", {class: "heat", tabindex: "0", role: "application",
       "aria-label": "Heat map of nodes: arrow keys move, Enter shows a node"});
     this.place = element("div", {}, this.cells, this.key);
@@ -282,6 +284,8 @@ class HeatMap {
       this.rects[at].setAttribute("class", this.level(node) + (dim ? " dim" : ""));
     });
     const asked = this.map.asked().node;
+    this.label.hidden = Boolean(chosen.answer);
+    this.chosen.textContent = chosen.answer ? `${counted(this.nodes.length, "node")} by how near they are` : "";
     if (asked) this.at = Math.max(this.nodes.indexOf(asked), 0);
     this.point(this.at);
     this.legend();

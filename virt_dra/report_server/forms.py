@@ -3,21 +3,19 @@ script. Pure."""
 
 from __future__ import annotations
 
-from html import escape
 from string import Template
 from typing import Final
 
-from virt_dra.api.go_text import visible
+from virt_dra.html.frame import asset, text
 from virt_dra.html.policy import NO_FRAMES, content_policy
 
-_STYLE: Final = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 3rem auto; max-width: 42rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } code { overflow-wrap: anywhere; }
-input, button { font: inherit; padding: .4rem .7rem; border: 1px solid #8886; border-radius: 6px; }
-input { width: 100%; box-sizing: border-box; }
-.bad { color: light-dark(#a11a12, #ff9a92); }
+_STYLE: Final = (
+    asset("design.css")
+    + """
+main { margin: 3rem auto; max-width: 42rem; }
+main input { width: 100%; }
 """
+)
 
 POLICY: Final = content_policy(_STYLE, more=NO_FRAMES)
 
@@ -52,21 +50,17 @@ _LOGOUT: Final = '<form method="post" action="/logout"><p><button>Sign out</butt
 
 def sign_in_page(problem: str = "") -> str:
     """The form to sign in. ``problem``: why signing in is needed."""
-    return _page("Sign in", (f'<p class="bad" role="alert">{_text(problem)}</p>' if problem else "") + _FORM)
+    return _page("Sign in", (f'<p class="bad" role="alert">{text(problem)}</p>' if problem else "") + _FORM)
 
 
 def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
     """The page that says why a viewer gets no report."""
     return _page(
         title,
-        f'<p class="bad" role="alert">{_text(problem)}</p>'
+        f'<p class="bad" role="alert">{text(problem)}</p>'
         + (_LOGOUT if signed_in else '<p><a href="/">Try again</a></p>'),
     )
 
 
 def _page(title: str, body: str) -> str:
-    return _PAGE.substitute(title=_text(title), style=_STYLE, body=body)
-
-
-def _text(text: str) -> str:
-    return escape(visible(text))
+    return _PAGE.substitute(title=text(title), style=_STYLE, body=body)

@@ -100,12 +100,13 @@ class LiveNotice:
 
 @dataclass
 class _Refusal(Exception):
-    """An answer without the report."""
+    """An answer without the report. ``tried``: False for who has given no token yet, and so did nothing wrong."""
 
     status: HTTPStatus
     text: str
     headers: dict[str, str] = field(default_factory=dict)
     signed_in: bool = False
+    tried: bool = True
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class ReportServer:
             headers = {**_SECURITY, **refusal.headers}
             return web.Response(status=refusal.status, text=f"{refusal.text}\n", headers=headers)
         if refusal.status == HTTPStatus.UNAUTHORIZED:
-            return _form(refusal.status, sign_in_page(refusal.text), refusal.headers)
+            return _form(refusal.status, sign_in_page(refusal.text if refusal.tried else ""), refusal.headers)
         page = problem_page(refusal.status.phrase, refusal.text, signed_in=refusal.signed_in)
         return _form(refusal.status, page, refusal.headers)
 
@@ -282,8 +283,9 @@ class ReportServer:
             stale = {"Set-Cookie": _cookie("", 0)} if _session_id(request) else {}
             why = "The session has ended: sign in again." if stale else ""
             raise _Refusal(
-                HTTPStatus.UNAUTHORIZED, why or "sign in, or send a token (Authorization: Bearer)", _BEARER | stale
-            )
+                HTTPStatus.UNAUTHORIZED, why or "sign in, or send a token (Authorization: Bearer)", _BEARER | stale,
+                tried=bool(stale),
+            )  # fmt: skip
         return await self._allowed(session.token, session, request)
 
     async def _allowed(self, token: str, session: Session | None, request: web.BaseRequest) -> _Admitted:

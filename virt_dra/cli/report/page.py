@@ -250,11 +250,7 @@ def _vms(vms: Sequence[VmRow], answers: dict[str, ExplainedAnswer]) -> str:
 
 
 def _models(models: Sequence[ModelFree]) -> str:
-    bars = "".join(
-        f"<span>{text(model.model)}</span>{_meter(model.held, model.total - model.held - model.free, model.total)}"
-        f"<span>{model.held:,} of {model.total:,} in use, {model.free:,} free</span>"
-        for model in models
-    )
+    bars = "".join(map(_use_of_model, models))
     heads = ("Model", "Free", "Of", "Most on one node", *(f"Nodes for {size}" for size in SIZES))
     rows = [
         _row(heads, [text(model.model), *(f"{number:,}" for number in (model.free, model.total, model.largest))]
@@ -263,6 +259,14 @@ def _models(models: Sequence[ModelFree]) -> str:
     ]  # fmt: skip
     said = "A VM's devices must be of one node: the last columns say on how many nodes so many are free."
     return f'<div class="use">{bars}</div><p class="quiet">{said}</p>{_table(heads, rows, len(rows))}'
+
+
+def _use_of_model(model: ModelFree) -> str:
+    other = model.total - model.held - model.free
+    said = (
+        f"{model.held:,} of {model.total:,} in use, {model.free:,} free{f', {other:,} not available' if other else ''}"
+    )
+    return f"<span>{text(model.model)}</span>{_meter(model.held, other, model.total)}<span>{said}</span>"
 
 
 def _findings(contents: ReportContents) -> str:

@@ -25,6 +25,6 @@ def topology_page(nodes: Sequence[TopologyNode], source: str, asked: str = "", *
     devices = sum(len(node.devices) for node in nodes)
     over = f'<details class="wait" id="waits/{text(asked)}" open><summary><b>The answer for {text(asked)}</b></summary>'
     overlay = f"{over}</details>" if asked else ""
-    main = f'<section class="panel">{overlay}{map_html(nodes, answers, fold=fold)}</section>'
+    main = f'<section class="panel"><h2>Devices by node</h2>{overlay}{map_html(nodes, answers, fold=fold)}</section>'
     title = f"{counted(devices, 'device')} of {counted(numbers, 'node')}"
     return framed(topology_form(), main, title, source, "node, model, VM, state, address")
