@@ -55,6 +55,7 @@ MENU: Final = (
             "docs/guides/hook-sidecar",
             "docs/guides/callers",
             "docs/guides/monitoring",
+            "docs/guides/ci",
             "examples/README",
         ),
     ),
