@@ -22,7 +22,7 @@ CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigur
 SECRET = "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/virt-dra/deployments"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-VMID = "virtualmachineinstancedevices.virt-dra.io"
+VM = "virtualmachines.kubevirt.io"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def older(tmp_path: Path) -> Path:
     (chart / "templates" / "old.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: virt-dra-old, namespace: virt-dra}\n"
     )
-    (path,) = (chart / "templates" / "crds").glob("virtualmachineinstancedevices*.yaml")
+    (path,) = (chart / "templates" / "crds").glob("virtualmachines-*.yaml")
     head, columns, tail = path.read_text().partition("    additionalPrinterColumns:\n")
     first_of_schema = tail.index("    schema:\n")
     assert columns
@@ -77,7 +77,7 @@ def test_a_release_is_upgraded_rolled_back_and_removed_and_keeps_what_others_wro
 
     def state() -> dict[str, Any]:
         webhooks = plane.request("GET", CONFIGURATION)["webhooks"]
-        (version,) = plane.request("GET", f"{CRDS}/{VMID}")["spec"]["versions"]
+        (version,) = plane.request("GET", f"{CRDS}/{VM}")["spec"]["versions"]
         return {
             "authorities": {webhook["clientConfig"].get("caBundle") for webhook in webhooks},
             "secret": plane.request("GET", SECRET).get("data"),
@@ -87,7 +87,7 @@ def test_a_release_is_upgraded_rolled_back_and_removed_and_keeps_what_others_wro
             "driver": "virt-dra-driver" in names("/api/v1/namespaces"),
         }
 
-    helm("install", "virt-dra", str(older))
+    helm("install", "virt-dra", str(older), "--set", "overlay=standalone")
     written = {"authorities": {"QUFBQQ=="}, "secret": {"tls.crt": "QUFBQQ=="}}
     # As virt-dra-certificates does.
     count = len(plane.request("GET", CONFIGURATION)["webhooks"])
@@ -110,8 +110,7 @@ def test_a_release_is_upgraded_rolled_back_and_removed_and_keeps_what_others_wro
     helm("rollback", "virt-dra", "1")
     assert state() == before
 
-    helm("upgrade", "virt-dra", str(CHART), "--set", "overlay=standalone")
     helm("uninstall", "virt-dra")
-    assert names(CRDS) == {"virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"}
+    assert names(CRDS) == {VM, "virtualmachineinstances.kubevirt.io"}
     left = names("/apis/rbac.authorization.k8s.io/v1/clusterroles") | names("/api/v1/namespaces")
     assert {name for name in left if "virt-dra" in name} == set()
