@@ -11,7 +11,13 @@ from xdist.scheduler import LoadFileScheduling
 
 UNITS: Final[Mapping[str, tuple[str, ...]]] = {
     "tests/e2e": ("test_admission", "test_beside_kubevirt", "test_dump", "test_reports", "test_standalone"),
-    "tests/manifests": ("test_crds_on_cluster", "test_doctor_on_cluster", "test_rights", "test_thief"),
+    "tests/manifests": (
+        "test_crds_on_cluster",
+        "test_doctor_on_cluster",
+        "test_profiles_on_cluster",
+        "test_rights",
+        "test_thief",
+    ),
 }
 """The files of a package that share its clusters. In one process, each cluster is started once and filled once; divided
 among processes, each file would start its own."""

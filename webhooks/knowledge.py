@@ -18,6 +18,7 @@ from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.persistent_map import PersistentMap
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.rules.reviewed_spec import VmObject
@@ -107,6 +108,13 @@ class Knowledge(Protocol):
         """
 
     @property
+    def profiles(self) -> Mapping[str, DeviceProfile] | None:
+        """The DeviceProfiles by name, whoever asks; None if they aren't known."""
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace, whoever asks; None where namespaces aren't known."""
+
+    @property
     def launcher(self) -> LauncherSettings:
         """How launcher pods are changed."""
 
@@ -156,6 +164,11 @@ class KubeVirtOnly:
 
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         return Verdict(allowed=True)
+
+    profiles: Mapping[str, DeviceProfile] | None = None
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        return None
 
     def count_from(self, moment: datetime) -> datetime:
         return moment

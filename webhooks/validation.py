@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.wire import Json, WireError
 from webhooks import vmi
 from webhooks.knowledge import Knowledge
 from webhooks.launcher_pod import mutation as launcher_pod
+from webhooks.profiles import mutation as profiles
 from webhooks.review import BadReview, Review
 from webhooks.rules.reviewed_spec import VmObject
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
-
-
-@dataclass(frozen=True)
-class Webhook:
-    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods are mutated, VMs and VMIs
-    validated."""
-
-    name: str
-    kind: type[VirtualMachineInstance] | type[VirtualMachine] | type[Pod]
-
-    @property
-    def group(self) -> str:
-        return self.kind.API_VERSION.rpartition("/")[0]
-
-
-WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
-    {
-        "/validate-vmi": Webhook("vmi", VirtualMachineInstance),
-        "/validate-vm": Webhook("vm", VirtualMachine),
-        "/mutate-launcher-pod": Webhook("launcher-pod", Pod),
-    }
-)
-"""The webhooks by path."""
 
 MAX_MEMBERS = 6_000
 """Limit of the members and items of one object, at all levels: three times those of a VM with 500 devices and its
@@ -55,10 +34,23 @@ def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdic
         raise BadReview(
             400, "BadRequest", f"request.kind: this path reviews {expected}, not {actual}; correct the webhook's rules"
         )
-    return _mutate_pod(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
+    return webhook.decide(webhook, review, knowledge)
 
 
-def _mutate_pod(review: Review, knowledge: Knowledge) -> Verdict:
+def mutate_vmi(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
+    """The devices of a new VMI's line (P-9). Other operations pass unchanged."""
+    if review.operation != "CREATE" or review.subresource:
+        return _PASSES
+    raw = _required(review)
+    try:
+        _check_size(raw, webhook.kind.KIND)
+        vmi = VirtualMachineInstance.from_wire(raw)
+        return profiles.mutate(_in_namespace(vmi, review.namespace), raw, knowledge)
+    except WireError as error:
+        return _malformed(error)
+
+
+def mutate_pod(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     """The mutation of a launcher pod on creation (K-11). Other pods and operations pass unchanged."""
     if review.operation != "CREATE" or review.subresource:
         return _PASSES
@@ -66,12 +58,14 @@ def _mutate_pod(review: Review, knowledge: Knowledge) -> Verdict:
     if not launcher_pod.is_launcher(raw):
         return _PASSES
     try:
-        _check_size(raw, Pod.KIND)
+        _check_size(raw, webhook.kind.KIND)
         return launcher_pod.mutate(raw, review.namespace, knowledge)
     except WireError as error:
-        return Verdict(
-            allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems)
-        )
+        return _malformed(error)
+
+
+def _malformed(error: WireError) -> Verdict:
+    return Verdict(False, tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems))
 
 
 def _required(review: Review) -> Json:
@@ -99,9 +93,7 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     except WireError as error:
         if review.operation == "UPDATE" and review.old is not None and raw.get("spec") == review.old.get("spec"):
             return _PASSES
-        return Verdict(
-            allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems)
-        )
+        return _malformed(error)
     if (
         review.operation == "UPDATE"
         and isinstance(subject, VirtualMachine)
@@ -136,12 +128,13 @@ def _read(webhook: Webhook, raw: Json, namespace: str) -> VmObject:
     """The object in the namespace of the request, in which its user is authorised. Raises WireError."""
     _check_size(raw, webhook.kind.KIND)
     kind = VirtualMachine if webhook.kind is VirtualMachine else VirtualMachineInstance
-    subject: VmObject = kind.from_wire(raw)
-    return (
-        subject
-        if subject.namespace == namespace
-        else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
-    )
+    return _in_namespace(kind.from_wire(raw), namespace)
+
+
+def _in_namespace(subject: ObjectT, namespace: str) -> ObjectT:
+    if subject.namespace == namespace:
+        return subject
+    return subject.with_(metadata=subject.metadata.with_(namespace=namespace))
 
 
 def _check_size(raw: Json, kind: str) -> None:
@@ -166,3 +159,29 @@ def _has_more_members(raw: Json, limit: int) -> bool:
             if isinstance(inner, dict | list)
         ]
     return False
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One webhook: its name in metrics and logs, the kind that it reviews, and what decides. ``at_once``: False if even
+    a small review takes too long for the event loop."""
+
+    name: str
+    kind: type[VirtualMachineInstance] | type[VirtualMachine] | type[Pod]
+    decide: Callable[[Webhook, Review, Knowledge], Verdict]
+    at_once: bool = True
+
+    @property
+    def group(self) -> str:
+        return self.kind.API_VERSION.rpartition("/")[0]
+
+
+WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
+    {
+        "/validate-vmi": Webhook("vmi", VirtualMachineInstance, validate),
+        "/validate-vm": Webhook("vm", VirtualMachine, validate),
+        "/mutate-vmi": Webhook("profiles", VirtualMachineInstance, mutate_vmi, at_once=False),
+        "/mutate-launcher-pod": Webhook("launcher-pod", Pod, mutate_pod),
+    }
+)
+"""The webhooks by path."""

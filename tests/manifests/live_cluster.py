@@ -190,6 +190,7 @@ def live(cluster: Cluster) -> None:
     profile = {"devices": [{"name": "card", "deviceClassName": "gpu"}]}
     profiles = "/apis/virt-dra.io/v1alpha1/deviceprofiles"
     cluster.create(profiles, "DeviceProfile", "one-gpu", "virt-dra.io/v1alpha1", spec=profile)
+    until(lambda: _admits_line(cluster, "gpu=one-gpu"), "the profile, to the webhook")
     _start_vmi(cluster, "asking", "asking-gpu", "gpu=one-gpu")
     until(lambda: _claim_of_profile(cluster), "the claim that a line of profiles stands for")
     if cluster.overlay == STANDALONE:
@@ -279,6 +280,22 @@ def _events(cluster: Cluster, name: str) -> list[Json]:
         for event in events
         if event["involvedObject"]["name"] == name and event["source"]["component"] == OPERATOR
     ]
+
+
+def _admits_line(cluster: Cluster, line: str) -> bool:
+    """True once the webhook knows the line's profile, which comes to it a little later."""
+    vmis = f"/apis/kubevirt.io/v1/namespaces/{cluster.namespace}/virtualmachineinstances?dryRun=All"
+    annotations = {"virt-dra.io/devices": line}
+    spec: Json = {"domain": {"devices": {}}}
+    try:
+        cluster.create(
+            vmis, "VirtualMachineInstance", "dry", "kubevirt.io/v1", metadata={"annotations": annotations}, spec=spec
+        )
+    except RequestError as error:
+        if "there is no DeviceProfile" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _claim_of_profile(cluster: Cluster) -> bool:

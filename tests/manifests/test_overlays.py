@@ -191,9 +191,14 @@ def configurations(choices: Choices) -> dict[str, list[Json]]:
     [
         (
             BESIDE_KUBEVIRT,
-            {"vmi.virt-dra.io": "Ignore", "vm.virt-dra.io": "Ignore", "launcher-pods.virt-dra.io": "Fail"},
+            {
+                "vmi.virt-dra.io": "Ignore",
+                "vm.virt-dra.io": "Ignore",
+                "launcher-pods.virt-dra.io": "Fail",
+                "profiles.virt-dra.io": "Fail",
+            },
         ),
-        (STANDALONE, {"vmi.virt-dra.io": "Fail", "vm.virt-dra.io": "Fail"}),
+        (STANDALONE, {"vmi.virt-dra.io": "Fail", "vm.virt-dra.io": "Fail", "profiles.virt-dra.io": "Fail"}),
     ],
 )
 def test_webhooks_are_as_decided(overlay: Overlay, policies: dict[str, str]) -> None:
@@ -212,6 +217,7 @@ def test_webhooks_are_as_decided(overlay: Overlay, policies: dict[str, str]) -> 
         assert all(rule["scope"] == "Namespaced" and "DELETE" not in rule["operations"] for rule in webhook["rules"])
         if webhook["name"].startswith("launcher-pods"):
             assert webhook["objectSelector"] == {"matchLabels": {"kubevirt.io": "virt-launcher"}}
+        if webhook["name"].startswith(("launcher-pods", "profiles")):
             assert webhook["reinvocationPolicy"] == "IfNeeded"
 
 

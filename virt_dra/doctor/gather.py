@@ -21,7 +21,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import ApiError, Forbidden, NotFound, Unavailable
 from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown, items
-from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
+from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY
 from virt_dra.installation.plan import (
@@ -50,7 +50,7 @@ _ANSWERS = re.compile(
     r'^virt_dra_extender_answers_total\{verb="prioritize",verdict="([^"\n]+)"\} ([0-9.e+]{1,30})$', re.MULTILINE
 )
 _EXTENDER_PORT: Final = 8767
-_DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
+_OURS: Final = ("virtualmachineinstancedevices.virt-dra.io", "deviceprofiles.virt-dra.io")
 _AT_ONCE: Final = 8
 
 
@@ -78,7 +78,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
 
 async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str) -> ClusterFacts:
     namespace, overlay = facts.namespace, facts.overlay
-    configurations = await _tried(_configurations(cluster, overlay))
+    configurations = await _tried(_configurations(cluster))
     return replace(
         facts,
         pods=await _tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
@@ -158,7 +158,7 @@ def extender_answers(metrics: str) -> Mapping[str, int]:
 
 
 async def _crds(cluster: KubeCluster) -> Mapping[str, Json]:
-    read = {name: await get_or_none(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, _DEVICES)}
+    read = {name: await get_or_none(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, *_OURS)}
     return {name: crd for name, crd in read.items() if crd is not None}
 
 
@@ -170,8 +170,9 @@ async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence
         return ()
 
 
-async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
-    read = [await get_or_none(cluster, ADMISSION, kind, "virt-dra") for kind in wanted_configurations(overlay)]
+async def _configurations(cluster: KubeCluster) -> Sequence[Json]:
+    kinds = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+    read = [await get_or_none(cluster, ADMISSION, kind, "virt-dra") for kind in kinds]
     return [configuration for configuration in read if configuration is not None]
 
 

@@ -18,7 +18,6 @@ from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
 from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of, launcher_variables, pinned_variables
 from virt_dra.installation.plan import (
-    BESIDE_KUBEVIRT,
     OPERATOR,
     ObjectKey,
 )
@@ -290,9 +289,3 @@ def leader(facts: ClusterFacts) -> Iterator[CheckFinding]:
         yield subject.error(message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
     else:
         yield subject.ok(f"{holder} leads")
-
-
-def wanted_configurations(overlay: str) -> tuple[str, ...]:
-    """The kinds of the overlay's webhook configurations."""
-    both = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-    return both if overlay == BESIDE_KUBEVIRT else both[:1]

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from virt_dra.api.core_v1 import Node
+from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.integration.known_drivers import WRITER_ANNOTATIONS
 from virt_dra.api.integration.paths import DOMAIN
@@ -32,6 +32,7 @@ from virt_dra.api.kubevirt_v1 import (
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
@@ -76,7 +77,7 @@ class LiveWorld:
             ClusterModel(),
             KubeVirtAtHand.configured(None, self._settings.version, self._settings.gates),
             inventory=DeviceInventory.from_slices((), self._settings.address_keys),
-            known_kinds=frozenset(KINDS),
+            known_kinds=frozenset((*KINDS, DeviceProfile.KIND)),
         )
         self._preflight: Preflight | None = None
         self._slices: dict[str, ResourceSlice | None] = {}
@@ -221,8 +222,9 @@ def _class(device_class: DeviceClass) -> DeviceClass:
     return bare.with_(metadata=bare.metadata.with_(annotations=kept)) if kept else bare
 
 
-def _labels_only(node: Node) -> Node:
-    return Node(metadata=_identity(node.metadata).with_(labels=node.metadata.labels))
+def _labels_only(obj: ObjectT) -> ObjectT:
+    """Of a Node or a Namespace."""
+    return type(obj)(metadata=_identity(obj.metadata).with_(labels=obj.metadata.labels))
 
 
 def _claims_only(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
@@ -242,6 +244,7 @@ def _claims_only_vm(vm: VirtualMachine) -> VirtualMachine:
 _TRIMS: Final[Mapping[type[TypedObject], Callable[[Any], TypedObject]]] = {
     ResourceClaimTemplate: _template,
     DeviceClass: _class,
+    Namespace: _labels_only,
     Node: _labels_only,
     VirtualMachine: _claims_only_vm,
     VirtualMachineInstance: _claims_only_vmi,

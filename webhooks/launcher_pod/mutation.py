@@ -41,14 +41,9 @@ from virt_dra.api.reading.json_annotations import AnnotationError, joined
 from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge, LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests, lost_requests
-from webhooks.launcher_pod.patch import (
-    Patch,
-    annotation_reference,
-    downward_volume,
-    is_downward_volume,
-    refers_to,
-)
 from webhooks.launcher_pod.refusals import refusals
+from webhooks.launcher_pod.volumes import annotation_reference, downward_volume, is_downward_volume, refers_to
+from webhooks.patch import Patch
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, AdmissionCause, Verdict
 
 COMPUTE: Final = "compute"

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from virt_dra.api.core_v1 import PodResourceClaim
+from virt_dra.api.core_v1 import Namespace, PodResourceClaim
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.persistent_map import PersistentMap
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.knowledge import LauncherSettings, RequestDrivers
@@ -148,6 +149,17 @@ class Preflight:
                 f"{finding.field}: [{finding.id}] {finding.message}" for finding in findings if finding not in denials
             ),
         )
+
+    @property
+    def profiles(self) -> Mapping[str, DeviceProfile] | None:
+        return self.inputs.model.by_key(DeviceProfile) if self.inputs.model.knows(DeviceProfile) else None
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """Of a watched cluster's namespace that isn't known yet: none, so that no restricted profile is for it."""
+        obj = self.inputs.model.by_key(Namespace).get(namespace)
+        if obj is None:
+            return None if self.clock is None else {}
+        return obj.metadata.labels
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         return self.inputs.model.by_key(VirtualMachineInstance).get(f"{namespace}/{name}")

@@ -2,7 +2,8 @@
 has the verdicts.
 
     POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1
-         /mutate-launcher-pod           Status with its HTTP code
+         /mutate-vmi,                   Status with its HTTP code
+         /mutate-launcher-pod
     GET  /healthz                       ok while the process runs
     GET  /readyz                        ok if it knows the cluster, and isn't shutting down
     GET  /metrics                       on the plain port only

@@ -116,7 +116,7 @@ class Deciding:
         self, webhook: Webhook, body: bytes, address: str, knowledge: Knowledge
     ) -> tuple[Review, bytes, Verdict]:
         """The review in a body, the encoded response, and the verdict. Raises :class:`BadReview`."""
-        lane = self._lane(len(body))
+        lane = self._lane(len(body), at_once=webhook.at_once)
         tenant = tenant_hint(body, address)
         until = time.monotonic() + self._seconds
         why, rounds = "", 0
@@ -144,9 +144,9 @@ class Deciding:
             why = "" if unanswered is None else unanswered.reason
             rounds += 1
 
-    def _lane(self, size: int) -> _Lane:
+    def _lane(self, size: int, *, at_once: bool) -> _Lane:
         """Where a review of so many bytes is decided."""
-        if size <= AT_ONCE_BYTES:
+        if size <= AT_ONCE_BYTES and at_once:
             return self._small
         return self._medium if size <= MEDIUM_BYTES else self._large
 

@@ -80,7 +80,7 @@ TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 b
                 404,
                 "NotFound",
                 "there is nothing at this path; the paths are /validate-vmi, "
-                "/validate-vm, /mutate-launcher-pod, /healthz, /readyz",
+                "/validate-vm, /mutate-vmi, /mutate-launcher-pod, /healthz, /readyz",
             ),
             id="another path",
         ),

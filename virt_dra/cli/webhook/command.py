@@ -35,9 +35,9 @@ Examples:
   curl --cacert tls/current/ca.crt -H 'Content-Type: application/json' -d @review.json https://localhost:8443/validate-vmi
 
 \b
-Paths with TLS: POST /validate-vmi, /validate-vm and /mutate-launcher-pod (AdmissionReview v1), GET /healthz and
-/readyz. Without TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per
-line to standard error.
+Paths with TLS: POST /validate-vmi, /validate-vm, /mutate-vmi and /mutate-launcher-pod (AdmissionReview v1), GET
+/healthz and /readyz. Without TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON
+object per line to standard error.
 
 \b
 SIGTERM: /readyz fails at once; after --announce seconds no new connections are accepted; started requests are still
@@ -112,7 +112,8 @@ def command(
     """Serve the admission webhooks for VirtualMachineInstances, VirtualMachines and launcher pods.
 
     An object is validated by KubeVirt's rules, and with --live or -f also against everything it names: these are the
-    findings of virt-dra lint, as warnings or denials. Launcher pods get what their devices' integration path needs.
+    findings of virt-dra lint, as warnings or denials. New VMIs get the devices that they ask for by a line of profiles,
+    launcher pods what their devices' integration path needs.
 
     The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed); it is reloaded on
     changes, and connections stay open. Any number of replicas may run.

@@ -1,0 +1,90 @@
+"""The VMI webhook: the JSON patch by which a new VMI gets the devices of its line ``virt-dra.io/devices``, and their
+record (P-9, docs/decisions/0024-device-profiles.md). Pure.
+
+The patch only adds what the VMI lacks: entries that it has stay as they were written, and a second call changes
+nothing. A line that can't be written out is refused, since the VM would start without its devices; virt-controller
+tries again.
+
+Any caller gets the patch, verified or not: it says what a profile's devices are called, in which list of a VM they are,
+and their tags, which who creates VMs has to know. What is asked of a device isn't in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import V1_6_0, V1_9_0, KubeVirtVersion
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError
+from virt_dra.api.profiles.instances import RECORD_ANNOTATION, admitted_instance
+from virt_dra.api.validation.field_errors import FieldError, forbidden
+from virt_dra.api.wire import Json, Wire
+from webhooks.knowledge import Knowledge
+from webhooks.patch import Patch
+from webhooks.verdict import AdmissionCause, Verdict
+
+_LINE: Final = f"metadata.annotations[{DEVICES_ANNOTATION}]"
+
+
+def mutate(vmi: VirtualMachineInstance, raw: Json, knowledge: Knowledge) -> Verdict:
+    """The verdict on creating a VMI, in the namespace of the request, with the patch of ``raw``, from which it was
+    read."""
+    if DEVICES_ANNOTATION not in vmi.metadata.annotations:
+        return Verdict(allowed=True)
+    profiles = knowledge.profiles
+    if profiles is None:
+        return _refused(forbidden(_LINE, "DeviceProfiles aren't known here"))
+    try:
+        admitted = admitted_instance(vmi, profiles, knowledge.namespace_labels(vmi.namespace))
+    except RefusedLineError as error:
+        return _refused(*error.errors)
+    dropped = _dropped_by(knowledge.gates.version, admitted)
+    if dropped:
+        return _refused(forbidden(_LINE, dropped))
+    return Verdict(True, patch=_patch(vmi, admitted, raw).operations)
+
+
+def _dropped_by(version: KubeVirtVersion, admitted: VirtualMachineInstance) -> str:
+    """Why this release would drop the devices in silence; "" if it keeps them (K-2.35)."""
+    if version < V1_6_0:
+        return f"KubeVirt {version} has no devices from claims; they need {V1_6_0}"
+    if version < V1_9_0 and any(network.resource_claim is not None for network in admitted.spec.networks):
+        return f"KubeVirt {version} has no networks from claims; they need {V1_9_0}"
+    return ""
+
+
+def _refused(*errors: FieldError) -> Verdict:
+    """KubeVirt's Events show only the message of a cause, so that it names the field, too."""
+    return Verdict(False, tuple(AdmissionCause(error.type.value, str(error), error.field) for error in errors))
+
+
+def _patch(vmi: VirtualMachineInstance, admitted: VirtualMachineInstance, raw: Json) -> Patch:
+    patch = Patch()
+    for path in (("spec",), ("spec", "domain"), ("spec", "domain", "devices")):
+        if not _has(raw, path):
+            patch.put(path, {})
+    spec, devices = admitted.spec, admitted.spec.domain.devices
+    before = vmi.spec.domain.devices
+    _append(patch, ("spec", "resourceClaims"), vmi.spec.resource_claims, spec.resource_claims)
+    _append(patch, ("spec", "domain", "devices", "gpus"), before.gpus, devices.gpus)
+    _append(patch, ("spec", "domain", "devices", "hostDevices"), before.host_devices, devices.host_devices)
+    _append(patch, ("spec", "networks"), vmi.spec.networks, spec.networks)
+    _append(patch, ("spec", "domain", "devices", "interfaces"), before.interfaces, devices.interfaces)
+    record = admitted.metadata.annotations[RECORD_ANNOTATION]
+    if vmi.metadata.annotations.get(RECORD_ANNOTATION) != record:
+        patch.put(("metadata", "annotations", RECORD_ANNOTATION), record)
+    return patch
+
+
+def _append(patch: Patch, path: Sequence[str], before: Sequence[Wire], after: Sequence[Wire]) -> None:
+    """An expansion adds at the end of a list."""
+    patch.append(path, len(before), [entry.to_wire() for entry in after[len(before) :]])
+
+
+def _has(raw: Any, path: Sequence[str]) -> bool:
+    for key in path:
+        raw = raw.get(key)
+        if raw is None:
+            return False
+    return True
