@@ -94,13 +94,14 @@ def _tiles(contents: ReportContents, ready: int, findings: int) -> str:
     waiting, vms = _waiting_number(contents), len(contents.vms)
     used, out, all_devices = _use(contents)
     closed = sum(bool(node.closed) for node in contents.topology)
+    shut = f", {closed:,} closed" if closed else ""
     tiles = [
         _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
         _tile("vms", f"{ready:,} of {vms:,}", "VMs ready", alarm=ready < vms),
         _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, out, all_devices)),
         _tile("devices", f"{out:,}", "devices unhealthy or tainted", alarm=out > 0),
-        _tile("devices", f"{contents.nodes:,}", f"nodes{f', {closed:,} closed' if closed else ''}", alarm=None),
-        _tile("findings", f"{findings:,}", "findings", alarm=findings > 0),
+        _tile("devices", f"{contents.nodes:,}", f"{_plural('node', contents.nodes)}{shut}"),
+        _tile("findings", f"{findings:,}", _plural("finding", findings), alarm=findings > 0),
     ]
     return "".join(tiles)
 
@@ -108,6 +109,10 @@ def _tiles(contents: ReportContents, ready: int, findings: int) -> str:
 def _tile(part: str, number: str, said: str, *, alarm: bool | None = None, bar: str = "") -> str:
     style = {None: "", True: " alarm", False: " fine"}[alarm]
     return f'<a class="tile{style}" href="#{part}"><b>{number}</b>{text(said)}{bar}</a>'
+
+
+def _plural(thing: str, number: int) -> str:
+    return thing if number == 1 else f"{thing}s"
 
 
 def _waiting_number(contents: ReportContents) -> int:
