@@ -19,15 +19,18 @@ from tests.controllers.operator.sampled import sample_of
 from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, node, slice_of
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
+from virt_dra.api.profiles.alignment import PreferredAlignment
+from virt_dra.api.resource_v1 import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim
 from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
+    aligned_within,
     explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, view_of
 from virt_dra.operator.explanation_process import Explaining, ProcessExplanationWorker
 from virt_dra.sandbox.messages import RequestFailed
+from virt_dra.scheduling.alignment import AlignmentRequest
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +82,25 @@ async def test_it_answers_as_a_call_in_this_process_does() -> None:
         assert previous is not None
         await worker.load_view(_sample())
         assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
+
+    await _run(scenario, LIMITS)
+
+
+async def test_it_chooses_alignments_and_knows_of_those_that_it_chose() -> None:
+    """Two pods that prefer their one device to be on its own root: a second pod finds none."""
+    constraint = DeviceConstraint(match_attribute="resource.kubernetes.io/pcieRoot")
+    preference = PreferredAlignment("gpu", ("gpu", "other"), constraint)
+
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        with pytest.raises(ExplanationFailed):
+            await worker.align(AlignmentRequest(Pod.from_wire(POD), (), ()))
+        view, asked = view_of(_sample()), _question()
+        await worker.load_view(_sample())
+        for uid in ("first", "second"):
+            pod = asked.pod.with_(metadata=asked.pod.metadata.with_(uid=uid))
+            request = AlignmentRequest(pod, tuple(asked.claims.values()), (preference,))
+            expected, view = aligned_within(request, view, LIMITS, lambda: False)
+            assert await worker.align(request) == expected
 
     await _run(scenario, LIMITS)
 

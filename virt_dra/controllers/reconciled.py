@@ -11,6 +11,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.events import Event
+from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 """Event: the pod waits because its claims can't be allocated."""
@@ -18,6 +19,11 @@ NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
 """Inputs of a VMI whose pod waits for a node, and its previous condition Allocatable -> the new one, or None to leave
 it unchanged."""
+
+
+Align = Callable[[str, AlignmentRequest], AlignmentResult | None]
+"""A VMI's key and what its claims may ask for -> what they are to ask for; None if that isn't known yet, and then the
+VMI is requeued."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
     ExplanationResult,
+    aligned_within,
     explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, too_large, took_too_long, view_of
@@ -30,6 +31,7 @@ from virt_dra.sandbox.inside import Connection, serve
 from virt_dra.sandbox.keeping import Pauses
 from virt_dra.sandbox.messages import BadMessage, Messages, RequestFailed
 from virt_dra.sandbox.process import SandboxLost, SandboxObserver, SandboxProcess, SandboxProgram, start
+from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 W = TypeVar("W", bound=Wire)
 
@@ -62,10 +64,12 @@ class ViewLoaded:
     """Answer to a sample: it is the view that requests are explained by."""
 
 
-_REQUESTS: Final = Messages[SampleLines | ExplanationRequest](
-    {SampleLines: 2**28, ExplanationRequest: _REQUEST_BYTES}, strict=False
+_Request = SampleLines | ExplanationRequest | AlignmentRequest
+_Answer = ViewLoaded | ExplanationResult | AlignmentResult
+_REQUESTS: Final = Messages[_Request](
+    {SampleLines: 2**28, ExplanationRequest: _REQUEST_BYTES, AlignmentRequest: _REQUEST_BYTES}, strict=False
 )
-_ANSWERS: Final = Messages[ViewLoaded | ExplanationResult]({ViewLoaded: 64, ExplanationResult: 2**16})
+_ANSWERS: Final = Messages[_Answer]({ViewLoaded: 64, ExplanationResult: 2**16, AlignmentResult: 2**16})
 
 
 class ProcessExplanationWorker:
@@ -73,7 +77,7 @@ class ProcessExplanationWorker:
 
     def __init__(self, limits: ExplainLimits = LIMITS, observer: SandboxObserver | None = None) -> None:
         self._limits, self._observer = limits, observer
-        self._process: SandboxProcess[SampleLines | ExplanationRequest, ViewLoaded | ExplanationResult] | None = None
+        self._process: SandboxProcess[_Request, _Answer] | None = None
         self._pauses = Pauses()
         self.has_view = False
 
@@ -122,6 +126,22 @@ class ProcessExplanationWorker:
         if request.previous is not None and answer.condition == request.previous:
             return replace(answer, condition=request.previous)
         return answer
+
+    async def align(self, request: AlignmentRequest) -> AlignmentResult:
+        if self._process is None or not self.has_view:
+            raise ExplanationFailed("the process that chooses alignments has no view of the cluster yet")
+        try:
+            return await self._process.ask(request, AlignmentResult, self._limits.seconds + _GRACE)
+        except BadMessage:
+            return AlignmentResult()  # too large to be judged: nothing is asked for
+        except RequestFailed as error:
+            raise ExplanationFailed(str(error)) from None
+        except SandboxLost:
+            await self._lost()
+            return AlignmentResult()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         process, self._process, self.has_view = self._process, None, False
@@ -176,7 +196,7 @@ class Explaining:
         self._parsed: dict[tuple[type[Wire], bytes], Wire] = {}
         """The objects of the view, by their lines: most are the same in the next view."""
 
-    def handle(self, request: SampleLines | ExplanationRequest) -> ViewLoaded | ExplanationResult:
+    def handle(self, request: _Request) -> _Answer:
         if isinstance(request, SampleLines):
             self._view = None
             self._view = view_of(self._sample(request))
@@ -185,6 +205,9 @@ class Explaining:
         if view is None:
             raise RequestFailed("there is no view of the cluster")
         end = self._clock() + self._limits.seconds
+        if isinstance(request, AlignmentRequest):
+            result, self._view = aligned_within(request, view, self._limits, lambda: self._clock() >= end)
+            return result
         return explained_within(request, view, self._limits, lambda: self._clock() >= end)
 
     def _sample(self, lines: SampleLines) -> Sample:

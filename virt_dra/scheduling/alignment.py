@@ -1,7 +1,7 @@
 """Which of a VM's preferred alignments are asked for: those that some node can serve, the earlier ones first. Pure.
 
-An alignment that is required may keep a pod from every node. One that is preferred never does: it becomes a constraint
-of the claim only if some node fits with it. A pod that fits with a set of constraints fits with every part of it, so
+An alignment that is required may keep a pod from every node. One that is preferred becomes a constraint of the
+claim only if some node fits with it. A pod that fits with a set of constraints fits with every part of it, so
 adding them one by one, in order, finds the first set of all in lexicographic order.
 """
 
@@ -17,6 +17,7 @@ from virt_dra.api.profiles.alignment import PreferredAlignment, with_alignments
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FilterError, FitOptions, fit
+from virt_dra.scheduling.placement import Placement, place
 
 TRIED_MAX: Final = 16
 """Alignments of a VM that are tried one by one; later ones are given up with those that can't hold."""
@@ -38,6 +39,23 @@ class AlignmentChoice:
     def texts(self) -> tuple[str, ...]:
         """What is given up where the pod fits."""
         return tuple(alignment.given_up for alignment in self.given_up) if self.fits else ()
+
+
+@dataclass(frozen=True)
+class AlignmentRequest:
+    """The request which preferred alignments a pod's claims are to ask for. ``claims``: by their names in its
+    status."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...]
+    preferences: tuple[PreferredAlignment, ...]
+
+
+@dataclass(frozen=True)
+class AlignmentResult:
+    """``held``: the positions of the preferences to ask for; none if time didn't last."""
+
+    held: tuple[int, ...] = ()
 
 
 def chosen_alignments(
@@ -74,6 +92,32 @@ def aligned_claims(
         claim.with_(spec=with_alignments(claim.spec, (own for own in held if own.entry == entries.get(claim.name))))
         for claim in claims
     )
+
+
+def placed_beside(
+    pod: Pod, claims: Sequence[ResourceClaim], model: ClusterModel, own: str, options: FitOptions = DEFAULT_OPTIONS
+) -> ClusterModel:
+    """The model once the pod has a node and its claims have devices, so that the next choice knows of them; the model
+    itself if no node takes it. ``own``: a name for the pod, which its claims' begin with. Raises DeadlineExceeded."""
+    outcome = place(pod, model.changed(claims), options)
+    if not isinstance(outcome, Placement):
+        return model
+    bound = pod.with_(metadata=pod.metadata.with_(name=own, uid=own), spec=pod.spec.with_(node_name=outcome.node))
+    allocated = [
+        allocation.claim.with_(
+            metadata=allocation.claim.metadata.with_(name=f"{own}-{allocation.claim.name}"),
+            status=allocation.claim.status.with_(allocation=allocation.result),
+        )
+        for allocation in outcome.allocations
+    ]
+    return model.changed([bound, *allocated])
+
+
+def not_placed(pod: Pod, claims: Iterable[ResourceClaim], model: ClusterModel, own: str) -> ClusterModel:
+    """The model without what :func:`placed_beside` made of the pod before."""
+    names = [f"{pod.namespace}/{own}-{claim.name}" for claim in claims]
+    earlier = [*map(model.claims.get, names), model.pods.get(f"{pod.namespace}/{own}")]
+    return model.changed(removed=[obj for obj in earlier if obj is not None])
 
 
 def _fits(pod: Pod, claims: Sequence[ResourceClaim], model: ClusterModel, options: FitOptions) -> bool:

@@ -13,10 +13,8 @@ from virt_dra.api.reading.documents import Sourced
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import placeable_model
-from virt_dra.scheduling.alignment import AlignmentChoice, aligned_claims, chosen_alignments
+from virt_dra.scheduling.alignment import AlignmentChoice, aligned_claims, chosen_alignments, placed_beside
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.placement import Placement, place
-from virt_dra.simulator.explaining.state import Wish
 from virt_dra.simulator.explaining.subject import SubjectFinder
 from virt_dra.simulator.input_vms import InputVm, SortedInput
 
@@ -58,28 +56,9 @@ def _choices(
         if wish is None or isinstance(wish, Reason):
             continue
         choice = choices[number] = chosen_alignments(wish.pod, wish.claims, preferences.get(number, ()), model)
-        model = model.changed(_taken(number, wish, choice, model))
+        claims = aligned_claims(wish.pod, wish.claims, choice.held)
+        model = placed_beside(wish.pod, claims, model, f"run-{number}")
     return {number: choice for number, choice in choices.items() if number in preferences}
-
-
-def _taken(number: int, wish: Wish, choice: AlignmentChoice, model: ClusterModel) -> list[TypedObject]:
-    """The pod and its claims as they are once it has a node; nothing if it gets none."""
-    claims = aligned_claims(wish.pod, wish.claims, choice.held)
-    outcome = place(wish.pod, model.changed(claims))
-    if not isinstance(outcome, Placement):
-        return []
-    own = f"run-{number}"
-    pod = wish.pod.with_(
-        metadata=wish.pod.metadata.with_(name=own, uid=own), spec=wish.pod.spec.with_(node_name=outcome.node)
-    )
-    allocated = [
-        made.claim.with_(
-            metadata=made.claim.metadata.with_(name=f"{own}-{made.claim.name}"),
-            status=made.claim.status.with_(allocation=made.result),
-        )
-        for made in outcome.allocations
-    ]
-    return [pod, *allocated]
 
 
 def _with(sourced: Sourced[TypedObject], held: Mapping[str, Sequence[PreferredAlignment]]) -> Sourced[TypedObject]:

@@ -6,9 +6,11 @@ from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
     ExplanationResult,
+    aligned_within,
     explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, Sample, View, view_of
+from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 
 class InlineExplanations:
@@ -30,6 +32,12 @@ class InlineExplanations:
         if self._view is None:
             raise ExplanationFailed("there is no view of the cluster")
         return explained_within(request, self._view, LIMITS, lambda: False)
+
+    async def align(self, request: AlignmentRequest) -> AlignmentResult:
+        if self._view is None:
+            raise ExplanationFailed("there is no view of the cluster")
+        result, self._view = aligned_within(request, self._view, LIMITS, lambda: False)
+        return result
 
     async def close(self) -> None:
         self._view = None

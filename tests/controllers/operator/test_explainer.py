@@ -31,6 +31,7 @@ from virt_dra.controllers.operator.explanation_worker import (
     explained_within,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
+from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
@@ -151,6 +152,12 @@ class Costly:
             question.previous if question.previous is not None and question.previous.message == says.message else says,
             cost > 1,
         )
+
+    async def align(self, request: AlignmentRequest) -> AlignmentResult:
+        if self.fails:
+            raise ExplanationFailed("out of order")
+        self._work(0.01)
+        return AlignmentResult((0,))
 
     async def close(self) -> None:
         self.has_view = False

@@ -18,7 +18,7 @@ from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.profiles import reconcile as profiles
 from virt_dra.controllers.profiles.reconcile import AppliedProfiles
-from virt_dra.controllers.reconciled import NOTHING, Explain, Reconciled, earliest
+from virt_dra.controllers.reconciled import NOTHING, Align, Explain, Reconciled, earliest
 from virt_dra.controllers.sources import Sources, owned_by
 from virt_dra.controllers.writes import Write, write
 
@@ -71,6 +71,7 @@ async def reconcile(
     now: datetime,
     options: ResolutionOptions = DEFAULTS,
     explain: Explain | None = None,
+    align: Align | None = None,
 ) -> Reconciled:
     """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` if a write failed and should be
     retried."""
@@ -78,7 +79,7 @@ async def reconcile(
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
-    applied = await profiles.reconcile(sources, cluster, inputs.vmi, now)
+    applied = await profiles.reconcile(sources, cluster, inputs.vmi, now, align)
     planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None, applied)
     replaced = replacement.plan(inputs, sources.vm(key))
     later = replaced.due if replaced is not None and replaced.due > now else None

@@ -16,12 +16,18 @@ from typing import Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.operator.affected_vmis import ReadStore
 from virt_dra.controllers.operator.explain_queue import SHARES, ExplainQueue, ExplainShares
-from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationWorker
+from virt_dra.controllers.operator.explanation_worker import (
+    ExplanationFailed,
+    ExplanationRequest,
+    ExplanationWorker,
+)
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, due, sampling, waits_for_node
+from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +55,14 @@ class _Pending:
     previous: Condition | None
 
 
+_AskedAlignment = tuple[str, tuple[PreferredAlignment, ...]]
+"""Whose pod it is about, and what is preferred."""
+
+
+def _asked(request: AlignmentRequest) -> _AskedAlignment:
+    return request.pod.metadata.uid, request.preferences
+
+
 class Explainer:
     """Explains why pods wait: :meth:`condition_for` is called by reconciles and never waits, :meth:`run` explains one
     pod at a time."""
@@ -72,6 +86,10 @@ class Explainer:
         self._attempted: dict[str, datetime] = {}
         self._too_slow: dict[str, int] = {}
         """How often in a row explaining a pod has exceeded its deadline."""
+        self._alignments: dict[str, AlignmentRequest] = {}
+        self._aligned: dict[str, tuple[_AskedAlignment, AlignmentResult]] = {}
+        self._aligning: tuple[str, _AskedAlignment] | None = None
+        """The request that is being answered."""
         self._queued = asyncio.Event()
         self._viewed_at: float | None = None
         """When the worker was last given a view."""
@@ -80,7 +98,7 @@ class Explainer:
         """The new condition Allocatable of a VMI if one is ready; else None, and a request is queued once it is due."""
         key, pod = inputs.vmi.key, inputs.pod
         if pod is None or not waits_for_node(pod):
-            self.forget(key)
+            self._forget_waiting(key)
             return None
         answer = self._explained.pop(key, None)
         if answer is not None:
@@ -99,19 +117,52 @@ class Explainer:
             return None
         refused = self._queue.add(key)
         if refused is not None:
-            self._requests.pop(refused, None)
-            self._requeue(refused, self._limits.every.total_seconds() * _LATER)
+            self._drop(refused)
         if refused != key:
             self._requests[key] = _Pending(pod, inputs.claims, previous)
             self._queued.set()
         return None
 
+    def alignment_for(self, key: str, request: AlignmentRequest) -> AlignmentResult | None:
+        """Which alignments the claims of a VMI (``namespace/name``) are to ask for, if that is known; else None, and
+        the request is queued: its claims wait for it."""
+        asked, answer = self._aligned.get(key, (None, None))
+        if answer is not None and asked == _asked(request):
+            return answer
+        if self._aligning == (key, _asked(request)):
+            return None
+        self._alignments[key] = request
+        refused = self._queue.add(f"{key}{_ALIGNING}")
+        if refused is not None:
+            self._drop(refused)
+        self._queued.set()
+        return None
+
     def forget(self, key: str) -> None:
-        """Drop everything about a VMI that was deleted, or whose pod stopped waiting."""
+        """Drop everything about a VMI that was deleted."""
+        self._forget_waiting(key)
+        self._queue.discard(f"{key}{_ALIGNING}")
+        self._alignments.pop(key, None)
+        self._aligned.pop(key, None)
+        if self._aligning is not None and self._aligning[0] == key:
+            self._aligning = None
+
+    def _forget_waiting(self, key: str) -> None:
+        """Drop what is about the VMI's pod, which stopped waiting."""
         self._queue.discard(key)
         self._requests.pop(key, None)
         for by_key in (self._explained, self._attempted, self._too_slow):
             by_key.pop(key, None)
+
+    def _drop(self, refused: str) -> None:
+        """A key that the queue has no room for: an explanation comes later, alignments aren't asked for."""
+        key = refused.removesuffix(_ALIGNING)
+        if key != refused:
+            self._aligned[key] = _asked(self._alignments.pop(key)), AlignmentResult()
+            self._requeue(key, 0.0)
+        else:
+            self._requests.pop(key, None)
+            self._requeue(key, self._limits.every.total_seconds() * _LATER)
 
     async def run(self) -> None:
         """Explain one queued pod after the other until cancelled."""
@@ -125,7 +176,11 @@ class Explainer:
         self._queued.clear()
         turn = self._queue.take(self._clock())
         if isinstance(turn, str):
-            await self._explain(turn, self._requests.pop(turn))
+            key = turn.removesuffix(_ALIGNING)
+            if key != turn:
+                await self._align(key, self._alignments.pop(key))
+            else:
+                await self._explain(key, self._requests.pop(key))
             return
         if turn is None and not self._worker.has_view:
             await self._queued.wait()
@@ -149,6 +204,27 @@ class Explainer:
             # A bug that one pod triggers must not end the task for all others.
             log.exception("explaining why %s waits failed", key, extra={"fields": {"vmi": key}})
             self._requeue(key, self._limits.every.total_seconds())
+
+    async def _align(self, key: str, request: AlignmentRequest) -> None:
+        """Choose for a VMI. Without an answer nothing is asked for: what is preferred keeps no VM from its claims."""
+        result = AlignmentResult()
+        self._aligning = key, _asked(request)
+        try:
+            await self._refresh_view(self._now())
+            began = self._clock()
+            try:
+                result = await self._worker.align(request)
+            finally:
+                self._queue.spend(key, self._clock() - began, self._clock())
+        except ExplanationFailed as error:
+            log.warning("choosing alignments of %s failed: %s", key, error, extra={"fields": {"vmi": key}})
+        except Exception:
+            log.exception("choosing alignments of %s failed", key, extra={"fields": {"vmi": key}})
+        finally:
+            asked, self._aligning = self._aligning, None
+        if asked is not None:  # else the VMI was deleted meanwhile
+            self._aligned[key] = asked[1], result
+            self._requeue(key, 0.0)
 
     async def _answer(self, key: str, request: _Pending) -> None:
         now = self._attempted[key] = self._now()
@@ -198,5 +274,7 @@ class Explainer:
         self._viewed_at = self._clock()
 
 
+_ALIGNING = " aligning"
+"""Ends the key of a request for alignments; no name has a blank."""
 _LATER = 5
 """Factor on the usual pause for a pod that the queue had no room for."""

@@ -7,7 +7,7 @@ takes, so the operator evaluates them in a child process (:mod:`virt_dra.operato
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -16,6 +16,15 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.controllers.operator.pending import ExplainLimits, Sample, View, explain, took_too_long
+from virt_dra.scheduling.alignment import (
+    AlignmentRequest,
+    AlignmentResult,
+    aligned_claims,
+    chosen_alignments,
+    not_placed,
+    placed_beside,
+)
+from virt_dra.scheduling.fit import FitOptions
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class ExplanationFailed(Exception):
 
 
 class ExplanationWorker(Protocol):
-    """Explains one pod at a time. Cancelling a call aborts the evaluation at once."""
+    """Explains one pod, or chooses its alignments, at a time. Cancelling a call aborts the evaluation at once."""
 
     @property
     def has_view(self) -> bool:
@@ -54,6 +63,10 @@ class ExplanationWorker(Protocol):
 
     async def explain(self, request: ExplanationRequest) -> ExplanationResult:
         """Explain one pod. Raises :class:`ExplanationFailed`, also if there is no view."""
+
+    async def align(self, request: AlignmentRequest) -> AlignmentResult:
+        """Choose the alignments of one pod. Later choices by the same view know of it. Raises
+        :class:`ExplanationFailed`, also if there is no view."""
 
     async def close(self) -> None:
         """Abort the evaluation and drop the view; :meth:`load_view` starts again."""
@@ -73,3 +86,19 @@ def explained_within(
         return ExplanationResult(
             took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True
         )
+
+
+def aligned_within(
+    request: AlignmentRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]
+) -> tuple[AlignmentResult, View]:
+    """The choice, and the view in which the pod has its devices; once ``interrupt`` returns True, no alignment."""
+    pod, claims, options = request.pod, request.claims, FitOptions(step_limit=limits.steps, interrupt=interrupt)
+    own = f"aligned-{pod.metadata.uid}"
+    before = not_placed(pod, claims, view.model, own)
+    try:
+        choice = chosen_alignments(pod, claims, request.preferences, before, options)
+        model = placed_beside(pod, aligned_claims(pod, claims, choice.held), before, own, options)
+    except DeadlineExceeded:
+        return AlignmentResult(), view
+    held = tuple(number for number, own in enumerate(request.preferences) if own in choice.held)
+    return AlignmentResult(held), replace(view, model=model)

@@ -195,8 +195,10 @@ class InstanceLoop(KeyedLoop):
             return "unchanged", None
         now = self._ambient.now()
         if self._standalone is None:
-            explain = self._explainer.condition_for
-            done = await beside_kubevirt.reconcile(self._sources, self._cluster, key, now, self._resolution, explain)
+            explain, align = self._explainer.condition_for, self._explainer.alignment_for
+            done = await beside_kubevirt.reconcile(
+                self._sources, self._cluster, key, now, self._resolution, explain, align
+            )
         else:
             done = await self._reconcile_standalone(key, now, self._standalone)
         for problem in done.problems:
@@ -226,8 +228,9 @@ class InstanceLoop(KeyedLoop):
         namespace, _, name = key.rpartition("/")
         vm = self._vms.store.get(name, namespace)
         done = await standalone.reconcile(
-            self._sources, self._cluster, key, now, settings, self._explainer.condition_for
-        )
+            self._sources, self._cluster, key, now, settings, self._explainer.condition_for,
+            self._explainer.alignment_for,
+        )  # fmt: skip
         if vm is None:
             return done
         return done.combined_with(

@@ -9,6 +9,7 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import controller_reference
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.instances import expanded_instance
@@ -24,9 +25,11 @@ from virt_dra.controllers.profiles.problems import (
 
 @dataclass(frozen=True)
 class NeededObjects:
-    """The templates of the VMI's claims, as they are to be created."""
+    """The templates of the VMI's claims, as they are to be created. ``preferences``: alignments that they don't
+    have."""
 
     templates: tuple[ResourceClaimTemplate, ...] = ()
+    preferences: tuple[PreferredAlignment, ...] = ()
 
 
 def needed_objects(
@@ -46,7 +49,8 @@ def needed_objects(
             "created; restart the VM, or check that the webhook is installed"
         )
         return ProfileProblem(DEVICES_NOT_WRITTEN, message)
-    return NeededObjects(tuple(_of_vmi(template, vmi) for template in expanded.templates))
+    templates = tuple(_of_vmi(template, vmi) for template in expanded.templates)
+    return NeededObjects(templates, expanded.preferences)
 
 
 def _of_vmi(template: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> ResourceClaimTemplate:

@@ -21,6 +21,8 @@ PROFILE_CHANGED: Final = "DeviceProfileChanged"
 """A profile was changed since the VM was started."""
 PROFILE_DELETED: Final = "DeviceProfileDeleted"
 """A profile was deleted since the VM was started."""
+NOT_ALIGNED: Final = "DevicesNotAligned"
+"""True: the VMI has what its line stands for, but devices apart that a profile prefers together."""
 APPLIED: Final = "AsAsked"
 """True: the VMI has what its line stands for."""
 

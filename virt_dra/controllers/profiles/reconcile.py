@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import PROFILES_APPLIED
@@ -26,10 +27,11 @@ from virt_dra.controllers.devices.outcomes import (
     UnresolvedDevice,
 )
 from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.profiles.aligning import alignment_request, given_up, with_choice
 from virt_dra.controllers.profiles.drift import drift
 from virt_dra.controllers.profiles.needed import is_of, needed_objects, objection
-from virt_dra.controllers.profiles.problems import APPLIED, TEMPLATE_REFUSED, ProfileProblem
-from virt_dra.controllers.reconciled import Reconciled
+from virt_dra.controllers.profiles.problems import APPLIED, NOT_ALIGNED, TEMPLATE_REFUSED, ProfileProblem
+from virt_dra.controllers.reconciled import Align, Reconciled
 from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Create, write
 
@@ -51,10 +53,13 @@ class ProfileInputs:
 
 @dataclass(frozen=True)
 class ProfilesPlan:
-    """``missing``: the templates to create. ``unmade``: what keeps others from existing, by name. ``general``: what is
-    wrong with the line as a whole, or has changed about it."""
+    """``missing``: the templates to create. ``preferences``: alignments that claims of the line may ask for.
+    ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from existing, by
+    name. ``general``: what is wrong with the line as a whole, or has changed about it."""
 
     missing: tuple[ResourceClaimTemplate, ...] = ()
+    preferences: tuple[PreferredAlignment, ...] = ()
+    unaligned: tuple[str, ...] = ()
     unmade: Mapping[str, ProfileProblem] = field(default_factory=dict)
     general: ProfileProblem | None = None
 
@@ -62,18 +67,21 @@ class ProfilesPlan:
 @dataclass(frozen=True)
 class AppliedProfiles:
     """What came of a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the condition
-    says, None if all is as asked. ``reconciled``: the writes."""
+    says, None if all is as asked. ``unaligned``: devices that are preferred together, and apart. ``reconciled``: the
+    writes."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
     unmade: Mapping[str, ProfileProblem]
     problem: ProfileProblem | None
+    unaligned: tuple[str, ...]
     reconciled: Reconciled
 
     def added_to(self, conditions: Sequence[Json], now: datetime) -> tuple[Json, ...]:
         """The conditions with ProfilesApplied."""
         if self.problem is None:
-            return put(conditions, PROFILES_APPLIED, "True", APPLIED, "", now)
+            message = shortened("; ".join(self.unaligned), _MESSAGE)
+            return put(conditions, PROFILES_APPLIED, "True", NOT_ALIGNED if message else APPLIED, message, now)
         message = shortened(self.problem.message, _MESSAGE)
         return put(conditions, PROFILES_APPLIED, "False", self.problem.reason, message, now)
 
@@ -85,7 +93,10 @@ class AppliedProfiles:
         if self.problem is None:
             message = "the VM has the devices that its line of profiles stands for"
             solved = before.get("status") == "False"
-            return tuple(normal(obj, PROFILES_APPLIED, message) for obj in about) if solved else ()
+            events = [normal(obj, PROFILES_APPLIED, message) for obj in about] if solved else []
+            if self.unaligned and before.get("reason") != NOT_ALIGNED:
+                events += [normal(obj, NOT_ALIGNED, shortened("; ".join(self.unaligned))) for obj in about]
+            return tuple(events)
         if self.problem.reason in (TEMPLATE_REFUSED, before.get("reason")):
             return ()
         return tuple(warning(obj, self.problem.reason, shortened(self.problem.message)) for obj in about)
@@ -143,18 +154,22 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         for template in needed.templates
         if template.name in templates
     )
+    own = {name: template for name, template in templates.items() if is_of(template, vmi)}
     return ProfilesPlan(
         tuple(template for template in needed.templates if template.name not in templates),
+        needed.preferences,
+        given_up(vmi, own, needed.preferences),
         {name: problem for name, problem in objections if problem is not None},
         changed,
     )
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, vmi: VirtualMachineInstance, now: datetime
+    sources: Sources, cluster: Cluster, vmi: VirtualMachineInstance, now: datetime, align: Align | None = None
 ) -> AppliedProfiles | None:
     """Gather, plan and create for a VMI that hasn't finished; None if it asks for no profiles. Raises
-    :class:`ApiError` for a write to retry."""
+    :class:`ApiError` for a write to retry. ``align``: chooses what is preferred, None while it hasn't; without it
+    nothing is."""
     inputs = gather(sources, vmi)
     planned = plan(inputs)
     if planned is None:
@@ -162,7 +177,17 @@ async def reconcile(
     unmade = dict(planned.unmade)
     refused: list[Event] = []
     stale, written = False, 0
-    for template in planned.missing:
+    unaligned = list(planned.unaligned)
+    missing = planned.missing
+    request = alignment_request(vmi, missing, planned.preferences) if align is not None else None
+    if align is not None and request is not None:
+        choice = align(vmi.key, request)
+        if choice is None:
+            return None  # the VMI is requeued once it is known
+        held = tuple(request.preferences[number] for number in choice.held)
+        missing = tuple(with_choice(vmi, template, held) for template in missing)
+        unaligned += given_up(vmi, {template.name: template for template in missing}, planned.preferences)
+    for template in missing:
         result = await write(cluster, (Create(template),), vmi)
         if result.done:
             written += 1
@@ -176,7 +201,7 @@ async def reconcile(
     problem = planned.general or next(iter(unmade.values()), None)
     again = now + _AGAIN if unmade and not refused else None
     done = Reconciled(tuple(refused), stale=stale, requeue_at=again, written=written)
-    return AppliedProfiles(vmi, inputs.vm, unmade, problem, done)
+    return AppliedProfiles(vmi, inputs.vm, unmade, problem, tuple(dict.fromkeys(unaligned)), done)
 
 
 async def _in_the_way(

@@ -36,7 +36,7 @@ from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_AN
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.profiles import reconcile as profiles
 from virt_dra.controllers.profiles.reconcile import AppliedProfiles
-from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
+from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Align, Explain, Reconciled
 from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone.instance_phase import READY, STARTED, with_phase
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
@@ -250,13 +250,14 @@ async def reconcile(
     now: datetime,
     settings: StandaloneSettings,
     explain: Explain | None = None,
+    align: Align | None = None,
 ) -> Reconciled:
     """Gather, plan and apply for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
     inputs = gather(sources, key, now, settings)
     if inputs is None:
         return NOTHING
     vmi = inputs.vmi
-    applied = await profiles.reconcile(sources, cluster, vmi, now)
+    applied = await profiles.reconcile(sources, cluster, vmi, now, align)
     planned = plan(
         inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None, applied
     )

@@ -1,0 +1,73 @@
+"""Which of the alignments that a VMI's line prefers its claims ask for: decided before a template is made, and read
+from the template afterwards. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from virt_dra.api.core_v1 import PodResourceClaimStatus
+from virt_dra.api.defaults import defaulted
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import NEWEST, Gates
+from virt_dra.api.profiles.alignment import PreferredAlignment, with_alignments
+from virt_dra.api.profiles.expansion import template_name
+from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.controllers.pods import launcher_pods
+from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.scheduling.alignment import AlignmentRequest
+
+_GATES: Final = Gates.for_version(NEWEST)
+"""Which of KubeVirt's gates are on doesn't matter to where a pod fits."""
+
+
+def alignment_request(
+    vmi: VirtualMachineInstance, templates: Sequence[ResourceClaimTemplate], preferences: Sequence[PreferredAlignment]
+) -> AlignmentRequest | None:
+    """The request for a VMI whose templates are to be made; None where nothing of them is preferred, or there can't be
+    a pod. The VMI's other claims aren't known here."""
+    made = {template.name: template for template in templates}
+    wanted = tuple(own for own in preferences if template_name(vmi.name, own.entry) in made)
+    pod = launcher_pods.render(vmi, _GATES) if wanted else None
+    if pod is None or isinstance(pod, RenderError):
+        return None
+    entries = tuple(entry for entry in pod.spec.resource_claims if (entry.resource_claim_template_name or "") in made)
+    pod = pod.with_(
+        metadata=pod.metadata.with_(name=vmi.name, namespace=vmi.namespace, uid=vmi.metadata.uid),
+        spec=pod.spec.with_(resource_claims=entries),
+        status=pod.status.with_(
+            resource_claim_statuses=tuple(
+                PodResourceClaimStatus(name=entry.name, resource_claim_name=entry.name) for entry in entries
+            )
+        ),
+    )
+    claims = (
+        (entry.name, defaulted(generated_claim(pod, entry.name, made[entry.resource_claim_template_name or ""])))
+        for entry in entries
+    )
+    named = tuple(claim.with_(metadata=claim.metadata.with_(name=name, uid=name)) for name, claim in claims)
+    return AlignmentRequest(pod, named, wanted)
+
+
+def with_choice(
+    vmi: VirtualMachineInstance, template: ResourceClaimTemplate, held: Sequence[PreferredAlignment]
+) -> ResourceClaimTemplate:
+    """The template with the alignments that are to hold."""
+    own = [alignment for alignment in held if template_name(vmi.name, alignment.entry) == template.name]
+    return template.with_(spec=template.spec.with_(spec=with_alignments(template.spec.spec, own))) if own else template
+
+
+def given_up(
+    vmi: VirtualMachineInstance,
+    templates: Mapping[str, ResourceClaimTemplate],
+    preferences: Sequence[PreferredAlignment],
+) -> tuple[str, ...]:
+    """What it means for the VM that its templates, by name, don't have the alignments that are preferred."""
+    texts = (
+        own.given_up
+        for own in preferences
+        if (template := templates.get(template_name(vmi.name, own.entry))) is not None
+        and own.constraint not in template.spec.spec.devices.constraints
+    )
+    return tuple(dict.fromkeys(texts))
