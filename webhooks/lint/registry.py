@@ -169,6 +169,7 @@ _CHECKS: Final = (
         WARNING,
         "A line that asks for devices where nobody reads it.",
         profiles.profile_line_ignored,
+        find_beside=profiles.instancetype_line_ignored,
         matters=WRITTEN,
     ),
     LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),

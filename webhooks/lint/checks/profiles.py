@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from virt_dra.api.instancetypes.names import CLUSTER_INSTANCETYPE, INSTANCETYPE
 from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.validation.field_errors import ErrorType, FieldError
 from webhooks.lint.finding import LintIssue
+from webhooks.lint.inputs import LintInputs
 from webhooks.lint.linted import Linted
 from webhooks.verdict import FieldIssue
 
@@ -55,6 +58,16 @@ def profile_line_ignored(linted: Linted) -> Iterator[FieldIssue]:
         f"write it in {linted.reviewed.metadata}.annotations"
     )
     yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", text)
+
+
+def instancetype_line_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
+    """The same of an instancetype, of which KubeVirt passes on ``spec.annotations`` (P-10)."""
+    if obj.kind in (INSTANCETYPE, CLUSTER_INSTANCETYPE) and DEVICES_ANNOTATION in obj.metadata.annotations:
+        text = (
+            "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so this asks for nothing; "
+            "write it in spec.annotations"
+        )
+        yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", text)
 
 
 def _refusals(linted: Linted) -> tuple[FieldError, ...]:
