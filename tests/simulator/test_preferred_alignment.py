@@ -16,6 +16,7 @@ from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import SubjectFinder
 from virt_dra.simulator.outcome import VmOutcome
 
+Json = dict[str, Any]
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 APART = "gpu and nic on different PCIe roots: no node has both free on one"
 
@@ -53,7 +54,7 @@ spec:
 """
 
 
-def published(*devices: tuple[str, str, str]) -> dict[str, Any]:
+def published(*devices: tuple[str, str, str]) -> Json:
     """A slice of devices, each with its name, kind and PCIe root."""
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -78,7 +79,7 @@ def published(*devices: tuple[str, str, str]) -> dict[str, Any]:
     }
 
 
-def vm(name: str) -> dict[str, Any]:
+def vm(name: str) -> Json:
     spec = {"domain": {"devices": {}, "resources": {"requests": {"memory": "1Gi", "cpu": "100m"}}}}
     template = {"metadata": {"annotations": {"virt-dra.io/devices": "pair"}}, "spec": spec}
     metadata = {"name": name, "namespace": "team"}
@@ -90,18 +91,18 @@ def vm(name: str) -> dict[str, Any]:
     }
 
 
-def objects(*raw: dict[str, Any]) -> list[Sourced[Any]]:
+def objects(*raw: Json) -> list[Sourced[Any]]:
     written = (*yaml.safe_load_all(CLUSTER), *raw)
     read = [read_document(Document(obj, DocumentSource("f.yaml", number))) for number, obj in enumerate(written, 1)]
     return [sourced for sourced in read if isinstance(sourced, Sourced)]
 
 
-def ran(*raw: dict[str, Any]) -> list[VmOutcome]:
+def ran(*raw: Json) -> list[VmOutcome]:
     cluster = MemoryCluster.deterministic(NOW)
     return list(asyncio.run(run_on(cluster, objects(*raw), RunSettings(namespace="team"), lambda: NOW)).outcomes)
 
 
-def explained(name: str, *raw: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+def explained(name: str, *raw: Json) -> tuple[str, tuple[str, ...]]:
     state = ClusterState.from_objects([sourced.object for sourced in objects(*raw)], "team")
     subject = SubjectFinder(state.model).find("vm", name, "team")
     answer = answered(subject, state, lambda done, total: None)

@@ -17,8 +17,9 @@ from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, n
 from tests.controllers.published_world import BASE
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import Condition
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.api.meta import Condition, ObjectMeta
+from virt_dra.api.profiles.alignment import PreferredAlignment
+from virt_dra.api.resource_v1 import DeviceClass, DeviceConstraint, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.devices.options import DEFAULTS
 from virt_dra.controllers.operator import pending
@@ -432,3 +433,44 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
     asked[0] = 0
     again = explained_within(replace(question, previous=explanation.condition), view, LIMITS, interrupt)
     assert again.condition is explanation.condition
+
+
+# --- alignments ---
+
+PREFERENCE = PreferredAlignment("claim", ("gpu", "nic"), DeviceConstraint(match_attribute="example.com/root"))
+
+
+def _aligning(uid: str) -> AlignmentRequest:
+    return AlignmentRequest(Pod(metadata=ObjectMeta(name="pod", namespace="team", uid=uid)), (), (PREFERENCE,))
+
+
+@pytest.mark.parametrize(("fails", "result"), [(False, AlignmentResult((0,))), (True, AlignmentResult())])
+async def test_a_choice_of_alignments_holds_until_it_is_another_vmi_that_asks(
+    fails: bool, result: AlignmentResult
+) -> None:
+    clock, requeued = Clock(), asyncio.Event()
+    stores: Any = Stores(*(InformerStore() for _ in range(5)))
+    explainer = Explainer(stores, clock.now, clock, lambda key, seconds: requeued.set(), Costly(clock, fails=fails))
+    running = asyncio.create_task(explainer.run())
+    for uid in ("first", "second"):
+        requeued.clear()
+        assert explainer.alignment_for("team/vm", _aligning(uid)) is None
+        await asyncio.wait_for(requeued.wait(), 60)
+        assert [explainer.alignment_for("team/vm", _aligning(uid)) for _ in range(2)] == [result, result]
+    explainer.forget("team/vm")
+    assert explainer.alignment_for("team/vm", _aligning("second")) is None
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_vmi_for_which_the_queue_has_no_room_asks_for_no_alignment() -> None:
+    clock, requeued = Clock(), list[str]()
+    stores: Any = Stores(*(InformerStore() for _ in range(5)))
+    shares = ExplainShares(queued_per_namespace=1)
+    explainer = Explainer(
+        stores, clock.now, clock, lambda key, seconds: requeued.append(key), Costly(clock), shares=shares
+    )
+    assert explainer.alignment_for("team/first", _aligning("first")) is None
+    assert explainer.alignment_for("team/second", _aligning("second")) is None
+    assert requeued == ["team/second"]
+    assert explainer.alignment_for("team/second", _aligning("second")) == AlignmentResult()
