@@ -13,10 +13,7 @@ from virt_dra.controllers.keeping.loop import KeeperSettings
 if TYPE_CHECKING:
     from virt_dra.operator.process import OperatorProcess
 
-_NEEDS: Final = (
-    "the keeper needs kopf, the kubernetes package and prometheus-client; "
-    "install them with: pip install 'virt-dra[operator]'"
-)
+_NEEDS: Final = "the keeper needs kopf, the kubernetes package and prometheus-client"
 
 EPILOG = """\b
 Examples:

@@ -4,6 +4,7 @@ instant."""
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any, Final
 import click
 
 from virt_dra.api.reading.collector import collector_paused
+from virt_dra.cli.program.defaults import IN_PODS, default_map, read_defaults
+from virt_dra.cli.shared.cluster_options import KUBECTL_PROGRAM
 from virt_dra.cli.shared.endings import open_closed_files, orderly
 from virt_dra.cli.shared.workflow_log import workflow_output
 
@@ -26,7 +29,7 @@ class HelpSection(StrEnum):
     SIMULATE = "Simulate"
     CLUSTER = "Cluster"
     FILTERS = "Filters (JSON lines)"
-    SHELL = "Shell"
+    PROGRAM = "This program"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class _Subcommand:
     summary: str
 
 
-_CHECK, _SIMULATE, _CLUSTER, _FILTERS, _SHELL = HelpSection
+_CHECK, _SIMULATE, _CLUSTER, _FILTERS, _PROGRAM = HelpSection
 SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "lint": _Subcommand(_CHECK, "lint.command", "Check VMs and everything they name before anything is created."),
     "explain": _Subcommand(_CHECK, "explain.command", "Explain why a VM or claim gets no place, and what would help."),
@@ -97,7 +100,10 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "admit": _Subcommand(_FILTERS, "jsonl.admit", "Check VMIs against the admission rules."),
     "render": _Subcommand(_FILTERS, "jsonl.render", "Render the device part of launcher pods."),
     "device-status": _Subcommand(_FILTERS, "jsonl.device_status", "Resolve pod, claim and slice to device addresses."),
-    "completion": _Subcommand(_SHELL, "completion.command", "Print the script that makes a shell complete virt-dra."),
+    "completion": _Subcommand(_PROGRAM, "completion.command", "Print the script that makes a shell complete virt-dra."),
+    "config": _Subcommand(_PROGRAM, "program.config", "Show your own defaults of options, and where each is from."),
+    "help": _Subcommand(_PROGRAM, "program.help", "Show the help of a command, as its --help does."),
+    "version": _Subcommand(_PROGRAM, "program.version", "Show the version."),
 }
 SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "kubevirt": ("kubevirt-version",),
@@ -136,6 +142,9 @@ class _LazyGroup(click.Group):
             command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
         assert isinstance(command, click.Command)
         command.context_settings["token_normalize_func"] = _full_name(command)
+        if not ctx.resilient_parsing and cmd_name not in IN_PODS:
+            defaults = read_defaults(tuple(SUBCOMMANDS), os.environ)
+            command.context_settings["default_map"] = default_map(cmd_name, command, defaults)
         return command
 
     def resolve_command(
@@ -206,4 +215,4 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
     open_closed_files()
     with orderly():  # what click writes about bad usage
         loaded()
-        cli(prog_name="kubectl virt-dra" if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)
+        cli(prog_name=KUBECTL_PROGRAM if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)

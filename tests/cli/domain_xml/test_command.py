@@ -274,9 +274,8 @@ def test_options_that_are_about_one_vm_do_not_go_with_several(folder: Path) -> N
     [
         (("--dialect", "html"), "Invalid value for '--dialect': 'html' is neither libvirt nor kubevirt"),
         ((), "name the VMs: virt-dra domain-xml -f vm.yaml (a file of requests goes with --jsonl)"),
-        (("vmi.json",), "name the VMs: virt-dra domain-xml -f vm.yaml (a file of requests goes with --jsonl)"),
         (
-            ("--jsonl", "-f", "vmi.json"),
+            ("--jsonl", "vmi.json", "--vmi", "a"),
             "--jsonl goes with a file of requests only; each request contains what the options say",
         ),
     ],

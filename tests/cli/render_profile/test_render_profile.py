@@ -140,4 +140,4 @@ def test_files_without_a_line_are_written_as_they_are() -> None:
 
 def test_files_must_be_named() -> None:
     result = CliRunner().invoke(cli, ["render-profile"])
-    assert (result.exit_code, "say what to read with -f" in result.stderr) == (2, True)
+    assert (result.exit_code, "name the files to read" in result.stderr) == (2, True)

@@ -25,6 +25,7 @@ from click.testing import CliRunner
 
 from devtools.webhooks.serving import body, vmi
 from virt_dra.cli.main import cli
+from virt_dra.cli.shared.extras import missing_extra
 from webhooks.tls.authority import SystemKeys
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
@@ -208,11 +209,8 @@ def test_without_its_libraries_it_says_how_to_get_them(missing: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", program, "webhook", "--tls-dir", "a"], stderr=subprocess.PIPE, text=True, check=False
     )
-    want = (
-        "Error: this command needs aiohttp, cryptography and prometheus-client; "
-        "install them with: pip install 'virt-dra[webhook]'\n"
-    )
-    assert (ended.returncode, ended.stderr) == (1, want)
+    want = missing_extra("this command needs aiohttp, cryptography and prometheus-client", "webhook")
+    assert (ended.returncode, ended.stderr) == (1, f"Error: {want}\n")
 
 
 def test_keys_are_made_by_the_system() -> None:

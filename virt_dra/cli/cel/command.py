@@ -31,7 +31,7 @@ from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import sourced_of_files
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, files_option, output_option
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, file_inputs, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.matching.matcher import readable
@@ -145,7 +145,7 @@ cost. Members without a value are null. """
 
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
-@files_option("Manifests with ResourceSlices; - is standard input.")
+@file_inputs("Manifests with ResourceSlices; - is standard input.")
 @live_options
 @output_option("text", "name", "json", "yaml")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each device, however many there are.")

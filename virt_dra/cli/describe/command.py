@@ -96,7 +96,7 @@ class _Remarks:
 @click.command(name="describe", help=HELP, epilog=EPILOG)
 @click.argument("kind", metavar=KIND_METAVAR, shell_complete=suggesting(kind.removesuffix("s") for kind in ROW_KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@inventory_options
+@inventory_options(arguments=False)
 @output_option(*FORMATS)
 def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: str) -> None:
     if not names and "/" not in kind:

@@ -13,7 +13,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.jsonl import domain_xml as filter_lines
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.options import files_option, kubevirt_option, namespace_option, output_option, parsed_by
+from virt_dra.cli.shared.options import file_inputs, kubevirt_option, namespace_option, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def _dialect(name: str) -> Dialect:
 
 
 @click.command(name="domain-xml", help=HELP, epilog=EPILOG)
-@click.argument("requests", metavar="[FILE]", required=False)
-@files_option("Manifests with VMs or VMIs; may be repeated. - is standard input.")
+@file_inputs("Manifests with VMs or VMIs; may be repeated. - is standard input.")
 @namespace_option
 @click.option("--vmi", metavar="[NAMESPACE/]NAME", help="The only VM or VMI of the files that is converted.")
 @click.option("--metadata", metavar="DIR", type=_PATH,
@@ -107,20 +106,20 @@ def _dialect(name: str) -> Dialect:
 @click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
 @click.pass_context
 def command(
-    context: click.Context, requests: str | None, paths: tuple[str, ...], namespace: str, vmi: str | None,
+    context: click.Context, paths: tuple[str, ...], namespace: str, vmi: str | None,
     metadata: Path | None, env: Path | None, status: Path | None, pod: Path | None, topology: Path | None,
     cpus: tuple[int, ...] | None,
     kubevirt: KubeVirtVersion | None, dialect: Dialect, validate: bool, other: Path | None, output: str, jsonl: bool,
 ) -> None:  # fmt: skip
     if jsonl:
-        if paths or any((vmi, metadata, env, status, pod, topology, cpus, kubevirt, validate, other)):
+        if len(paths) > 1 or any((vmi, metadata, env, status, pod, topology, cpus, kubevirt, validate, other)):
             raise click.UsageError(
                 "--jsonl goes with a file of requests only; each request contains what the options say"
             )
-        stream: IO[bytes] = click.File("rb").convert(requests or "-", None, context)
+        stream: IO[bytes] = click.File("rb").convert(paths[0] if paths else "-", None, context)
         answer_stream(stream, filter_lines.answer, filter_lines.REFUSAL, filter_lines.MEMBERS)
         return
-    if requests is not None or not paths:
+    if not paths:
         raise click.UsageError("name the VMs: virt-dra domain-xml -f vm.yaml (a file of requests goes with --jsonl)")
     if cpus is not None and topology is None:
         raise click.UsageError("--cpus says which CPUs of a host: name its --topology, too")

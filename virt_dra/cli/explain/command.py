@@ -12,7 +12,7 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
 from virt_dra.cli.explain.pages import page, page_names
-from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
@@ -87,6 +87,7 @@ def command(
     if asked is None and words:
         _show_page(words, output)
         return
+    live = reads_cluster(live, paths)
     if not paths and not live:
         raise click.UsageError("name the files of the cluster with -f, or read one with --live")
     if not live and cluster.given:

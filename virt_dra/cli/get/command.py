@@ -111,7 +111,7 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
 @click.command(name="get", help=HELP, epilog=EPILOG)
 @click.argument("kind", metavar=KIND_METAVAR, shell_complete=suggesting(ROW_KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@inventory_options
+@inventory_options(arguments=False)
 @click.option(
     "-l",
     "--selector",

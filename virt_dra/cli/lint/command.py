@@ -29,7 +29,7 @@ from virt_dra.cli.lint.junit import junit
 from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
-from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, say_unknown
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.options import (
@@ -194,6 +194,7 @@ def command(
             lint = replace(lint, warn=frozenset({*lint.warn, OLD_VERSION}))
     elif yes:
         raise click.UsageError("--yes goes with --fix")
+    live = reads_cluster(live, paths)
     if not paths and not live:
         raise click.UsageError(
             "name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or read a cluster with --live"

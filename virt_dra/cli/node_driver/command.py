@@ -17,10 +17,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.options import log_level_option, output_option, port_option
 
-_NEEDS: Final = (
-    "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package; "
-    "install them with: pip install 'virt-dra[driver]'"
-)
+_NEEDS: Final = "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package"
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 SYSFS: Final = "/sys"
 _DRIVER_MAX: Final = 63
@@ -133,7 +130,7 @@ def command(
         _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
     if not node_name:
         raise click.UsageError("Missing option '--node' (or $NODE_NAME); --plan needs none")
-    with required(_NEEDS, "grpc", "google", "kubernetes", "aiohttp", "prometheus_client"):
+    with required(_NEEDS, "driver", "grpc", "google", "kubernetes", "aiohttp", "prometheus_client"):
         from node_driver.conditions import DEFAULT_EFFECTS, ConditionReason, TaintEffect
         from node_driver.wire.sockets import SocketsInUse
         from virt_dra.cli.node_driver.running import DriverPlaces, NodeDriver, run_driver

@@ -8,7 +8,7 @@ import click
 
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import sourced_of_files
-from virt_dra.cli.shared.options import files_option, namespace_option, output_option
+from virt_dra.cli.shared.options import file_inputs, namespace_option, output_option
 from virt_dra.cli.shared.output import document_text
 
 EPILOG = """\b
@@ -23,7 +23,7 @@ Exit codes: 0 rendered, 1 a VM or a profile is refused, 2 bad usage or unreadabl
 
 
 @click.command(name="render-profile", epilog=EPILOG)
-@files_option("DeviceProfiles, VMs, and what belongs to them; - for standard input. May be repeated.")
+@file_inputs("DeviceProfiles, VMs, and what belongs to them; - for standard input. May be repeated.")
 @namespace_option
 @output_option("yaml", "json")
 def command(paths: tuple[str, ...], namespace: str, output: str) -> None:
@@ -41,7 +41,7 @@ def command(paths: tuple[str, ...], namespace: str, output: str) -> None:
     from virt_dra.cel.validation import COMPILED
 
     if not paths:
-        raise click.UsageError("say what to read with -f")
+        raise click.UsageError("name the files to read")
     # Errors are lines in every format: whoever reads the output applies it.
     manifests = rendered(sourced_of_files(paths, "text"), namespace, COMPILED)
     if manifests.refused:

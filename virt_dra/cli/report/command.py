@@ -50,7 +50,7 @@ _FORMATS: Final = ("html", "json")
 
 
 @click.command(name="report", help=HELP, epilog=EPILOG)
-@inventory_options
+@inventory_options(arguments=True)
 @click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
 @click.option(
     "-o",

@@ -27,6 +27,7 @@ from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.live_input import live_options, live_sourced
 from virt_dra.cli.shared.options import (
+    file_inputs,
     kubevirt_gates_option,
     kubevirt_option,
     namespace_option,
@@ -94,7 +95,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(name="run", epilog=EPILOG)
-@click.argument("paths", metavar="[FILE|DIR|URL]...", nargs=-1)
+@file_inputs("Manifests of VMs and of a cluster; - is standard input.")
 @live_options
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
 @click.option(

@@ -24,7 +24,7 @@ from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
-from virt_dra.cli.shared.options import output_option
+from virt_dra.cli.shared.options import file_inputs, output_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
@@ -86,7 +86,7 @@ class Played:
 
 
 @click.command(name="scenario", help=HELP, epilog=EPILOG)
-@click.argument("paths", metavar="[FILE]...", nargs=-1)
+@file_inputs("Scenarios; - is standard input.", "FILE")
 @click.option("--live", is_flag=True, help="Play on a cluster, which must be named with --kubeconfig or --context.")
 @cluster_options
 @click.option("--on", metavar="embedded|KUBECONFIG", hidden=True, help="As none, or --live --kubeconfig KUBECONFIG.")

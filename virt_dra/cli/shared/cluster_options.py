@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.output import BAD_INPUT
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-NEEDS = "reading a live cluster needs the kubernetes package; install it with: pip install 'virt-dra[cluster]'"
+KUBECTL_PROGRAM = "kubectl virt-dra"
+"""The program's name as a plugin of kubectl."""
+NEEDS = "reading a live cluster needs the kubernetes package"
 
 
 class NoCluster(click.ClickException):
@@ -32,15 +35,16 @@ class NoCluster(click.ClickException):
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """The values of the options; None for one that isn't given."""
+    """The values of the options; None for one that isn't given. ``by_default``: they are the user's own defaults."""
 
     kubeconfig: str | None = None
     context: str | None = None
+    by_default: bool = False
 
     @property
     def given(self) -> bool:
         """True if any of the options is given."""
-        return self.kubeconfig is not None or self.context is not None
+        return not self.by_default and (self.kubeconfig is not None or self.context is not None)
 
     def check(self, *, live: bool) -> None:
         """Raises UsageError if any of the options is given without ``--live``."""
@@ -52,7 +56,7 @@ class ClusterChoice:
         """A connection to the cluster, which has answered once. Raises :class:`NoCluster`.
 
         ``limits``: by default those of a command that reads once, and keeps what it reads."""
-        with required(NEEDS, "kubernetes", "aiohttp", error=NoCluster):
+        with required(NEEDS, "cluster", "kubernetes", "aiohttp", error=NoCluster):
             from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
             from virt_dra.cluster.kube.limits import reading_limits
         try:
@@ -64,6 +68,17 @@ class ClusterChoice:
                 yield cluster
         except ConnectionProblem as error:
             raise NoCluster(str(error)) from None
+
+
+def is_typed(parameter: str) -> bool:
+    """True if a parameter of the running command is given on its command line."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+
+
+def reads_cluster(live: bool, *inputs: object) -> bool:
+    """True with ``--live``, and for the plugin of kubectl where no input is given: kubectl's commands are about a
+    cluster."""
+    return live or (not any(inputs) and click.get_current_context().find_root().info_name == KUBECTL_PROGRAM)
 
 
 def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -78,6 +93,7 @@ def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
     @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: the current one]")
     @wraps(command)
     def with_cluster(*args: Any, kubeconfig: str | None, context: str | None, **kwargs: Any) -> R:
-        return command(*args, cluster=ClusterChoice(kubeconfig, context), **kwargs)
+        given = is_typed("kubeconfig") or is_typed("context")
+        return command(*args, cluster=ClusterChoice(kubeconfig, context, by_default=not given), **kwargs)
 
     return with_cluster

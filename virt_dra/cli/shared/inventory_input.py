@@ -12,11 +12,17 @@ import click
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document
-from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, is_typed, reads_cluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_documents, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, files_option, parse_namespace
+from virt_dra.cli.shared.options import (
+    DEFAULT_NAMESPACE,
+    address_keys_option,
+    file_inputs,
+    files_option,
+    parse_namespace,
+)
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_written
@@ -97,11 +103,14 @@ class InventoryInput:
         return model_of_files((sourced.object for sourced in once.objects), namespace)
 
 
-def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
+def inventory_options(*, arguments: bool) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source:
-    InventoryInput``."""
+    InventoryInput``. ``arguments``: the command's are files, too."""
+    files = file_inputs if arguments else files_option
+    return lambda command: files("Manifests or a dump; - is standard input.")(_with_source(command))
 
-    @files_option("Manifests or a dump; - is standard input.")
+
+def _with_source(command: Callable[..., R]) -> Callable[..., R]:
     @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
     @click.option(
         "-n", "--namespace", callback=lambda ctx, param,
@@ -116,7 +125,9 @@ def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
         *args: Any, paths: tuple[str, ...], live: bool, namespace: str | None, everywhere: bool, cluster: ClusterChoice,
         address_keys: tuple[DriverKeys, ...], **kwargs: Any,
     ) -> R:  # fmt: skip
-        source = InventoryInput(paths, live, cluster, namespace, everywhere, address_keys)
+        if everywhere and not is_typed("namespace"):
+            namespace = None
+        source = InventoryInput(paths, reads_cluster(live, paths), cluster, namespace, everywhere, address_keys)
         source.check()
         return command(*args, source=source, **kwargs)
 

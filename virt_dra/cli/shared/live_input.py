@@ -11,7 +11,7 @@ import click
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentSource, Sourced
-from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from virt_dra.model.kinds import ReadKinds
 
 R = TypeVar("R")
+_INPUTS = ("paths", "filenames", "jsonl", "workload")
+"""What a command can be about in place of a cluster."""
 
 
 def live_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -33,8 +35,9 @@ def live_options(command: Callable[..., R]) -> Callable[..., R]:
     @cluster_options
     @wraps(command)
     def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
-        cluster.check(live=wanted)
-        return command(*args, live=cluster if wanted else None, **kwargs)
+        live = reads_cluster(wanted, *(kwargs.get(name) for name in _INPUTS))
+        cluster.check(live=live)
+        return command(*args, live=cluster if live else None, **kwargs)
 
     return with_live
 

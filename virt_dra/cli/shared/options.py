@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -117,6 +118,21 @@ def output_option(*formats: str) -> Callable[[F], F]:
 def files_option(help_text: str, parameter: str = "paths", metavar: str = "FILE|DIR|URL") -> Callable[[F], F]:
     """``-f``, which may be repeated."""
     return click.option("-f", "--filename", parameter, metavar=metavar, multiple=True, help=help_text)
+
+
+def file_inputs(help_text: str, metavar: str = "FILE|DIR|URL") -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Files as arguments and by ``-f``; the command gets all as ``paths``."""
+
+    def add(command: Callable[..., R]) -> Callable[..., R]:
+        @click.argument("more", metavar=f"[{metavar}]...", nargs=-1)
+        @files_option(help_text, metavar=metavar)
+        @wraps(command)
+        def with_files(*args: Any, paths: tuple[str, ...], more: tuple[str, ...], **kwargs: Any) -> R:
+            return command(*args, paths=(*paths, *more), **kwargs)
+
+        return with_files
+
+    return add
 
 
 def seconds_option(name: str, default: float, least: float, most: float | None, help_text: str) -> Callable[[F], F]:

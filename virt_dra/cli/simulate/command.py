@@ -14,7 +14,8 @@ import click
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
-from virt_dra.cli.shared.options import output_option, parsed_by
+from virt_dra.cli.shared.extras import missing_extra
+from virt_dra.cli.shared.options import file_inputs, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.suggestions import suggesting
@@ -143,7 +144,7 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 
 
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
-@click.argument("paths", metavar="[FILE]...", nargs=-1)
+@file_inputs("Clusters, workloads and descriptions; - is standard input.", "FILE")
 @click.option(
     "--policy", "policies", metavar="NAME,...", multiple=True, callback=_policies, shell_complete=suggesting(POLICIES),
     help=f"Policies to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
@@ -347,7 +348,7 @@ def _plots(plot: Path | None) -> Draw | None:
         if error.name not in ("matplotlib", "numpy"):
             raise
         raise click.UsageError(
-            "plots need matplotlib: pip install 'virt-dra[plots]'; -o json, csv and html need nothing"
+            missing_extra("plots need matplotlib (-o json, csv and html need nothing)", "plots")
         ) from None
     return draw
 
@@ -417,7 +418,7 @@ def _run_on_dask(sweep: Sweep, runs: Sequence[Run], address: str, output: str) -
     except ModuleNotFoundError as error:
         if error.name != "distributed":
             raise
-        raise click.UsageError("--dask needs distributed: pip install 'virt-dra[dask]'") from None
+        raise click.UsageError(missing_extra("--dask needs distributed", "dask")) from None
     try:
         with progress("runs") as report:
             return run_on_dask(sweep, runs, address, report)

@@ -56,14 +56,11 @@ Exit codes: 0 shown, 2 bad usage or unreadable input.
 """
 
 _FORMATS: Final = ("text", "json", "yaml", "svg", "png", "html")
-PNG_NEEDS: Final = (
-    "-o png needs resvg_py, and a font of matplotlib; install them with: "
-    "pip install 'virt-dra[plots]'; -o svg needs nothing"
-)
+PNG_NEEDS: Final = "-o png needs resvg_py, and a font of matplotlib (-o svg needs nothing)"
 
 
 @click.command(name="topology", help=HELP, epilog=EPILOG)
-@inventory_options
+@inventory_options(arguments=True)
 @click.option("--node", "only", metavar="NODE", help="This node alone.")
 @click.option("--no-fold", is_flag=True, help="Every node by itself.")
 @click.option("--claim", metavar="NAMESPACE/NAME", help="Lay the answer for this claim over it.")
@@ -161,7 +158,7 @@ def _print(folds: Sequence[NodeFold]) -> None:
 def _png(folds: Sequence[NodeFold]) -> bytes:
     from virt_dra.cli.topology.drawing import topology_svg
 
-    with required(PNG_NEEDS, "resvg_py", "matplotlib"):
+    with required(PNG_NEEDS, "plots", "resvg_py", "matplotlib"):
         import resvg_py
         from matplotlib import get_data_path
     fonts = Path(get_data_path()) / "fonts" / "ttf"

@@ -33,7 +33,7 @@ DEFAULT_CONFIGURATION: Final = "virt-dra"
 
 _FIRST_SECONDS: Final = 30.0
 """Time for retries of the first attempt: RBAC permissions may be applied a little later than the pod."""
-_NEEDS: Final = "this command needs cryptography; install it with: pip install 'virt-dra[webhook]'"
+_NEEDS: Final = "this command needs cryptography"
 
 EPILOG = """\b
 Examples:
@@ -95,7 +95,7 @@ def command(
     Certificates are renewed after two thirds of their lifetime. A new authority is trusted weeks before it signs. Any
     number of these processes may run.
     """
-    with required(_NEEDS, "cryptography"):
+    with required(_NEEDS, "webhook", "cryptography"):
         from webhooks.tls.authority import service_names
     if authority_secret == secret:
         raise click.UsageError(

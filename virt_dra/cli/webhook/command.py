@@ -47,9 +47,7 @@ answered.
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a port or certificate that can't be used.
 """
 
-_NEEDS = (
-    "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
-)
+_NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 
 
 @click.command(name="webhook", epilog=EPILOG)
@@ -122,7 +120,7 @@ def command(
     answers depend only on the review itself and KubeVirt's release, without the lint's findings on the objects that a
     VM names: see docs/guides/callers.md.
     """
-    with required(_NEEDS, "aiohttp", "cryptography", "prometheus_client"):
+    with required(_NEEDS, "webhook", "aiohttp", "cryptography", "prometheus_client"):
         from virt_dra.cli.webhook.serving import CallerChoice, Listening, Serving
         from virt_dra.live.world import LiveSettings
         from webhooks.server.app import ServerLimits

@@ -1,0 +1,1 @@
+"""Commands about the program itself: its help, its version, the user's own defaults."""
