@@ -49,6 +49,7 @@ MENU: Final = (
             "docs/guides/policies",
             "docs/guides/extender",
             "docs/guides/inventory",
+            "docs/guides/scripting",
             "docs/guides/scenarios",
             "docs/guides/driver",
             "docs/guides/driver-authors",

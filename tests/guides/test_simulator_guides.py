@@ -22,6 +22,7 @@ GUIDES: Final = (
     "policies",
     "extender",
     "inventory",
+    "scripting",
     "explain",
     "profiles",
     "topology",

@@ -103,6 +103,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "completion": _Subcommand(_PROGRAM, "completion.command", "Print the script that makes a shell complete virt-dra."),
     "config": _Subcommand(_PROGRAM, "program.config", "Show your own defaults of options, and where each is from."),
     "help": _Subcommand(_PROGRAM, "program.help", "Show the help of a command, as its --help does."),
+    "schema": _Subcommand(_PROGRAM, "program.schema", "Print JSON Schemas, of outputs and of KubeVirt's objects."),
     "version": _Subcommand(_PROGRAM, "program.version", "Show the version."),
 }
 SHORTER_NAMES: Mapping[str, Sequence[str]] = {

@@ -55,7 +55,7 @@ def command(context: click.Context, output: str) -> None:
         ]
         unset = [(option, "-", "-") for option in GENERAL if ("", option) not in effective]
         say("\n".join(aligned(("OPTION", "VALUE", "SOURCE"), sorted((*rows, *unset)))))
-        say(f"file: {file}{'' if file.exists() else ' (not there)'}", err=True)
+        say(f"file: {file}{'' if file.exists() else ' (not there)'}")
         return
     options = [
         {"command": default.command or None, "option": default.option, "value": default.value, "source": default.source}
