@@ -108,8 +108,6 @@ class _Vm:
     priority: int
     placed: PlacedVm | None = None
     allocated: VmShape | None = None
-    error: str = ""
-    """Why its claims can't be allocated anywhere, such as a missing class."""
 
 
 class Prospect:
@@ -189,12 +187,15 @@ class Prospect:
         return self._cluster.meter.used
 
     def why(self, name: str) -> str:
-        """Why a waiting pod fits nowhere: what is wrong with its claims, else kube-scheduler's histogram over the
-        nodes."""
+        """Why a waiting pod fits nowhere: kube-scheduler's histogram over the nodes, else what is wrong with its
+        claims."""
         return self._why(next(vm for vm in self._vms if vm.name == name))
 
     def _why(self, vm: _Vm) -> str:
-        return vm.error or self._placer.why(vm.shape).message
+        try:
+            return self._placer.why(vm.shape).message
+        except FatalError as error:
+            return str(error)
 
     def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
         """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there."""
@@ -234,7 +235,6 @@ class Prospect:
     def _place(self, vm: _Vm) -> bool:
         """Whether it has a place now. Devices that it can't use are given back, as kube-scheduler does for a pod that
         fits nowhere with them."""
-        vm.error = ""
         if vm.allocated is not None:
             vm.placed = self._placed(vm, vm.allocated)
             if vm.placed is None:
@@ -247,8 +247,7 @@ class Prospect:
     def _placed(self, vm: _Vm, shape: VmShape) -> PlacedVm | None:
         try:
             return self._placer.place(shape, vm.name)
-        except FatalError as error:  # of this VM's claims; others are placed
-            vm.error = str(error)
+        except FatalError:  # of this VM's claims; others are placed
             return None
 
     def _deallocate(self, vm: _Vm) -> None:
