@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from devtools.deployed.worlds import Json, World
+from devtools.prometheus import prometheus
 from tests.e2e.conftest import InWorld
 from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.installation.kustomize import build
+from virt_dra.installation.plan import MONITORING, packaged
 from virt_dra.simulator.agents.driver import Driver
 
 pytestmark = pytest.mark.control_plane
@@ -311,6 +316,28 @@ def test_metrics_count_what_is_there(world: World) -> None:
     assert world.running.operator.healthy()
     reviews = {name: value for name, value in world.running.webhook.metrics().items() if "review" in name and value}
     assert reviews
+
+
+AFTER_FAILURES = ("virt_dra_watch_restarts", "virt_dra_webhook_failures", "virt_dra_webhook_refused_connections")
+"""Counters whose series begin with the first failure."""
+
+
+@pytest.mark.go
+def test_prometheus_answers_every_query_of_the_dashboard_and_evaluates_every_rule(world: World, tmp_path: Path) -> None:
+    objects = {obj["kind"]: obj for obj in build(packaged(), MONITORING)}
+    panels = json.loads(objects["ConfigMap"]["data"]["dashboard.json"])["panels"]
+    queries = [target["expr"].replace("$__rate_interval", "1m") for panel in panels for target in panel["targets"]]
+    ports = {name: getattr(world.running, name).plain_port for name in ("operator", "webhook")}
+    with prometheus(tmp_path, ports, objects["PrometheusRule"]["spec"], world.eventually) as running:
+        # A rate is one of two samples.
+        for name in ("virt_dra_leader", "virt_dra_webhook_ready"):
+            counted = partial(running.values, f"min(count_over_time({name}[1h]))")
+            world.eventually(counted, lambda counts: counts >= [2])
+        unanswered = [query for query in queries if not running.values(query)]
+        assert [query for query in unanswered if not any(name in query for name in AFTER_FAILURES)] == []
+        assert running.values("virt_dra_leader") == running.values("sum(virt_dra_webhook_ready)") == [1]
+        rules = world.eventually(running.rules, lambda rules: all(rule["health"] != "unknown" for rule in rules))
+    assert [(rule["name"], rule["health"]) for rule in rules if rule["health"] != "ok"] == []
 
 
 def test_what_is_told_goes_with_its_vmi(world: World) -> None:
