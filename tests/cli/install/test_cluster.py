@@ -425,7 +425,7 @@ class TestInstalled:
             "Secret virt-dra-webhook-authority",
         }
         assert set(over["removed"]) == only_ours | {"Secret virt-dra-webhook-tls"}
-        assert over["changed"] == ["ValidatingWebhookConfiguration virt-dra"]
+        assert over["changed"] == [f"{kind}WebhookConfiguration virt-dra" for kind in ("Validating", "Mutating")]
         # As cert-manager makes it.
         ours, made_of = (
             {"app.kubernetes.io/part-of": "virt-dra"},
