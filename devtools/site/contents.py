@@ -35,6 +35,7 @@ MENU: Final = (
         "Guides",
         (
             "docs/guides/explain",
+            "docs/guides/top",
             "docs/guides/profiles",
             "docs/guides/topology",
             "docs/guides/testing",

@@ -53,6 +53,7 @@ NAMES = {
     "--plain-port": "the port of metrics and probes",
     "--host-root": "where a node's /sys, /proc and /dev are",
     "--label": "a label of the node",
+    "--once": "do it once, and end",
 }
 """The meanings that several commands share, or that had other names once."""
 

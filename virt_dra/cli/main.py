@@ -68,6 +68,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "describe": _Subcommand(
         _CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."
     ),
+    "top": _Subcommand(_CLUSTER, "top.command", "Watch VMs, devices and what waits in the terminal."),
     "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
     "report": _Subcommand(
         _CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."
