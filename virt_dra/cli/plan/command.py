@@ -12,7 +12,7 @@ import click
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.live_input import live_objects, live_options
-from virt_dra.cli.shared.options import files_option, namespace_option, output_option, seconds_option
+from virt_dra.cli.shared.options import file_inputs, namespace_option, output_option, seconds_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
 
@@ -47,8 +47,7 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 
 
 @click.command(name="plan", help=HELP, epilog=EPILOG)
-@click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
-@files_option("Manifests to apply; may be repeated. - is standard input.", "named")
+@file_inputs("Manifests to apply; - is standard input.")
 @click.option(
     "--delete", "deleted", metavar="FILE|DIR", multiple=True, help="Manifests whose objects would be deleted."
 )
@@ -58,18 +57,17 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 @seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
 @output_option("text", "json", "yaml", "github")
 def command(
-    more: tuple[str, ...], named: tuple[str, ...], deleted: tuple[str, ...], dumped: tuple[str, ...],
+    paths: tuple[str, ...], deleted: tuple[str, ...], dumped: tuple[str, ...],
     live: ClusterChoice | None, namespace: str, timeout: float, output: str,
 ) -> None:  # fmt: skip
-    manifests = (*named, *more)
-    if not manifests and not deleted:
+    if not paths and not deleted:
         raise click.UsageError("name the manifests, e.g. virt-dra plan -f vm.yaml --live")
     if bool(dumped) == (live is not None):
         raise click.UsageError("say which cluster: --live, or a dump with --dump")
     with frozen_heap():
         with status("reading"):
             cluster = _cluster(dumped, live, namespace, output)
-        report = _planned(cluster, _Change(manifests, deleted, namespace), timeout, output)
+        report = _planned(cluster, _Change(paths, deleted, namespace), timeout, output)
     if output in ("json", "yaml"):
         print_document(report.to_json(), output)
     else:

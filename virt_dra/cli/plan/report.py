@@ -11,6 +11,7 @@ from typing import Final
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.model.unknown import UnknownFact
 from virt_dra.simulator.planning.objects import ObjectAction, PlannedChange
 from virt_dra.simulator.planning.vms import VmChange, VmEffect
@@ -67,8 +68,7 @@ class PlanReport:
 
     def to_json(self) -> Json:
         actions = Counter(change.action for change in self.objects)
-        return {
-            "version": 1,
+        members: Json = {
             "summary": {
                 **{action: actions[action] for action in ("create", "change", "delete", "none")},
                 "vms": dict(Counter(change.effect for change in self.vms)),
@@ -97,6 +97,7 @@ class PlanReport:
             ],
             "unknown": [fact.to_json() for fact in self.unknown],
         }
+        return output_document("Plan", members)
 
 
 def text_lines(report: PlanReport) -> Iterator[str]:

@@ -49,7 +49,7 @@ Exit codes: 0 quit, 2 bad usage, unreadable input, no terminal or no cluster.
 
 
 @click.command(name="top", help=HELP, epilog=EPILOG)
-@inventory_options
+@inventory_options(arguments=True)
 @click.option("--once", is_flag=True, help="Print everything once, as text.")
 def command(source: InventoryInput, once: bool) -> None:
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
