@@ -84,6 +84,7 @@ def test_what_is_copied_into_the_build_is_there() -> None:
         "docs/lint",
         "docs/reasons",
         "docs/runbooks",
+        "docs/schemas",
         PROJECT["readme"],
         *PROJECT["license-files"],
     } == set(by_stage)
@@ -98,7 +99,13 @@ def test_what_is_copied_into_the_build_is_there() -> None:
 
 def test_what_the_package_links_to_is_copied_into_the_build() -> None:
     links = {path.resolve().relative_to(ROOT) for path in (ROOT / "virt_dra").rglob("*") if path.is_symlink()}
-    assert links == {Path("manifests"), Path("docs/lint"), Path("docs/reasons"), Path("docs/runbooks")}
+    assert links == {
+        Path("manifests"),
+        Path("docs/lint"),
+        Path("docs/reasons"),
+        Path("docs/runbooks"),
+        Path("docs/schemas"),
+    }
     assert {str(path) for path in links} <= {
         path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]
     }
