@@ -17,7 +17,6 @@ import click
 
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.program.defaults import IN_PODS, default_map, read_defaults
-from virt_dra.cli.shared.cluster_options import KUBECTL_PROGRAM
 from virt_dra.cli.shared.endings import open_closed_files, orderly
 from virt_dra.cli.shared.workflow_log import workflow_output
 
@@ -217,4 +216,10 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
     open_closed_files()
     with orderly():  # what click writes about bad usage
         loaded()
-        cli(prog_name=KUBECTL_PROGRAM if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)
+        cli(prog_name=_plugin_name() if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)
+
+
+def _plugin_name() -> str:
+    from virt_dra.cli.shared.cluster_options import KUBECTL_PROGRAM  # takes 50 ms, which --help does without
+
+    return KUBECTL_PROGRAM

@@ -60,11 +60,12 @@ def _of_variables(commands: tuple[str, ...], environ: Mapping[str, str]) -> Iter
 
 
 def _of_file(path: Path, commands: tuple[str, ...]) -> list[OptionDefault]:
-    import tomllib  # here, since few have such a file
-
     try:
         with path.open("rb") as file:
-            document = tomllib.loads(file.read(_MOST_BYTES).decode())
+            text = file.read(_MOST_BYTES).decode()
+        import tomllib  # here, since few have such a file
+
+        document = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # PermissionError: somebody else's home
         return []
     except OSError as error:

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +32,8 @@ def required(
 
 def missing_extra(needs: str, extra: str) -> str:
     """The sentence about an extra that isn't there, for how virt-dra was installed."""
+    from importlib.metadata import PackageNotFoundError, distribution  # 20 ms, for an error alone
+
     try:
         origin = distribution("virt-dra").read_text("direct_url.json")
     except PackageNotFoundError:  # imported from a folder
