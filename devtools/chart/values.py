@@ -162,7 +162,7 @@ def _entry(name: str, comment: str, default: object) -> str:
 
 
 def values_schema(workloads: Mapping[str, Json]) -> str:
-    """``values.schema.json``: Helm refuses values that it doesn't allow."""
+    """The file values.schema.json: Helm refuses values that it doesn't allow."""
     properties = {
         name: {"description": value.comment.replace("\n", " "), **value.schema} for name, value in GENERAL.items()
     }
