@@ -77,6 +77,8 @@ async def test_it_answers_as_a_call_in_this_process_does() -> None:
             expected = explained_within(_question(*selectors), view, LIMITS, lambda: False)
             assert await worker.explain(_question(*selectors)) == expected
             previous = expected.condition
+            counting = replace(_question(*selectors), count=True)
+            assert await worker.explain(counting) == explained_within(counting, view, LIMITS, lambda: False)
             again = await worker.explain(_question(*selectors, previous=previous))
             assert again.condition is previous
         assert previous is not None

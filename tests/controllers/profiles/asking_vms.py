@@ -15,10 +15,12 @@ from virt_dra.api.wire import Json
 NAMESPACE = Namespace.from_wire({"metadata": {"name": "lab", "labels": {"team": "a"}}})
 
 
-def profile(name: str = "h100", *, generation: int = 1, device: str = "card", **spec: Any) -> DeviceProfile:
+def profile(
+    name: str = "h100", *, generation: int = 1, device: str = "card", status: Json | None = None, **spec: Any
+) -> DeviceProfile:
     devices = [{"name": device, "deviceClassName": "gpu"}]
     metadata = {"name": name, "uid": f"uid-{name}", "generation": generation}
-    return DeviceProfile.from_wire({"metadata": metadata, "spec": {"devices": devices, **spec}})
+    return DeviceProfile.from_wire({"metadata": metadata, "spec": {"devices": devices, **spec}, "status": status or {}})
 
 
 def by_name(*profiles: DeviceProfile) -> Mapping[str, DeviceProfile]:
@@ -29,7 +31,7 @@ def vm(line: str | None = "gpu=h100", name: str = "vm", **spec: Any) -> VirtualM
     template: Json = {} if line is None else {"metadata": {"annotations": {"virt-dra.io/devices": line}}}
     return VirtualMachine.from_wire({
         "metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}"},
-        "spec": {"runStrategy": "Always", "template": template, **spec},
+        "spec": {"runStrategy": "Always", "template": template} | spec,
     })  # fmt: skip
 
 

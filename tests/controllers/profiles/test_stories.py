@@ -16,12 +16,12 @@ from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.inline_explanations import InlineExplanations
 from tests.controllers.profiles.asking_vms import NAMESPACE, by_name, profile, vm
 from tests.controllers.standalone import world as standalone_world
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, ObjectT
+from virt_dra.api.meta import Condition, ObjectMeta, ObjectT
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.instances import admitted_instance
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -30,7 +30,9 @@ from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.loops import claims
 from virt_dra.controllers.loops.virtual_machines import instance_of
+from virt_dra.controllers.operator.explanation_worker import ExplanationResult
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
+from virt_dra.controllers.operator.profile_fit import fit_in, with_status
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.reconciled import Reconciled
 
@@ -62,6 +64,12 @@ class Beside:
             await self.memory.create(obj.with_(metadata=ObjectMeta(name=obj.name, namespace=obj.namespace)))
         return self
 
+    async def prepared_vms(self, *lines: str | None) -> None:
+        """A VM without a VMI for each line."""
+        for number, line in enumerate(lines):
+            made = vm(line, f"vm-{number}", runStrategy="Halted")
+            await self.memory.create(made.with_(metadata=ObjectMeta(name=made.name, namespace="lab")))
+
     async def start(self) -> VirtualMachineInstance:
         """The VM's VMI, as the webhook leaves it."""
         machine = await self.memory.get(VirtualMachine, "vm", "lab")
@@ -86,6 +94,10 @@ class Beside:
 
     async def templates(self) -> list[str]:
         return [template.name for template in (await self.memory.list(ResourceClaimTemplate, "lab")).items]
+
+
+def _answer(status: str, reason: str, message: str, **rest: Any) -> ExplanationResult:
+    return ExplanationResult(Condition(type="Allocatable", status=status, reason=reason, message=message), **rest)
 
 
 def _said(event: Event) -> tuple[str, str, str]:
@@ -272,6 +284,72 @@ async def test_the_operator_follows_profiles_namespaces_and_templates() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
+
+
+def _gpus(node: str, number: int) -> ResourceSlice:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{index}"} for index in range(number)]
+    spec = {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices}
+    return ResourceSlice.from_wire({"metadata": {"name": node}, "spec": spec})
+
+
+async def test_a_profile_says_who_asks_for_it_and_where_it_fits() -> None:
+    two = profile("pair", devices=[{"name": "card", "deviceClassName": "gpu", "count": 2}])
+    selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
+    gpu = DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+    nodes = [Node.from_wire({"metadata": {"name": name}}) for name in ("a", "b", "c")]
+    world = await Beside().prepared(two, gpu, *nodes, _gpus("a", 2), _gpus("b", 3), _gpus("c", 1))
+    await world.prepared_vms("pair", "gpu=pair x 2, pair", None)
+    loop = InstanceLoop(world.memory, LoopSettings(), ambient(lambda: NOW), Silent(), InlineExplanations())
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
+
+    async def status() -> Json:
+        return (await world.memory.get(DeviceProfile, "pair")).status.to_wire()
+
+    assert await eventually(status, lambda status: "vms" in status) == {"vms": 2, "fittingNodes": 2}
+    many = {"spec": {"devices": [{"name": "card", "deviceClassName": "gpu", "count": 4}]}}
+    await world.memory.patch(DeviceProfile, "pair", merge=many)
+    assert await eventually(status, lambda status: status.get("fittingNodes") == 0) == {
+        "vms": 2,
+        "fittingNodes": 0,
+        "reason": "NoNodeFits",
+        "message": "0 of 3 nodes can take the pod: 1 node (b), claim DeviceProfile/pair, request card-4: 3 devices: "
+        "taken by another request of the same pod; 1 node (a), claim DeviceProfile/pair, request card-3: 2 devices: "
+        "taken by another request of the same pod; 1 node (c), claim DeviceProfile/pair, request card-2: 1 device: "
+        "taken by another request of the same pod",
+    }
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (_answer("True", "ClaimsFit", "fits", fitting=3, tried=64), {"fittingNodes": 3}),
+        (
+            _answer("True", "ClaimsFit", "fits", fitting=3, tried=60),
+            {"fittingNodes": 3, "message": "of 60 of the cluster's 64 nodes"},
+        ),
+        (
+            _answer("False", "NoNodeFits", "in use", fitting=0, tried=64),
+            {"fittingNodes": 0, "reason": "NoNodeFits", "message": "in use"},
+        ),
+        (
+            _answer("Unknown", "NotDecided", "invalid slices"),
+            {"reason": "NotDecided", "message": "invalid slices"},
+        ),
+        (
+            _answer("Unknown", "NotDecided", "why the pod waits", too_slow=True),
+            {"reason": "NotDecided", "message": "evaluating the profile's devices took too long"},
+        ),
+    ],
+)
+def test_a_profiles_status_is_what_the_worker_answered(answer: ExplanationResult, status: Json) -> None:
+    condition = {"type": "Another", "status": "True"}
+    before = profile(status={"vms": 1, "fittingNodes": 9, "reason": "Old", "message": "old", "conditions": [condition]})
+    after = with_status(before, 2, fit_in(answer, 64))
+    assert after.status.to_wire() == {"vms": 2, "conditions": [condition], **status}
 
 
 async def test_without_kubevirt_a_vms_line_is_written_out_as_its_vmi_is_made() -> None:

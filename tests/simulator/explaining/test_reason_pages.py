@@ -19,6 +19,8 @@ from virt_dra.controllers.deletion import TERMINATING
 from virt_dra.controllers.devices.delivery import REASONS
 from virt_dra.controllers.devices.outcomes import DEVICE_NOT_PUBLISHED
 from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
+from virt_dra.controllers.operator.profile_fit import PROFILE_INVALID
+from virt_dra.controllers.profiles.problems import REASONS as PROBLEM_REASONS
 from virt_dra.scheduling.claim_checks import CLAIM_REASONS
 from virt_dra.scheduling.placement import NO_NODE
 from virt_dra.scheduling.why.distance import NODE_REASONS
@@ -28,7 +30,7 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
-OF_VMS: Final = (POD_NOT_CREATED, TERMINATING, DEVICE_NOT_PUBLISHED, *REASONS)
+OF_VMS: Final = (POD_NOT_CREATED, TERMINATING, DEVICE_NOT_PUBLISHED, *REASONS, *PROBLEM_REASONS, PROFILE_INVALID)
 WITHOUT_EXAMPLE: Final = {
     "ClaimBeingAllocated": "explanations are made between two attempts",
     "ClaimNotShareable": "its gate is off in a plain cluster",

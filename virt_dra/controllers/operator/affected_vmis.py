@@ -345,6 +345,10 @@ class WatchedSources:
         changed = old or new
         return set() if before == after or changed is None else self._asking(ASKING, changed.name)
 
+    def users_of(self, profile: str) -> int:
+        """The number of VMs, and of VMIs without one, that ask for a profile."""
+        return len(self._asking(PROFILE, profile))
+
     def _asking(self, index: str, value: str) -> set[str]:
         objects = (*self._vms.by_index(index, value), *self._vmis.by_index(index, value))
         return {obj.key for obj in objects}

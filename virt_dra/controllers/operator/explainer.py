@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.profiles.alignment import PreferredAlignment
+from virt_dra.api.profiles.asking import RefusedLineError
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.operator.affected_vmis import ReadStore
-from virt_dra.controllers.operator.explain_queue import SHARES, ExplainQueue, ExplainShares
+from virt_dra.controllers.operator.explain_queue import SHARES, Allowance, ExplainQueue, ExplainShares
 from virt_dra.controllers.operator.explanation_worker import (
     ExplanationFailed,
     ExplanationRequest,
+    ExplanationResult,
     ExplanationWorker,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, due, sampling, waits_for_node
+from virt_dra.controllers.operator.profile_fit import PROFILE_INVALID, ProfileFit, fit_in, profile_key, question
 from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 log = logging.getLogger(__name__)
@@ -41,6 +47,10 @@ class Stores:
     slices: ReadStore[ResourceSlice]
     classes: ReadStore[DeviceClass]
     rules: ReadStore[DeviceTaintRule]
+
+
+SpendSeconds = Callable[[float, float], None]
+"""Charges seconds, which were spent at a time."""
 
 
 class Requeue(Protocol):
@@ -82,6 +92,11 @@ class Explainer:
         self._worker = worker
         self._queue = ExplainQueue(monotonic(), shares)
         self._requests: dict[str, _Pending] = {}
+        self._profiles: OrderedDict[str, DeviceProfile] = OrderedDict()
+        """Profiles to ask about. Pods come first, and are charged for nothing that is done for profiles."""
+        self._for_profiles = Allowance(shares.per_namespace, shares.burst_per_namespace, monotonic())
+        self._fits: dict[str, tuple[int | None, ProfileFit]] = {}
+        """Of profiles, with the generation that was asked about."""
         self._explained: dict[str, Condition] = {}
         self._attempted: dict[str, datetime] = {}
         self._too_slow: dict[str, int] = {}
@@ -138,9 +153,22 @@ class Explainer:
         self._queued.set()
         return None
 
+    def fit_of(self, profile: DeviceProfile) -> ProfileFit | None:
+        """On how many nodes the profile fits, if that is known since it was asked; else None, and a request is queued,
+        after which the profile is requeued."""
+        key = profile_key(profile.name)
+        version, answer = self._fits.pop(key, (None, None))
+        if answer is None or version != profile.metadata.generation:
+            self._profiles[key] = profile
+            self._queued.set()
+            return None
+        return answer
+
     def forget(self, key: str) -> None:
-        """Drop everything about a VMI that was deleted."""
+        """Drop everything about a VMI or profile that was deleted."""
         self._forget_waiting(key)
+        self._profiles.pop(key, None)
+        self._fits.pop(key, None)
         self._queue.discard(f"{key}{_ALIGNING}")
         self._alignments.pop(key, None)
         self._aligned.pop(key, None)
@@ -174,35 +202,42 @@ class Explainer:
 
     async def _next(self) -> None:
         self._queued.clear()
-        turn = self._queue.take(self._clock())
+        now = self._clock()
+        turn = self._queue.take(now)
         if isinstance(turn, str):
             key = turn.removesuffix(_ALIGNING)
             if key != turn:
                 await self._align(key, self._alignments.pop(key))
             else:
-                await self._explain(key, self._requests.pop(key))
+                await self._guarded(key, self._answer(key, self._requests.pop(key)))
             return
-        if turn is None and not self._worker.has_view:
+        pause = self._for_profiles.wait(now) if self._profiles else None
+        if pause == 0:
+            key, profile = self._profiles.popitem(last=False)
+            await self._guarded(key, self._answer_profile(key, profile))
+            return
+        waits = [seconds for seconds in (turn, pause) if seconds is not None]
+        if not waits and not self._worker.has_view:
             await self._queued.wait()
             return
         # A request of another namespace may be allowed earlier. An idle view is dropped, as it takes much memory.
         idle = self._limits.age.total_seconds()
         try:
-            async with asyncio.timeout(idle if turn is None else min(turn, idle)):
+            async with asyncio.timeout(min([*waits, idle])):
                 await self._queued.wait()
         except TimeoutError:
-            if turn is None:
+            if turn is None and (pause is None or pause > idle):
                 await self._worker.close()
 
-    async def _explain(self, key: str, request: _Pending) -> None:
+    async def _guarded(self, key: str, answering: Awaitable[None]) -> None:
         try:
-            await self._answer(key, request)
+            await answering
         except ExplanationFailed as error:
-            log.warning("explaining why %s waits failed: %s", key, error, extra={"fields": {"vmi": key}})
+            log.warning("explaining %s failed: %s", key, error, extra={"fields": {"key": key}})
             self._requeue(key, self._limits.every.total_seconds())
         except Exception:
-            # A bug that one pod triggers must not end the task for all others.
-            log.exception("explaining why %s waits failed", key, extra={"fields": {"vmi": key}})
+            # A bug that one pod or profile triggers must not end the task for all others.
+            log.exception("explaining %s failed", key, extra={"fields": {"key": key}})
             self._requeue(key, self._limits.every.total_seconds())
 
     async def _align(self, key: str, request: AlignmentRequest) -> None:
@@ -210,7 +245,7 @@ class Explainer:
         result = AlignmentResult()
         self._aligning = key, _asked(request)
         try:
-            await self._refresh_view(self._now())
+            await self._refresh_view(self._now(), partial(self._queue.spend, None))
             began = self._clock()
             try:
                 result = await self._worker.align(request)
@@ -226,14 +261,36 @@ class Explainer:
             self._aligned[key] = asked[1], result
             self._requeue(key, 0.0)
 
-    async def _answer(self, key: str, request: _Pending) -> None:
+    async def _answer_profile(self, key: str, profile: DeviceProfile) -> None:
         now = self._attempted[key] = self._now()
-        await self._refresh_view(now)
+        try:
+            pod, claim = question(profile)
+            request = ExplanationRequest(pod, {claim.key: claim}, None, now, count=True)
+            fit = fit_in(await self._answered(request, self._for_profiles.spend), len(self._stores.nodes.values()))
+        except RefusedLineError as error:
+            fit = ProfileFit(None, PROFILE_INVALID, str(error))
+        if key in self._attempted:
+            self._fits[key] = profile.metadata.generation, fit
+            self._requeue(key, 0.0)
+
+    async def _answered(
+        self, request: ExplanationRequest, spend: SpendSeconds, spend_for_view: SpendSeconds | None = None
+    ) -> ExplanationResult:
+        """The worker's answer. ``spend``: charges for it, and for a view without ``spend_for_view``."""
+        await self._refresh_view(request.now, spend_for_view or spend)
         began = self._clock()
         try:
-            answer = await self._worker.explain(ExplanationRequest(request.pod, request.claims, request.previous, now))
+            return await self._worker.explain(request)
         finally:
-            self._queue.spend(key, self._clock() - began, self._clock())
+            spend(self._clock() - began, self._clock())
+
+    async def _answer(self, key: str, request: _Pending) -> None:
+        now = self._attempted[key] = self._now()
+        answer = await self._answered(
+            ExplanationRequest(request.pod, request.claims, request.previous, now),
+            partial(self._queue.spend, key),
+            partial(self._queue.spend, None),
+        )
         if key not in self._attempted:
             return  # the VMI was deleted, or its pod stopped waiting
         if answer.too_slow:
@@ -246,7 +303,7 @@ class Explainer:
             self._explained[key] = answer.condition
             self._requeue(key, 0.0)
 
-    async def _refresh_view(self, now: datetime) -> None:
+    async def _refresh_view(self, now: datetime, spend: SpendSeconds) -> None:
         """Give the worker a new view of the cluster if its view is missing or stale."""
         began = self._clock()
         if (
@@ -270,7 +327,7 @@ class Explainer:
                 await asyncio.sleep(0)
             await self._worker.load_view(sample)
         finally:
-            self._queue.spend(None, self._clock() - began, self._clock())
+            spend(self._clock() - began, self._clock())
         self._viewed_at = self._clock()
 
 

@@ -15,7 +15,7 @@ from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.controllers.operator.pending import ExplainLimits, Sample, View, explain, took_too_long
+from virt_dra.controllers.operator.pending import ExplainLimits, Sample, View, explain, fitting_nodes, took_too_long
 from virt_dra.scheduling.alignment import (
     AlignmentRequest,
     AlignmentResult,
@@ -30,21 +30,25 @@ from virt_dra.scheduling.fit import FitOptions
 @dataclass(frozen=True)
 class ExplanationRequest:
     """The request why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it
-    was written last."""
+    was written last. ``count``: whether to count the nodes that it fits on."""
 
     pod: Pod
     claims: Mapping[str, ResourceClaim]
     previous: Condition | None
     now: datetime
+    count: bool = False
 
 
 @dataclass(frozen=True)
 class ExplanationResult:
     """The condition Allocatable to write, or the request's ``previous`` itself if it is unchanged. ``too_slow``: the
-    deadline passed."""
+    deadline passed. ``fitting``: the number of the ``tried`` nodes that the pod fits on, if it was to be counted and is
+    known."""
 
     condition: Condition
     too_slow: bool = False
+    fitting: int | None = None
+    tried: int = 0
 
 
 class ExplanationFailed(Exception):
@@ -77,11 +81,15 @@ def explained_within(
 ) -> ExplanationResult:
     """The explanation; once ``interrupt`` returns True, the one that says that it took too long."""
     try:
-        return ExplanationResult(
-            explain(
-                request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt
-            )
+        condition = explain(
+            request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt
         )
+        if not request.count or condition.status == "Unknown":
+            return ExplanationResult(condition)
+        fitting = (
+            0 if condition.status == "False" else fitting_nodes(request.pod, request.claims, view, limits, interrupt)
+        )
+        return ExplanationResult(condition, fitting=fitting, tried=len(view.model.nodes))
     except DeadlineExceeded as error:
         return ExplanationResult(
             took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True

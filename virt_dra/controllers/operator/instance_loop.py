@@ -30,11 +30,12 @@ from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop, KeyedLoopObserve
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
 from virt_dra.controllers.operator.explanation_worker import ExplanationWorker
+from virt_dra.controllers.operator.profile_fit import profile_key, with_status
 from virt_dra.controllers.reconciled import NOTHING, Reconciled
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.transforms import trimmed, trimmed_where_read_only
-from virt_dra.controllers.writes import WRITE_REFUSED
+from virt_dra.controllers.writes import WRITE_REFUSED, PatchStatus, write
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ LAUNCHERS: Final = "kubevirt.io=virt-launcher"
 """The label selector of the pods that are watched."""
 COMPONENT: Final = "virt-dra-operator"
 
+PROFILE_SECONDS: Final = 60.0
+"""Pause until a profile's status is computed again, whatever has changed meanwhile."""
 _ALLOCATION_TIMES: Final = 4096
 """Limit of the VMIs whose time of allocation is kept for the metric."""
 
@@ -169,7 +172,8 @@ class InstanceLoop(KeyedLoop):
             self._enqueue_all()
 
     def _all_keys(self) -> Iterable[str]:
-        return sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())})
+        profiles = (profile_key(profile.name) for profile in self._profiles.store.values())
+        return (*sorted({obj.key for obj in (*self._vmis.store.values(), *self._vms.store.values())}), *profiles)
 
     def _beside_workers(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._explainer.run(),)
@@ -181,6 +185,9 @@ class InstanceLoop(KeyedLoop):
             keys |= affected_by_vm(old, new)
         if self._queue is None:
             return
+        changed = old or new
+        if isinstance(changed, DeviceProfile) and _generation(old) != _generation(new):
+            self._queue.add(profile_key(changed.name))
         if isinstance(new, ResourceClaim) and new.status.allocation is not None and _unallocated(old):
             for key in keys:
                 self._allocated_at[key] = self._ambient.monotonic()
@@ -194,6 +201,8 @@ class InstanceLoop(KeyedLoop):
         if self._settings.standalone is not None and self._kubevirts.store:
             return "unchanged", None
         now = self._ambient.now()
+        if key.startswith("/"):
+            return await self._reconcile_profile(key)
         if self._standalone is None:
             explain, align = self._explainer.condition_for, self._explainer.alignment_for
             done = await beside_kubevirt.reconcile(
@@ -221,6 +230,26 @@ class InstanceLoop(KeyedLoop):
         requeue_after = max((done.requeue_at - now).total_seconds(), 0.0) if done.requeue_at is not None else None
         return ("written" if done.written else "unchanged"), requeue_after
 
+    async def _reconcile_profile(self, key: str) -> tuple[Result, float | None]:
+        """Write the status of a profile: who asks for it, and where it fits."""
+        profile = self._profiles.store.get(key.removeprefix("/"))
+        if profile is None:
+            self._explainer.forget(key)
+            self._retries.pop(key, None)
+            return "gone", None
+        fit = self._explainer.fit_of(profile)
+        if fit is None:
+            return "unchanged", None
+        patch = PatchStatus.between(profile, with_status(profile, self._sources.users_of(profile.name), fit))
+        done = await write(self._cluster, (patch,) if patch.changes else (), profile)
+        if not done.done:
+            for event in done.refused:
+                log.warning("%s", event.message, extra={"fields": {"profile": profile.name}})
+            self._retries[key] = self._retries.get(key, 0) + 1
+            return ("refused" if done.refused else "outdated"), self._retry_after(key, refused=bool(done.refused))
+        self._retries.pop(key, None)
+        return ("written" if patch.changes else "unchanged"), PROFILE_SECONDS
+
     async def _reconcile_standalone(
         self, key: str, now: datetime, settings: standalone.StandaloneSettings
     ) -> Reconciled:
@@ -241,6 +270,10 @@ class InstanceLoop(KeyedLoop):
         allocated_at = self._allocated_at.pop(key, None)
         if allocated_at is not None:
             self._observer.published(self._ambient.monotonic() - allocated_at)
+
+
+def _generation(obj: TypedObject | None) -> int | None:
+    return None if obj is None else obj.metadata.generation
 
 
 def _unallocated(old: TypedObject | None) -> bool:

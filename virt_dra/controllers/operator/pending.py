@@ -33,7 +33,7 @@ from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
-from virt_dra.scheduling.fit import FitOptions, read_beforehand
+from virt_dra.scheduling.fit import FitOptions, fit, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.why.condition import allocatable_text, unknown_text
@@ -257,6 +257,14 @@ def explain(
     """
     outcome = place(pod, view.model.changed(claims.values()), FitOptions(features, limits.steps, interrupt))
     return _condition(_verdict(outcome, pod, view), previous, now)
+
+
+def fitting_nodes(
+    pod: Pod, claims: Mapping[str, ResourceClaim], view: View, limits: ExplainLimits, interrupt: Interrupt | None
+) -> int:
+    """The number of the view's nodes that a pod fits on which fits on one. Raises DeadlineExceeded."""
+    asked = fit(pod, view.model.changed(claims.values()), FitOptions(step_limit=limits.steps, interrupt=interrupt))
+    return sum(asked.refusal(state) is None for state in asked.table.states)
 
 
 def took_too_long(

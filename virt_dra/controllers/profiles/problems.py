@@ -21,6 +21,11 @@ PROFILE_CHANGED: Final = "DeviceProfileChanged"
 """A profile was changed since the VM was started."""
 PROFILE_DELETED: Final = "DeviceProfileDeleted"
 """A profile was deleted since the VM was started."""
+REASONS: Final = (
+    LINE_REFUSED, DEVICES_NOT_WRITTEN, TEMPLATE_NAME_TAKEN, TEMPLATE_BEING_DELETED, TEMPLATE_REFUSED, LINE_CHANGED,
+    PROFILE_CHANGED, PROFILE_DELETED,
+)  # fmt: skip
+"""Every reason of a problem."""
 NOT_ALIGNED: Final = "DevicesNotAligned"
 """True: the VMI has what its line stands for, but devices apart that a profile prefers together."""
 APPLIED: Final = "AsAsked"

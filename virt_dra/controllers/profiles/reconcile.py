@@ -13,7 +13,9 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.alignment import PreferredAlignment
+from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.expansion import template_name
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import PROFILES_APPLIED
 from virt_dra.api.wire import Json
@@ -137,8 +139,10 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
     """The plan for a VMI; None if it asks for no profiles. What runs keeps its templates, whatever became of its
     profiles."""
     vmi, templates = inputs.vmi, inputs.templates
-    needed = needed_objects(vmi, inputs.profiles, inputs.namespace_labels)
     changed = drift(vmi, inputs.vm, inputs.profiles)
+    if _has_all(inputs):
+        return ProfilesPlan(general=changed)
+    needed = needed_objects(vmi, inputs.profiles, inputs.namespace_labels)
     if isinstance(needed, ProfileProblem):
         lost = {
             name: needed
@@ -161,6 +165,23 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         given_up(vmi, own, needed.preferences),
         {name: problem for name, problem in objections if problem is not None},
         changed,
+    )
+
+
+def _has_all(inputs: ProfileInputs) -> bool:
+    """True if every template of the VMI's line was made for it, so that the line needn't be written out again; of
+    profiles without preferences, which the templates are compared with."""
+    try:
+        asked = asked_profiles(inputs.vmi.metadata.annotations)
+    except RefusedLineError:
+        return False
+    profiles = [inputs.profiles.get(item.profile) for item in asked]
+    if any(profile is None or not all(rule.is_required for rule in profile.spec.align) for profile in profiles):
+        return False
+    made = (inputs.templates.get(template_name(inputs.vmi.name, item.name or item.profile)) for item in asked)
+    return bool(asked) and all(
+        template is not None and is_of(template, inputs.vmi) and template.metadata.deletion_timestamp is None
+        for template in made
     )
 
 
