@@ -78,7 +78,7 @@ def test_the_page_needs_a_token_that_the_api_server_knows(room: Room) -> None:
     assert [room.running.ask("/", token=token).status for token in ("", *garbage)] == [401] * 4
     page = room.running.ask("/", token=room.token)
     assert page.status == 200
-    assert "<b>1</b>nodes" in page.body
+    assert "<b>1</b>node</a>" in page.body
 
 
 @pytest.mark.control_plane
@@ -107,7 +107,7 @@ def test_whoever_may_not_list_all_of_it_sees_nothing_and_learns_what_is_missing(
     ]
     room.plane.request("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "nearly"}, "rules": rules})
     bind(room.plane, "nearly", room.namespace, "poor")
-    missing = f"{text}virtualmachineinstancedevices.virt-dra.io\n"
+    missing = f"{text}deviceprofiles.virt-dra.io, virtualmachineinstancedevices.virt-dra.io\n"
     until(lambda: room.running.ask("/", token=token_of(room.plane, room.namespace, "poor")).body == missing)
 
 
