@@ -17,6 +17,7 @@ from virt_dra.api.integration.paths import (
     RETRY_ANNOTATION,
     own_pod_annotations,
 )
+from virt_dra.api.keeping.claims import KEPT_CLAIMS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
@@ -32,7 +33,9 @@ object has it."""
 _LONGEST: Final = 16 * 1024
 """Characters that are kept of an annotation that users write and we read; a longer one is cut and then refused. 128
 devices take half of it."""
-_CUT: Final = frozenset({DEVICE_CLAIMS_ANNOTATION, DEVICES_ANNOTATION, RECORD_ANNOTATION})
+_CUT: Final = frozenset({
+    DEVICE_CLAIMS_ANNOTATION, DEVICES_ANNOTATION, RECORD_ANNOTATION, KEPT_CLAIMS_ANNOTATION,
+})  # fmt: skip
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {

@@ -34,12 +34,12 @@ _PART: Final = re.compile(r"([0-9]{1,9})([dhms])")
 
 
 class KeepingError(ValueError):
-    """An annotation has a value that means nothing. ``annotation``: which."""
+    """An annotation has a value that means nothing. ``annotation``: which; ``wanted``: what it must be."""
 
     def __init__(self, annotation: str, value: str, wanted: str) -> None:
         shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
         super().__init__(f"{annotation}: {json.dumps(shown)} is neither {wanted}")
-        self.annotation = annotation
+        self.annotation, self.value, self.wanted = annotation, shown, f"must be {wanted.replace(' nor ', ' or ')}"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_dra.api.core_v1 import FINISHED
+from virt_dra.api.keeping.instances import kept_instance
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time
 from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.instances import admitted_instance
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put
@@ -215,9 +215,12 @@ def _status(
 
 
 def _next_vmi(inputs: LifecycleInputs) -> VirtualMachineInstance | RefusedLineError:
-    """The VMI that the VM makes, with the devices of its line of profiles; why not, if the line is refused."""
+    """The VMI that the VM makes, with the devices of its line of profiles and its kept claims; why not, if what it asks
+    for is refused."""
     try:
-        return admitted_instance(instance_of(inputs.vm), inputs.profiles, inputs.namespace_labels)
+        return kept_instance(
+            instance_of(inputs.vm), inputs.profiles, inputs.namespace_labels, inputs.vm.metadata.annotations
+        )
     except RefusedLineError as error:
         return error
 

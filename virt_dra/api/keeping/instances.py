@@ -1,0 +1,64 @@
+"""A VMI as it is admitted where its VM keeps its devices: with the devices of its line of profiles, and its own claims
+in place of templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from virt_dra.api.keeping.claims import kept_entries, with_kept_claims
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION, KeepingError, keep_terms
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile, ProfileKeep
+from virt_dra.api.profiles.instances import admitted_instance
+from virt_dra.api.validation.field_errors import invalid
+
+
+def with_templates(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
+    """The VMI with the templates that its entries named before they named kept claims; itself if it keeps none."""
+    templates = kept_entries(vmi)
+    if not templates:
+        return vmi
+    entries = tuple(
+        entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
+        if entry.name in templates
+        else entry
+        for entry in vmi.spec.resource_claims
+    )
+    return vmi.with_(spec=vmi.spec.with_(resource_claims=entries))
+
+
+def kept_instance(
+    vmi: VirtualMachineInstance,
+    profiles: Mapping[str, DeviceProfile],
+    namespace_labels: Mapping[str, str] | None,
+    vm_annotations: Mapping[str, str],
+) -> VirtualMachineInstance:
+    """The VMI as its VM asks for it; itself if it asks for nothing. Admitting it again changes nothing.
+
+    ``vm_annotations``: the VM's own, heard after those of the VMI and before the profiles'. Without a VM that owns the
+    VMI nobody could keep its devices. Raises :class:`RefusedLineError`, for the terms of keeping, too.
+    """
+    admitted = admitted_instance(with_templates(vmi), profiles, namespace_labels)
+    owner = vmi.metadata.controller_owner
+    if owner is None or owner.kind != VirtualMachine.KIND:
+        return admitted
+    named = [profiles[item.profile] for item in asked_profiles(vmi.metadata.annotations)]
+    places = [vmi.metadata.annotations, vm_annotations, *profile_terms(profile.spec.keep for profile in named)]
+    try:
+        terms = keep_terms(*places)
+    except KeepingError as error:
+        raise RefusedLineError(
+            invalid(f"metadata.annotations[{error.annotation}]", error.value, error.wanted)
+        ) from None
+    if terms is None:
+        return admitted
+    return with_kept_claims(admitted, next(texts for texts in places if KEEP_ANNOTATION in texts))
+
+
+def profile_terms(keeps: Iterable[ProfileKeep | None]) -> Iterable[dict[str, str]]:
+    """What profiles say about keeping, as annotations would."""
+    for keep in keeps:
+        if keep is not None:
+            loss = {} if keep.on_node_loss is None else {NODE_LOSS_ANNOTATION: keep.on_node_loss}
+            yield {KEEP_ANNOTATION: keep.stopped_for or "true", **loss}
