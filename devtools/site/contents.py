@@ -37,6 +37,7 @@ MENU: Final = (
             "docs/guides/explain",
             "docs/guides/top",
             "docs/guides/profiles",
+            "docs/guides/keep",
             "docs/guides/topology",
             "docs/guides/testing",
             "docs/guides/domain-xml",

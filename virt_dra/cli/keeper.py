@@ -48,9 +48,9 @@ def command(process: ProcessChoice, namespace: str, workers: int, remove_ended_p
     """Keep the devices of VMs with the annotation virt-dra.io/keep-devices while they are stopped.
 
     It makes the claims that such a VM's instances use, holds what they are allocated, and releases it when the VM is
-    deleted or no longer asks, when its time is over, its node is lost, its device is broken, or somebody asks (virt-dra
-    release vm). Any number of replicas may run; one leads. The process keeps no state outside the API and may be killed
-    at any time.
+    deleted or no longer asks, when its time is over, its node is lost, its device is broken, or somebody asks (the
+    annotation virt-dra.io/release-requested of the claim). Any number of replicas may run; one leads. The process keeps
+    no state outside the API and may be killed at any time.
     """
     settings = KeeperSettings(
         namespace=namespace, instance=process.identity, workers=workers, removes_ended_pods=remove_ended_pods

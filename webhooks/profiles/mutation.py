@@ -1,5 +1,6 @@
 """The VMI webhook: the JSON patch by which a new VMI gets the devices of its line ``virt-dra.io/devices``, and their
-record (P-9, docs/decisions/0024-device-profiles.md). Pure.
+record (P-9, docs/decisions/0024-device-profiles.md), and the claims that its VM keeps in place of templates (P-6).
+Pure.
 
 The patch only adds what the VMI lacks: entries that it has stay as they were written, and a second call changes
 nothing. A line that can't be written out is refused, since the VM would start without its devices; virt-controller
@@ -14,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from virt_dra.api.keeping.instances import kept_instance
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_9_0, KubeVirtVersion
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError
-from virt_dra.api.profiles.instances import RECORD_ANNOTATION, admitted_instance
 from virt_dra.api.validation.field_errors import FieldError, forbidden
 from virt_dra.api.wire import Json, Wire
 from webhooks.knowledge import Knowledge
@@ -30,16 +32,17 @@ _LINE: Final = f"metadata.annotations[{DEVICES_ANNOTATION}]"
 def mutate(vmi: VirtualMachineInstance, raw: Json, knowledge: Knowledge) -> Verdict:
     """The verdict on creating a VMI, in the namespace of the request, with the patch of ``raw``, from which it was
     read."""
-    if DEVICES_ANNOTATION not in vmi.metadata.annotations:
+    asks = DEVICES_ANNOTATION in vmi.metadata.annotations
+    if not asks and KEEP_ANNOTATION not in vmi.metadata.annotations:
         return Verdict(allowed=True)
-    profiles = knowledge.profiles
+    profiles = knowledge.profiles if asks else {}
     if profiles is None:
         return _refused(forbidden(_LINE, "DeviceProfiles aren't known here"))
     try:
-        admitted = admitted_instance(vmi, profiles, knowledge.namespace_labels(vmi.namespace))
+        admitted = kept_instance(vmi, profiles, knowledge.namespace_labels(vmi.namespace), {})
     except RefusedLineError as error:
         return _refused(*error.errors)
-    dropped = _dropped_by(knowledge.gates.version, admitted)
+    dropped = _dropped_by(knowledge.gates.version, admitted) if asks else ""
     if dropped:
         return _refused(forbidden(_LINE, dropped))
     return Verdict(True, patch=_patch(vmi, admitted, raw).operations)
@@ -61,19 +64,25 @@ def _refused(*errors: FieldError) -> Verdict:
 
 def _patch(vmi: VirtualMachineInstance, admitted: VirtualMachineInstance, raw: Json) -> Patch:
     patch = Patch()
+    if admitted == vmi:
+        return patch
     for path in (("spec",), ("spec", "domain"), ("spec", "domain", "devices")):
         if not _has(raw, path):
             patch.put(path, {})
     spec, devices = admitted.spec, admitted.spec.domain.devices
     before = vmi.spec.domain.devices
-    _append(patch, ("spec", "resourceClaims"), vmi.spec.resource_claims, spec.resource_claims)
+    claims = ("spec", "resourceClaims")
+    if spec.resource_claims[: len(vmi.spec.resource_claims)] == vmi.spec.resource_claims:
+        _append(patch, claims, vmi.spec.resource_claims, spec.resource_claims)
+    else:  # entries name the VM's own claims
+        patch.put(claims, [entry.to_wire() for entry in spec.resource_claims])
     _append(patch, ("spec", "domain", "devices", "gpus"), before.gpus, devices.gpus)
     _append(patch, ("spec", "domain", "devices", "hostDevices"), before.host_devices, devices.host_devices)
     _append(patch, ("spec", "networks"), vmi.spec.networks, spec.networks)
     _append(patch, ("spec", "domain", "devices", "interfaces"), before.interfaces, devices.interfaces)
-    record = admitted.metadata.annotations[RECORD_ANNOTATION]
-    if vmi.metadata.annotations.get(RECORD_ANNOTATION) != record:
-        patch.put(("metadata", "annotations", RECORD_ANNOTATION), record)
+    for key, value in admitted.metadata.annotations.items():
+        if vmi.metadata.annotations.get(key) != value:
+            patch.put(("metadata", "annotations", key), value)
     return patch
 
 

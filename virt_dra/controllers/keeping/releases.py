@@ -27,7 +27,7 @@ DEVICE_TAINTED: Final = "KeptDeviceTainted"
 NODE_LOST: Final = "KeptNodeLost"
 """The node with the claim's devices is gone, not ready or cordoned for longer than the VM waits for it."""
 RELEASE_REQUESTED: Final = "KeptReleaseRequested"
-"""Somebody asked for the release, with ``virt-dra release vm``."""
+"""Somebody asked for the release, by the annotation ``virt-dra.io/release-requested`` of the claim."""
 LEASE_OVER: Final = "KeptLeaseOver"
 """The VM has been stopped for longer than it keeps its devices."""
 
