@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,8 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Programs that tests start can be interrupted, also where this run is one in a shell's background: a program
-    ignores what the one that starts it ignores."""
+    """Commands have no defaults of a developer's own. Programs that tests start can be interrupted, also where this run
+    is one in a shell's background: a program ignores what the one that starts it ignores."""
+    os.environ["XDG_CONFIG_HOME"] = str(Path(tempfile.gettempdir()) / "virt-dra-tests" / "config")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -54,7 +54,7 @@ class PageForm:
 
 def form(more_style: str, *scripts: str) -> PageForm:
     """The form of pages that are files. ``scripts``: paths of files of this package."""
-    # Printed in a GitHub workflow, "::before" would be taken for a command, and escaped: the policy's hash would not fit.
+    # In a GitHub workflow "::before" is escaped, as it looks like a command; the policy's hash would not fit.
     style = (asset("design.css") + more_style).replace("::", ":/**/:")
     script = "".join(map(asset, scripts))
     return PageForm(style, script, policy_element(style, script))

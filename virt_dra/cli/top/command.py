@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from virt_dra.cli.top.app import TopApp
     from virt_dra.cli.top.contents import TopContents
 
-NEEDS = "virt-dra top needs the textual package; install it with: pip install 'virt-dra[top]'"
+_NEEDS = "the terminal needs the textual package"
 
 HELP = """Watch a cluster in the terminal: its VMs, its devices by node, and what waits and why.
 
@@ -62,7 +62,7 @@ def command(source: InventoryInput, once: bool) -> None:
         for line in text_lines(contents):
             say(line)
         return
-    with required(NEEDS, "textual"):
+    with required(_NEEDS, "top", "textual"):
         from virt_dra.cli.top.app import TopApp
     if not source.live:
         with status("reading"):
