@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from virt_dra.api.core_v1 import Node
+from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -27,7 +28,7 @@ from webhooks.lint import LintInputs
 
 KINDS: tuple[type[TypedObject], ...] = (
     ResourceClaimTemplate, ResourceClaim, DeviceClass, ResourceSlice, Node, DeviceTaintRule,
-    VirtualMachine, VirtualMachineInstance, KubeVirt,
+    VirtualMachine, VirtualMachineInstance, KubeVirt, DeviceProfile, Namespace,
 )  # fmt: skip
 
 
@@ -61,6 +62,8 @@ def _object(dice: random.Random) -> TypedObject:
         },
         VirtualMachine: {"spec": {"template": {"spec": vmi_spec}}},
         VirtualMachineInstance: {"metadata": {"annotations": annotations}, "spec": vmi_spec},
+        DeviceProfile: {"spec": {"devices": [{"name": "gpu", "count": number + 1, "deviceClassName": "gpu"}]}},
+        Namespace: {"metadata": {"labels": {"team": str(number)}}},
         KubeVirt: {"status": {"observedKubeVirtVersion": f"v1.8.{number}"}},
     }
     kind = dice.choice(KINDS)
@@ -98,7 +101,11 @@ def _seen(world: LintInputs) -> Any:
         ],
         "rules": [(rule.name, rule.spec.to_wire()) for rule in world.model.of(DeviceTaintRule)],
         "devices": [(device.name, device.device.to_wire()) for device in world.inventory.devices],
-        "labels": [(node.name, node.metadata.labels) for node in world.model.of(Node)],
+        "labels": [(obj.name, obj.metadata.labels) for kind in (Node, Namespace) for obj in world.model.of(kind)],
+        "profiles": [
+            (profile.name, profile.metadata.uid, profile.metadata.generation, profile.spec.to_wire())
+            for profile in world.model.of(DeviceProfile)
+        ],
         "users": [world.users(namespace, claim) for namespace in "xy" for claim in "mn"],
         "vmis": [
             (vmi.key, vmi.metadata.uid, vmi.metadata.controller_owner) for vmi in world.model.of(VirtualMachineInstance)
