@@ -163,3 +163,5 @@ def test_outside_of_names_output_is_as_ever(forced: dict[str, str]) -> None:
 
 def test_pages_keep_their_policy() -> None:
     assert refused_by_policy(run("topology", "-f", "examples/explain", "-o", "html").stdout) == []
+    simulated = run("simulate", "examples/simulation/cluster.yaml", "--policy", "pack", "-o", "html").stdout
+    assert refused_by_policy(simulated) == []
