@@ -22,8 +22,9 @@ from tests.controllers.standalone.world import SETTINGS, vm
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, metadata_annotation
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.api.schemas.custom_resources import DEVICES, STANDALONE
+from virt_dra.api.schemas.custom_resources import DEVICES, PROFILES, STANDALONE
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
@@ -49,10 +50,10 @@ async def lived(plane: ControlPlane, namespace: str, life: Life) -> None:
 @asynccontextmanager
 async def definitions(cluster: KubeCluster) -> AsyncIterator[None]:
     """Our kinds, and the VMs that KubeVirt would define, as long as they are needed."""
-    ours = [definition.to_wire() for definition in (DEVICES, *STANDALONE)]
+    ours = [definition.to_wire() for definition in (DEVICES, *PROFILES, *STANDALONE)]
     for raw in ours:
         await cluster.apply(raw, field_manager="test", force=True)
-    for kind in (VirtualMachineInstanceDevices, VirtualMachineInstance, VirtualMachine):
+    for kind in (VirtualMachineInstanceDevices, DeviceProfile, VirtualMachineInstance, VirtualMachine):
         await _served(cluster, kind)
     try:
         yield
