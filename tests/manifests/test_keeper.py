@@ -3,15 +3,19 @@ that VirtualMachines own (P-5)."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.ports import free_port
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
 from tests.manifests.acting import MERGE, acting_as
-from tests.manifests.live_cluster import CRDS, until
+from tests.manifests.live_cluster import CRDS, PROGRAM, until
 from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import packaged
 
@@ -132,6 +136,7 @@ TRIES = (
 
 
 class Thief(NamedTuple):
+    plane: ControlPlane
     ask: Ask
     claims: str
 
@@ -159,7 +164,7 @@ def thief() -> Iterator[Thief]:
                 lambda: CLEARED in ask("PATCH", f"{claims}/unused/status", status(None, None))[1],
                 "the policy of consumers",
             )
-            yield Thief(ask, claims)
+            yield Thief(plane, ask, claims)
 
 
 @pytest.mark.control_plane
@@ -184,3 +189,62 @@ def test_it_may_change_nothing_else(thief: Thief) -> None:
     ):  # fmt: skip
         code, text = thief.ask(verb, path, {})
         assert (code, "cannot" in text) == (403, True), (verb, path, text)
+
+
+@pytest.mark.control_plane
+def test_with_its_rights_it_makes_holds_and_releases_a_claim(thief: Thief, tmp_path: Path) -> None:
+    """The process with the account of the manifests: a VM that starts, stops, and is deleted."""
+    plane = thief.plane
+    namespace = plane.create_namespace()
+    resources = f"/apis/resource.k8s.io/v1/namespaces/{namespace}"
+    claim_path = f"{resources}/resourceclaims/k-gpu"
+    vms = f"/apis/kubevirt.io/v1/namespaces/{namespace}"
+    spec = {"runStrategy": "Always", "template": {"metadata": {"annotations": {"virt-dra.io/keep-devices": "true"}}}}
+    vm = plane.request("POST", f"{vms}/virtualmachines", vm_object("VirtualMachine", spec=spec))
+    owner = {**OWNER, "name": "k", "uid": vm["metadata"]["uid"], "controller": True}
+    plane.request(
+        "POST",
+        f"{resources}/resourceclaimtemplates",
+        {"metadata": {"name": "one-gpu"}, "spec": {"spec": SPEC}},
+    )
+    kept = {"virt-dra.io/keep-devices": "true", "virt-dra.io/kept-claims": '{"gpu":"one-gpu"}'}
+    vmi = vm_object(
+        "VirtualMachineInstance",
+        spec={"domain": {"devices": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "k-gpu"}]},
+        annotations=kept, ownerReferences=[owner],
+    )  # fmt: skip
+    plane.request("POST", f"{vms}/virtualmachineinstances", vmi)
+    kubeconfig = plane.kubeconfig_of_service_account("virt-dra", KEEPER)
+    command = [sys.executable, "-c", PROGRAM, "keeper", "-n", namespace, "--kubeconfig", str(kubeconfig),
+               "--no-election", "--plain-port", "0", "--health-port", str(free_port())]  # fmt: skip
+
+    def users() -> list[str]:
+        claim = plane.request("GET", claim_path)
+        return [consumer["name"] for consumer in claim.get("status", {}).get("reservedFor", [])]
+
+    with (tmp_path / "keeper.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            until(lambda: users() == [], "the claim")
+            plane.request("PATCH", f"{claim_path}/status", status([POD]), MERGE)
+            until(lambda: users() == ["launcher", "k"], "the VM among the claim's users")
+            plane.request("PATCH", f"{claim_path}/status", status([{**VM, "name": "k", "uid": owner["uid"]}]), MERGE)
+            plane.request("DELETE", f"{vms}/virtualmachineinstances/k")
+            until(
+                lambda: (
+                    "virt-dra.io/stopped-since" in plane.request("GET", claim_path)["metadata"].get("annotations", {})
+                ),
+                "the note of the stop",
+            )
+            assert users() == ["k"]
+            plane.request("DELETE", f"{vms}/virtualmachines/k")
+            until(lambda: users() == [], "the release")
+            assert "allocation" not in plane.request("GET", claim_path).get("status", {})
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert process.returncode == 0
+
+
+def vm_object(kind: str, spec: Json, **metadata: Any) -> Json:
+    return {"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": "k", **metadata}, "spec": spec}
