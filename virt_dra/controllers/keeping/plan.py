@@ -333,4 +333,6 @@ def _about_vm(inputs: KeepingInputs, vm: VirtualMachine) -> list[Event]:
     if not late:
         return []
     entries = ", ".join(map(visible, sorted(late)))
-    return [normal(vm, STARTS_LATER, f"the devices of {entries} are kept from the VM's next start on")]
+    asks_in_template = KEEP_ANNOTATION in vm.spec.template.metadata.annotations
+    where = "" if asks_in_template else f"; beside KubeVirt if {KEEP_ANNOTATION} stands in its template, too (P-10)"
+    return [normal(vm, STARTS_LATER, f"the devices of {entries} are kept from the VM's next start on{where}")]
