@@ -112,6 +112,7 @@ def test_the_configurations_are_as_installed_but_for_the_place(world: World) -> 
         "vmi.virt-dra.io": ("Ignore", True),
         "vm.virt-dra.io": ("Ignore", True),
         "launcher-pods.virt-dra.io": ("Fail", True),
+        "profiles.virt-dra.io": ("Fail", True),
     }
 
 
