@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.wire import Json
 from virt_dra.fairness.lanes import FairLane, LaneLimits, LaneTurn, TooManyWaiting
 from virt_dra.fairness.use import Tenant
@@ -23,6 +24,8 @@ from webhooks.validation import Webhook, verdict_on
 from webhooks.verdict import Verdict
 from webhooks.worker.parent import Worker
 
+_LINE: Final = DEVICES_ANNOTATION.encode()
+"""What a review of a VM with a line has, which costs what the profiles are that the line names."""
 AT_ONCE_BYTES: Final = 8 * 1024
 MEDIUM_BYTES: Final = 64 * 1024
 """Reviews up to the first size are decided on the event loop, up to the second in a thread, larger ones in another, so
@@ -116,7 +119,7 @@ class Deciding:
         self, webhook: Webhook, body: bytes, address: str, knowledge: Knowledge
     ) -> tuple[Review, bytes, Verdict]:
         """The review in a body, the encoded response, and the verdict. Raises :class:`BadReview`."""
-        lane = self._lane(len(body), at_once=webhook.at_once)
+        lane = self._lane(len(body), at_once=webhook.at_once and _LINE not in body)
         tenant = tenant_hint(body, address)
         until = time.monotonic() + self._seconds
         why, rounds = "", 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from devtools.webhooks.serving import body, request, review, vmi
+from devtools.webhooks.serving import KNOWLEDGE, body, request, review, vmi
 from webhooks.review import BadReview, Review, answer, check_content_type, read_review, tenant_hint
+from webhooks.server import deciding
+from webhooks.validation import WEBHOOKS
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 
@@ -215,3 +219,21 @@ _USER = b'"userInfo":{"username":"%s"}'
 )
 def test_the_tenant_is_found_without_reading_the_body(body: bytes, tenant: tuple[str, str]) -> None:
     assert tenant_hint(body, "192.0.2.1") == ("192.0.2.1", *tenant)
+
+
+@pytest.mark.parametrize(("annotations", "on_the_loop"), [({}, True), ({"virt-dra.io/devices": "a, b"}, False)])
+async def test_a_review_of_a_line_is_decided_in_a_thread(
+    annotations: dict[str, str], on_the_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it costs depends on the profiles that it names."""
+    threads: list[bool] = []
+
+    def verdict(*arguments: object) -> Verdict:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return Verdict(allowed=True)
+
+    monkeypatch.setattr(deciding, "verdict_on", verdict)
+    decides = deciding.Deciding(AsyncMock(), 1.0, Mock())
+    await decides.decide(WEBHOOKS["/validate-vmi"], body(vmi(annotations=annotations)), "127.0.0.1", KNOWLEDGE)
+    decides.close()
+    assert threads == [on_the_loop]
