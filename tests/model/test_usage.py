@@ -88,3 +88,13 @@ def test_what_is_not_known_is_said_once_and_for_all() -> None:
         "isn't known",
     }
     assert unknown_facts(ClusterModel([sized]), ["cpu"]) == ()
+
+
+def test_a_stopped_vm_that_keeps_a_device_is_its_holder() -> None:
+    """Kept devices, P-1: while the VM runs, its pod is the user as of any other VM."""
+    keeper: Json = {"apiGroup": "kubevirt.io", "resource": "virtualmachines", "name": "vm", "uid": "vm-1"}
+    stopped, running = holder({}, keeper), holder({}, keeper, USER, pod=launcher())
+    assert (stopped.user, str(stopped), stopped.kept_by, stopped.vm) == ("VM t/vm", "VM t/vm (stopped)", "vm", "vm")
+    assert stopped.description == f"VM t/vm (claim c) since {CREATED}, kept while the VM is stopped"
+    assert (str(running), running.kept_by) == ("VM t/vm", "")
+    assert [user.resource for user in running.users] == ["pods"]

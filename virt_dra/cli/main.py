@@ -67,6 +67,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "describe": _Subcommand(
         _CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."
     ),
+    "release": _Subcommand(_CLUSTER, "release.command", "Release the devices that a stopped VM keeps."),
     "top": _Subcommand(_CLUSTER, "top.command", "Watch VMs, devices and what waits in the terminal."),
     "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
     "report": _Subcommand(

@@ -8,19 +8,22 @@ from dataclasses import dataclass, field
 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_vm_reference
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel, derived
 from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
 
 PODS = "pods"
+VMS = "virtualmachines"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimUser:
     """A pod (or another consumer, by its resource) that a claim is reserved for, or that the claim was made for.
 
-    ``vm``: the name of the VM whose launcher the pod is; ``pod``: None if the model doesn't have it.
+    ``vm``: the name of the VM whose launcher the pod is, or that keeps the claim while it is stopped; ``pod``: None if
+    the model doesn't have it; ``stopped_since``: an RFC 3339 time, of a VM that keeps it.
     """
 
     resource: str
@@ -28,6 +31,12 @@ class ClaimUser:
     vm: str = ""
     pod: Pod | None = field(default=None, repr=False)
     reserved: bool = True
+    stopped_since: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """True for a stopped VM that keeps the claim's devices (P-1)."""
+        return self.resource == VMS
 
     @property
     def node(self) -> str:
@@ -85,10 +94,23 @@ class DeviceHolder:
     def description(self) -> str:
         """The user, its claim, and since when."""
         of = "" if self.user.startswith("claim ") else f" (claim {self.claim.name})"
-        return f"{self}{of}{f' since {self.since}' if self.since else ''}"
+        admin = " (admin access)" if self.admin else ""
+        return f"{self.user}{admin}{of}{f' since {self.since}' if self.since else ''}{self._kept}"
+
+    @property
+    def kept_by(self) -> str:
+        """The name of the stopped VM that keeps the device, "" if a pod uses it."""
+        return next((user.vm for user in self.users if user.keeps), "")
+
+    @property
+    def _kept(self) -> str:
+        stopped = next((user for user in self.users if user.keeps), None)
+        if stopped is None:
+            return ""
+        return f", kept while the VM is stopped{f', since {stopped.stopped_since}' if stopped.stopped_since else ''}"
 
     def __str__(self) -> str:
-        return f"{self.user}{' (admin access)' if self.admin else ''}"
+        return f"{self.user}{' (stopped)' if self.kept_by else ''}{' (admin access)' if self.admin else ''}"
 
     def to_json(self) -> Json:
         return {
@@ -175,14 +197,22 @@ def started_at(pod: Pod) -> str:
 def users_of(claim: ResourceClaim, model: ClusterModel) -> tuple[ClaimUser, ...]:
     """The consumers that a claim is reserved for; before that, the pod that it was made for."""
     if claim.status.reserved_for:
-        return tuple(
+        users = tuple(
             _pod_user(claim, model, consumer.name, consumer.uid)
             if consumer.resource == PODS
+            else _keeping_user(claim, consumer.name)
+            if is_vm_reference(consumer)
             else ClaimUser(consumer.resource, consumer.name)
             for consumer in claim.status.reserved_for
         )
+        launched = {user.vm for user in users if not user.keeps}
+        return tuple(user for user in users if not user.keeps or user.vm not in launched)  # it runs in its pod
     owner = next((owner for owner in claim.metadata.owner_references if owner.kind == Pod.KIND), None)
     return (_pod_user(claim, model, owner.name, owner.uid, reserved=False),) if owner is not None else ()
+
+
+def _keeping_user(claim: ResourceClaim, vm: str) -> ClaimUser:
+    return ClaimUser(VMS, vm, vm, stopped_since=claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
 
 
 def _pod_user(claim: ResourceClaim, model: ClusterModel, name: str, uid: str, *, reserved: bool = True) -> ClaimUser:

@@ -24,7 +24,7 @@ from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.admitted import surroundings_of, with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted, surroundings_of
 from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.model.unknown import UnknownFact, unknown_facts
@@ -95,7 +95,7 @@ async def run_on(
         settings.namespace,
     )
     written = ClusterModel(sourced.object for sourced in once.objects)
-    admitted = with_devices_of_lines(written)
+    admitted = as_admitted(written)
     surroundings = surroundings_of(written)
     sorted_out = aligned(sort_input(_as_in(admitted, once.objects)), surroundings)
     accepted, refused = judge((*sorted_out.others, *(obj for vm in sorted_out.vms for obj in vm.loaded)), KindRules())

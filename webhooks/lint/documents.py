@@ -19,7 +19,7 @@ from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem
 from virt_dra.api.schemas.applying import applied_in_order
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
-from virt_dra.model.feeds.admitted import with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.evaluation import findings_as_written, findings_beside, findings_of
 from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings
@@ -159,7 +159,7 @@ def lint_documents(
         for manifest in manifests
     )
     if trial is not None:
-        inputs = replace(inputs, trial=trial(with_devices_of_lines(inputs.model).objects, inputs.configuration))
+        inputs = replace(inputs, trial=trial(as_admitted(inputs.model).objects, inputs.configuration))
     checking = _VmChecks(inputs, settings, namespace, progress)
     subjects = checking.of_input(as_written)
     if not subjects:

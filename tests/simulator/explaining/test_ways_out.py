@@ -47,6 +47,22 @@ def test_a_device_in_use_is_freed_by_the_least_important_pod_that_has_one() -> N
     ]
 
 
+def test_a_device_that_a_stopped_vm_keeps_is_released_before_a_pod_loses_one() -> None:
+    kept = claim("trainer-gpu", devices=[("n1", "g0")])
+    kept["metadata"]["annotations"] = {"virt-dra.io/stopped-since": "2026-11-19T08:00:00Z"}
+    keeper = {"apiGroup": "kubevirt.io", "resource": "virtualmachines", "name": "trainer", "uid": "vm-1"}
+    kept["status"]["reservedFor"] = [keeper]
+    answer = explained(objects(node("n1", [gpu("g0"), gpu("g1")]), user("idle", "n1", "g1", priority=-9), kept, late()))
+    assert [way.text for way in answer.ways] == [
+        "with g0 released, which VM team-a/trainer keeps while it is stopped (virt-dra release vm trainer -n team-a), "
+        "it would start on n1"
+    ]
+    assert {str(device): holder.description for device, holder in answer.held}["gpu.example.com/n1/g0"] == (
+        "VM team-a/trainer (claim trainer-gpu) since 2026-11-20T08:00:00Z, kept while the VM is stopped, since "
+        "2026-11-19T08:00:00Z"
+    )
+
+
 def test_as_many_pods_lose_their_devices_as_it_takes() -> None:
     users = [user(f"u{number}", "n1", f"g{number}") for number in range(6)]
     there = objects(node("n1", [gpu(f"g{number}") for number in range(6)]), *users, late(count=4))

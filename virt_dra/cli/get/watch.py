@@ -18,7 +18,7 @@ from virt_dra.inventory.changes import RowChange, WatchedRows
 from virt_dra.inventory.fields import BadFilter
 from virt_dra.live.reading import ReadScope, read_cluster
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.admitted import with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.model.kinds import READ
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def follow_rows(
                 unread=scope.unread,
                 partial=scope.partial,
             )
-            rows, _ = request.rows(with_devices_of_lines(model))
+            rows, _ = request.rows(as_admitted(model))
             changes = list(shown.changes(rows))
             if changes:
                 show(changes)

@@ -18,7 +18,7 @@ from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import PLACES, topology
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.admitted import with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.waiting import WaitingAnswers, still_waiting, waiting_answers
@@ -45,7 +45,7 @@ def contents_of(
 
     ``explained``: answers of before, of which those are taken whose subjects wait still; None: all are found anew.
     """
-    model = with_devices_of_lines(model)
+    model = as_admitted(model)
     objects = model.objects
     rows = device_rows(model, settings.address_keys)
     nodes = topology(rows, model.of(Node))

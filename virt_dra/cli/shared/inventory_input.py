@@ -28,7 +28,7 @@ from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_written
 from virt_dra.live.reading import ReadScope
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.admitted import with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.model.feeds.files import model_of_files
 from virt_dra.model.kinds import ReadKinds
 
@@ -85,7 +85,7 @@ class InventoryInput:
         if not self.live:
             return self._of_files(kinds, output, documents, judged), ReadScope(dict.fromkeys(kinds.all, ""))
         objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
-        return with_devices_of_lines(ClusterModel(objects, unread=scope.unread, partial=scope.partial)), scope
+        return as_admitted(ClusterModel(objects, unread=scope.unread, partial=scope.partial)), scope
 
     def _of_files(
         self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None, judged: bool

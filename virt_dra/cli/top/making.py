@@ -47,12 +47,12 @@ def made_contents(
     """``explained``: answers of before, of which those are taken whose subjects wait still; None: found anew."""
     from virt_dra.allocator import FatalError
     from virt_dra.cli.top.contents import top_contents
-    from virt_dra.model.feeds.admitted import with_devices_of_lines
+    from virt_dra.model.feeds.admitted import as_admitted
     from virt_dra.simulator.deadline import AllocationDeadline
     from virt_dra.simulator.explaining.state import ClusterState
     from virt_dra.simulator.explaining.waiting import WaitingAnswers, still_waiting, waiting_answers
 
-    model = with_devices_of_lines(model)
+    model = as_admitted(model)
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
     if explained is not None:
         waiting = still_waiting(explained, model)

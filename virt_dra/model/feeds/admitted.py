@@ -1,23 +1,29 @@
-"""A model in which VMs have the devices of their lines (``virt-dra.io/devices``), as they are admitted."""
+"""A model in which VMs are as their VMIs are admitted: with the devices of their lines (``virt-dra.io/devices``), and
+with the claims that they keep in place of templates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.keeping.claims import is_kept, kept_claim_name, vm_name_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.lines import LineSurroundings, was_admitted
-from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.model.cluster import ClusterModel
 
 
-def with_devices_of_lines(model: ClusterModel) -> ClusterModel:
+def as_admitted(model: ClusterModel) -> ClusterModel:
     """The model with VMs as their VMIs are admitted, and the templates of their claims. A VM whose line is refused
     stays as it is written, as does a VMI that an API server stored: what runs has what it was made with."""
+    return _with_kept_claims(_with_devices_of_lines(model))
+
+
+def _with_devices_of_lines(model: ClusterModel) -> ClusterModel:
     asking = list(_asking(model))
     if not asking:
         return model
@@ -31,6 +37,29 @@ def with_devices_of_lines(model: ClusterModel) -> ClusterModel:
         if not _runs(vm, model):  # what a stored VMI lacks is still to be made
             put += [template for template in admitted.templates if template.key not in templates]
     return model.changed(put)
+
+
+def _with_kept_claims(model: ClusterModel) -> ClusterModel:
+    """A stopped VM that keeps devices starts with the claims that have them. Where none was made yet, the keeper makes
+    it of the template, which is asked for in its place."""
+    kept: dict[str, set[str]] = {}
+    for claim in model.of(ResourceClaim):
+        if is_kept(claim):
+            kept.setdefault(f"{claim.namespace}/{vm_name_of(claim)}", set()).add(claim.name)
+    vms = model.by_key(VirtualMachine) if kept else {}
+    return model.changed(_starting_with(vms[key], names) for key, names in kept.items() if key in vms)
+
+
+def _starting_with(vm: VirtualMachine, claims: Collection[str]) -> VirtualMachine:
+    spec = vm.spec.template.spec
+    entries = tuple(
+        entry.without("resource_claim_template_name").with_(resource_claim_name=name)
+        if entry.resource_claim_template_name and (name := kept_claim_name(vm.name, entry.name)) in claims
+        else entry
+        for entry in spec.resource_claims
+    )
+    template = vm.spec.template.with_(spec=spec.with_(resource_claims=entries))
+    return vm.with_(spec=vm.spec.with_(template=template))
 
 
 def surroundings_of(model: ClusterModel) -> LineSurroundings:

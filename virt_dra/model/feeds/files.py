@@ -11,7 +11,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.admitted import with_devices_of_lines
+from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 
 _DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
@@ -23,7 +23,7 @@ def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -
     """A model in which kinds that files lack count as not given, and VMs have the devices of their lines.
     ``namespace``: of objects that name none."""
     objects = tuple(objects)
-    return with_devices_of_lines(ClusterModel(objects, namespace, not_given(objects)))
+    return as_admitted(ClusterModel(objects, namespace, not_given(objects)))
 
 
 def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
@@ -34,7 +34,7 @@ def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") 
 def placeable(model: ClusterModel) -> ClusterModel:
     """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
     the labels that every node and namespace has, and what an API server adds to classes, claims and slices."""
-    model = with_devices_of_lines(model)
+    model = as_admitted(model)
     return ClusterModel(_completed(model.objects), unread=model.unread, partial=model.partial)
 
 

@@ -42,7 +42,7 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.tolerations import taint_text
 from virt_dra.matching.facts import conjuncts
 from virt_dra.model.launchers import vm_of_pod
-from virt_dra.model.usage import DeviceHolder
+from virt_dra.model.usage import DeviceHolder, claim_node
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
@@ -75,6 +75,8 @@ _GROUPS, _NODES, _OFFERED = 4, 6, 5
 """Groups and nodes of a group that are looked at, and ways out that are offered, at most."""
 _STOPPED: Final = 16
 """Pods that are tried to be stopped on one node for one reason."""
+_LEAST: Final = -(2**31)
+"""The priority of who is stopped, below all pods'."""
 _TOGETHER: Final = 3
 """Holders of which all combinations are tried; more are found by leaving out what isn't needed."""
 
@@ -334,7 +336,7 @@ def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, DeviceHolder]]:
         for holder in holders:
             if holder.claim.key in {claim.key for claim in attempt.wish.claims}:
                 continue
-            if device.pool == node or any(user.node == node for user in holder.users):
+            if node in (device.pool, claim_node(holder.claim)) or any(user.node == node for user in holder.users):
                 held.append((device, holder))
     return held
 
@@ -346,16 +348,25 @@ def _by_user(held: Iterable[tuple[DeviceId, DeviceHolder]]) -> list[list[tuple[D
         by_user.setdefault(holder.user, []).append((device, holder))
 
     def importance(held_devices: list[tuple[DeviceId, DeviceHolder]]) -> tuple[int, int, str]:
-        priorities = (pod.spec.priority or 0 for pod in held_devices[0][1].pods)
-        return max(priorities, default=0), len(held_devices), held_devices[0][1].user
+        holder = held_devices[0][1]
+        priorities = (pod.spec.priority or 0 for pod in holder.pods)
+        return max(priorities, default=_LEAST if holder.kept_by else 0), len(held_devices), holder.user
 
     return sorted(by_user.values(), key=importance)
+
+
+def _freed_text(held_devices: Sequence[tuple[DeviceId, DeviceHolder]]) -> str:
+    holder = held_devices[0][1]
+    if not holder.kept_by:
+        return f"{_devices(held_devices)} of {holder.user} freed"
+    command = f"virt-dra release vm {holder.kept_by} -n {holder.namespace}"
+    return f"{_devices(held_devices)} released, which {holder.user} keeps while it is stopped ({command}),"
 
 
 def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, DeviceHolder]]]) -> _Attempt:
     chosen = list(users)
     holders = tuple({holder.claim.key: holder for held_devices in chosen for _, holder in held_devices}.values())
-    parts = [f"{_devices(held_devices)} of {held_devices[0][1].user} freed" for held_devices in chosen]
+    parts = [_freed_text(held_devices) for held_devices in chosen]
     change = WayStep("free", f"with {' and '.join(parts)}", holders)
     return attempt.changed(change, attempt.state.without(holders))
 
