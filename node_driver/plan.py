@@ -9,14 +9,11 @@ from node_driver.devices import PublishedSet
 from node_driver.slices import PoolOwner, plan_slices, slice_contents
 from virt_dra.api.wire import Json
 
-VERSION = 1
-
 
 def plan_document(published: PublishedSet, virtual_functions: Mapping[str, int], owner: PoolOwner) -> Json:
     """``virtual_functions``: PF -> how many VFs it would get."""
     slices = plan_slices(slice_contents(published, {}), (), owner).creates
     return {
-        "version": VERSION,
         "driver": owner.driver,
         "node": owner.node,
         "resourceSlices": [slices[index].to_wire() for index in sorted(slices)],

@@ -3,6 +3,7 @@ cluster, read."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -86,6 +87,8 @@ def test_an_example_is_carried_out(line: str, comment: str, tmp_path: Path, prog
     allowed = (0, 1) if comment.endswith("?") else (0,)
     assert ran.returncode in allowed, f"{ran.returncode}: {ran.stderr}"
     assert ran.stdout or ">" in line
+    if re.search(r"-o json( |$)", line) and not re.search(r"\||>|--out", line):
+        assert {"apiVersion", "kind"} <= json.loads(ran.stdout).keys()
     said = [line for line in ran.stderr.splitlines() if not line.startswith("Not known: ")]
     assert not said or "-v shows" in ran.stderr
 

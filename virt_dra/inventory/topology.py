@@ -158,7 +158,6 @@ def unfolded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
 def to_json(folds: Iterable[NodeFold], unknown: Iterable[UnknownFact] = ()) -> Json:
     """``unknown``: what the verdicts don't take into account."""
     return {
-        "version": 1,
         "unknown": [fact.to_json() for fact in unknown],
         "folds": [
             {

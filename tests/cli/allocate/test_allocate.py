@@ -84,6 +84,8 @@ def test_what_is_allocated_in_the_dump_is_in_use() -> None:
     result = _run("-f", "-", "-o", "json", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {
+        "apiVersion": "output.virt-dra.io/v1",
+        "kind": "AllocationReport",
         "allocated": True,
         "answers": [
             {

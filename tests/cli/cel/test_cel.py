@@ -106,6 +106,8 @@ def test_a_derived_attribute_is_shown_for_each_device(slices: str) -> None:
 def test_the_same_as_a_document(slices: str, output: str, read: Any) -> None:
     result = _run('device.attributes["gpu.example.com"].numa > 3', "-f", slices, "-o", output)
     assert read(result.output) == {
+        "apiVersion": "output.virt-dra.io/v1",
+        "kind": "SelectorReport",
         "expression": 'device.attributes["gpu.example.com"].numa > 3',
         "costEstimate": 5,
         "devices": [

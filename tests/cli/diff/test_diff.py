@@ -36,7 +36,8 @@ def test_a_vm_that_starts_and_one_that_stops_fitting() -> None:
     assert (starts.exit_code, starts.stdout) == (0, f"VMI team-a/vm-late starts fitting\n  {WHY}\n")
     assert (stops.exit_code, stops.stdout) == (1, f"VMI team-a/vm-late stops fitting\n  {WHY}\n")
     assert json.loads(_run(before, after, "-o", "json").stdout) == {
-        "version": 1,
+        "apiVersion": "output.virt-dra.io/v1",
+        "kind": "ClusterDifference",
         "changes": [{"subject": "VMI team-a/vm-late", "before": "does not fit", "after": "fits", "why": WHY}],
         "unknown": [],
     }

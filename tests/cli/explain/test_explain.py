@@ -53,9 +53,9 @@ def test_the_same_as_a_document() -> None:
     result = _run("vmi/team-a/vm-late", "-f", CLUSTER, "-o", "json")
     document = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert {name: document[name] for name in ("version", "subject", "verdict", "reason", "nodes", "unjudged",
+    assert {name: document[name] for name in ("kind", "subject", "verdict", "reason", "nodes", "unjudged",
         "fitting")} == {
-        "version": 1, "subject": "VMI team-a/vm-late", "verdict": "waits", "reason": "DeviceInUse", "nodes": 4,
+        "kind": "Explanation", "subject": "VMI team-a/vm-late", "verdict": "waits", "reason": "DeviceInUse", "nodes": 4,
         "unjudged": 0, "fitting": [],
     }  # fmt: skip
     assert document["misses"][0] == {
@@ -195,7 +195,8 @@ def test_a_live_cluster_without_kubevirt_is_read_by_the_users_own_rights(control
         assert result.stdout.startswith(f"claim {namespace}/late-gpu waits: ")
         assert result.stderr == (
             "left out, as you may not list them: "
-            "DeviceTaintRule, Pod, ResourceClaimTemplate, KubeVirt, VirtualMachine, VirtualMachineInstance, Namespace\n"
+            "DeviceTaintRule, Pod, ResourceClaimTemplate, KubeVirt, VirtualMachine, VirtualMachineInstance, "
+            "DeviceProfile, Namespace\n"
         )
     finally:
         plane.request("DELETE", f"/apis/resource.k8s.io/v1/deviceclasses/{device_class}")

@@ -241,6 +241,8 @@ def test_json(files: Path) -> None:
     absent = MISSING.replace("ResourceClaimTemplate", "ResourceClaim").replace('"one"', '"mine"')
     field = "spec.resourceClaims[0].resourceClaimName"
     assert json.loads(result.stdout) == {
+        "apiVersion": "output.virt-dra.io/v1",
+        "kind": "LintReport",
         "version": 1,
         "kubevirt": "1.9",
         "kubevirtAssumed": False,

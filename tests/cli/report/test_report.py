@@ -36,8 +36,8 @@ def _written(folder: Path, *arguments: str) -> str:
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:
     document = json.loads(_written(tmp_path, "-f", EXPLAIN, "-o", "json"))
-    assert {name: document[name] for name in ("version", "nodes", "devices", "findings", "takenByDay", "notes")} == {
-        "version": 1,
+    assert {name: document[name] for name in ("kind", "nodes", "devices", "findings", "takenByDay", "notes")} == {
+        "kind": "Report",
         "nodes": 4,
         "devices": {"allocated": 2, "free": 2, "tainted": 1},
         "findings": [],

@@ -9,6 +9,7 @@ import pytest
 
 from tests.json_schema import faults, schema_named
 from tests.simulator.explaining.clusters import NAMESPACE, claim, gpu, node, objects, pod, user
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.simulator.explaining.answer import ExplainedVerdict, answer_json, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
@@ -22,7 +23,8 @@ def _document(*parts: Any) -> Any:
         objects(*parts, claim("late-gpu", selectors=['device.driver == "x"']), pod("late", ["late-gpu"]))
     )
     subject = find_subject("pod", "late", NAMESPACE, state.model)
-    return json.loads(json.dumps(answer_json(answered(subject, state, lambda done, total: None))))
+    members = answer_json(answered(subject, state, lambda done, total: None))
+    return json.loads(json.dumps(output_document("Explanation", members)))
 
 
 def test_answers_are_as_the_schema_says() -> None:

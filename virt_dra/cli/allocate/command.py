@@ -24,6 +24,7 @@ from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.allocate.report import answer_json, table
 from virt_dra.cli.allocate.workload import load_workload
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import output_console, progress, say, status
@@ -268,7 +269,8 @@ def _show(
     answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool
 ) -> None:
     if output != "text":
-        print_document({"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}, output)
+        members = {"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}
+        print_document(output_document("AllocationReport", members), output)
         return
     if not answers:
         return

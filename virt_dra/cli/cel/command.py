@@ -24,6 +24,7 @@ from virt_dra.cel import (
     new_expressions,
 )
 from virt_dra.cli.cel.report import evaluate
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.cluster_options import ClusterChoice
@@ -208,7 +209,7 @@ def command(
             if device.matches:
                 say(visible(device.device))
     else:
-        print_document(report.to_json(), output)
+        print_document(output_document("SelectorReport", report.to_json()), output)
     sys.exit(0 if report.good else 1)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option, seconds_option
 from virt_dra.cli.shared.output import print_document, refuse
@@ -72,7 +73,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
     else:
         changes = [_json(change) for change in differing]
         facts = [fact.to_json() for fact in unknown]
-        print_document({"version": 1, "changes": changes, "unknown": facts}, output)
+        print_document(output_document("ClusterDifference", {"changes": changes, "unknown": facts}), output)
     sys.exit(1 if any(change.before == "fits" and change.after not in ("fits", None) for change in differing) else 0)
 
 

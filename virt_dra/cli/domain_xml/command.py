@@ -10,6 +10,7 @@ import click
 
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl import domain_xml as filter_lines
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import say
@@ -161,7 +162,8 @@ def command(
     if output == "xml":
         _print(answers, None if other is None else str(other))
     else:
-        print_document({"version": 1, "domains": [answer.to_json() for answer in answers]}, output)
+        members = {"domains": [answer.to_json() for answer in answers]}
+        print_document(output_document("DomainList", members), output)
     sys.exit(0 if all(answer.good for answer in answers) else 1)
 
 

@@ -11,6 +11,7 @@ import click
 
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, status
@@ -130,7 +131,7 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
     if output == "text":
         say(text.rstrip("\n"))
     else:
-        print_document({"version": 1, "name": words[0], "page": text}, output)
+        print_document(output_document("ReasonPage", {"name": words[0], "page": text}), output)
 
 
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
@@ -171,7 +172,7 @@ def _explain(
     if output == "text":
         say("\n".join(lines(answer, everything=verbose)))
     else:
-        print_document(answer_json(answer), output)
+        print_document(output_document("Explanation", answer_json(answer)), output)
     sys.exit(1 if answer.verdict in (WAITS, BROKEN) else 0)
 
 
@@ -192,10 +193,8 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
         refuse([str(error)], output)
     unplaced = explained.answers
     if output != "text":
-        print_document(
-            {"version": 1, "subjects": [answer_json(answer) for answer in unplaced], "leftOut": explained.left_out},
-            output,
-        )
+        members = {"subjects": [answer_json(answer) for answer in unplaced], "leftOut": explained.left_out}
+        print_document(output_document("ExplanationList", members), output)
     else:
         for answer in unplaced[:_LISTED]:
             say(answer.headline)

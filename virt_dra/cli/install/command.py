@@ -13,6 +13,7 @@ import click
 
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import (
     emitter,
     parse_arguments,
@@ -230,10 +231,13 @@ def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *,
             {"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result}
             for result, key in report.done
         ]
-        print_document(
-            {"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)},
-            output,
-        )
+        members = {
+            "overlay": choices.overlay,
+            "namespace": choices.namespace,
+            "objects": done,
+            "waitingFor": list(waiting),
+        }
+        print_document(output_document("Installation", members), output)
         return
     for sentence in waiting:
         say(f"error: {sentence}", err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import emitter, parse_our_namespace
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
@@ -124,7 +125,7 @@ def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], outpu
             "kept": list(plan.kept),
             "waitingFor": list(waiting),
         }
-        print_document(document, output)
+        print_document(output_document("Removal", document), output)
         return
     for missing in waiting:
         say(f"error: {missing}", err=True)

@@ -21,6 +21,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.lint.configuration import LintConfiguration, configuration_option
 from virt_dra.cli.lint.exclusion import exclusion
 from virt_dra.cli.lint.fixing import STANDARD_INPUT, FixOutcome, decide, show, write
@@ -326,7 +327,7 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, e
     elif output == "sarif":
         print_document(sarif(checked, (), report.replaced, places=report.places, pages_url=pages_url), "json")
     else:
-        print_document(report.to_json(), output)
+        print_document(output_document("LintReport", report.to_json()), output)
 
 
 def _print_text(report: LintReport, *, excerpts: bool, err: bool) -> None:

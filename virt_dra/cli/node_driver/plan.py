@@ -17,6 +17,7 @@ from node_driver.policy.deciding import published_set, wanted_vfs
 from node_driver.policy.exclusions import ExclusionReason
 from node_driver.slices import PoolOwner
 from virt_dra.api.go_text import visible
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.node_driver.policy_files import policies_from
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.cli.shared.output import print_document, refuse
@@ -53,7 +54,8 @@ def print_plan(request: PlanRequest) -> NoReturn:
     if request.output == "table":
         click.echo("\n".join(_table(published, vfs)))
     else:
-        print_document(plan_document(published, vfs, PoolOwner(request.driver, request.node, "")), request.output)
+        members = plan_document(published, vfs, PoolOwner(request.driver, request.node, ""))
+        print_document(output_document("NodeDevicePlan", members), request.output)
     sys.exit(0 if published.devices else 1)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.topology import PLACES, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
@@ -82,8 +83,7 @@ def taken_by_day(rows: Iterable[DeviceRow]) -> tuple[tuple[str, int], ...]:
 
 
 def contents_json(contents: ReportContents) -> Json:
-    return {
-        "version": 1,
+    members = {
         "nodes": contents.nodes,
         "devices": dict(contents.states),
         "vms": [row.to_json() for row in contents.vms],
@@ -104,6 +104,7 @@ def contents_json(contents: ReportContents) -> Json:
         "takenByDay": dict(contents.taken),
         "notes": list(contents.notes),
     }
+    return output_document("Report", members)
 
 
 def state_counts(rows: Sequence[DeviceRow]) -> tuple[tuple[str, int], ...]:

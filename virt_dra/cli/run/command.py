@@ -19,6 +19,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, ReadProblem
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
 from virt_dra.cli.shared.cluster_options import ClusterChoice
@@ -174,7 +175,8 @@ def command(
             if not show.quiet or not ran.ready:
                 say_unknown(ran.unknown)
     if show.document:
-        print_document({"clusters": reports} if separate else reports[0], output)
+        members = {"clusters": reports} if separate else reports[0]
+        print_document(output_document("RunReport", members), output)
     for problem in lost:
         say(f"error: {problem}", err=True)
     sys.exit(1 if not ready else BAD_INPUT if lost else 0)

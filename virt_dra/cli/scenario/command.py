@@ -20,6 +20,7 @@ from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
@@ -131,7 +132,8 @@ def command(
         for answer in played:
             _show(answer)
     else:
-        print_document({"scenarios": [answer.to_json() for answer in played]}, output)
+        answers = [answer.to_json() for answer in played]
+        print_document(output_document("ScenarioReport", {"scenarios": answers}), output)
     sys.exit(0 if all(answer.good for answer in played) else 1)
 
 

@@ -12,6 +12,7 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.check_findings import CheckFinding, Level, exit_code
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import visible_lines
 from virt_dra.cli.shared.output import print_document
 
@@ -25,7 +26,8 @@ def end_with(findings: Sequence[CheckFinding], output: str, *, quiet: bool) -> N
     counts = Counter(finding.level for finding in findings)
     if output != "text":
         summary = {level: counts[level] for level in _LEVELS}
-        print_document({"findings": [finding.to_wire() for finding in shown], "summary": summary}, output)
+        members = {"findings": [finding.to_wire() for finding in shown], "summary": summary}
+        print_document(output_document("CheckReport", members), output)
     else:
         totals = ", ".join(counted(counts[level], level) for level in _LEVELS if counts[level])
         click.echo("\n".join((*report(shown), totals)))

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from virt_dra.api.reading.collector import collector_paused
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
 from virt_dra.cli.shared.extras import missing_extra
@@ -432,7 +433,7 @@ def _answer(engine: RunAll, asked: _Asked, sizes: SizeRange, target: Target, out
     for problem in broken_claims(shown):
         say(problem, err=True)
     if output in ("json", "yaml"):
-        print_document(answers_document(answers, sizes, target), output)
+        print_document(output_document("SizeReport", answers_document(answers, sizes, target)), output)
         return
     for answer in answers:
         say(sentence(answer, sizes, target))
@@ -448,7 +449,7 @@ def _show(comparison: Comparison, results: Sequence[RunResult], output: str, tab
 
         click.echo(page(comparison))
     elif output in ("json", "yaml"):
-        print_document(document(comparison), output)
+        print_document(output_document("Comparison", document(comparison)), output)
     else:
         say(f"{comparison.size_text}, {comparison.arrivals} arrivals, {comparison.seeds_text}")
         console = output_console()

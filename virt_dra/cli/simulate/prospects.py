@@ -8,6 +8,7 @@ from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import say, say_unknown
 from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
@@ -45,16 +46,14 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
             raise BadExperiment(f"the cluster can't be simulated: {error}") from None
     if output in ("json", "yaml"):
         now = {"running": running, "waiting": waiting, "used": round(used, 6)}
-        print_document(
-            {
-                "policy": policy,
-                "notes": list(cluster.notes),
-                "unknown": [fact.to_json() for fact in prospect.unknown],
-                "now": now,
-                "changes": [_json(outcome) for outcome in outcomes],
-            },
-            output,
-        )
+        members = {
+            "policy": policy,
+            "notes": list(cluster.notes),
+            "unknown": [fact.to_json() for fact in prospect.unknown],
+            "now": now,
+            "changes": [_json(outcome) for outcome in outcomes],
+        }
+        print_document(output_document("WhatIf", members), output)
         return
     for note in cluster.notes:
         say(note, err=True)

@@ -13,6 +13,7 @@ import click
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import did_you_mean
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, say, say_unknown
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
@@ -126,7 +127,7 @@ def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output:
         case "html":
             return page()
         case "json" | "yaml":
-            return document_text(to_json(folds, unknown), output)
+            return document_text(output_document("Topology", to_json(folds, unknown)), output)
     from rich.console import Console
 
     from virt_dra.cli.topology.text import fold_trees

@@ -160,7 +160,6 @@ def _held(state: ClusterState, groups: Sequence[RefusalGroup]) -> tuple[tuple[De
 def answer_json(answer: ExplainedAnswer) -> Json:
     """The answer as a document of docs/schemas/explain.schema.json."""
     return {
-        "version": 1,
         "subject": answer.title,
         "verdict": answer.verdict,
         "headline": answer.headline,
