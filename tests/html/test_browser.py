@@ -3,7 +3,6 @@ WCAG."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -175,11 +174,7 @@ async def test_paper_has_what_is_collapsed(tab: Tab, tmp_path: Path) -> None:
       element.checkVisibility({contentVisibilityAuto: true}) && element.getBoundingClientRect().height > 0)"""
     assert not any(await tab.value(shown))
     await tab.call("Emulation.setEmulatedMedia", media="print")
-    for _ in range(50):  # styles of paper apply with the next frame
-        if all(await tab.value(shown)):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("something stays collapsed on paper")
+    await tab.until(f"({shown}).every(Boolean)")
 
 
 async def test_pages_are_as_wcag_asks_in_light_and_dark(tab: Tab, tmp_path: Path) -> None:
