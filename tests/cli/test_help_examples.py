@@ -23,8 +23,9 @@ pytestmark = pytest.mark.slow(seconds=0.5)
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(
-    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|keeper|webhook|node-driver|node-check"
-    r"|report-server|extender(?! --print))\b|kube-scheduler"
+    r"kubectl|curl|dump\.yaml|--live|kube-scheduler"
+    r"|virt-dra (?:doctor|uninstall|operator|keeper|release|webhook|node-driver|node-check|report-server"
+    r"|extender(?! --print))\b"
     r"|virt-dra install (?!.*--dry-run)"
 )
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""
