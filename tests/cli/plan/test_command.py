@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from tests.json_schema import faults, schema_named
 from virt_dra.cli.main import cli
+from virt_dra.cli.plan.command import PlannedFiles, planned
+from virt_dra.model.cluster import ClusterModel
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CLUSTER, CHANGE = str(EXAMPLES / "explain/cluster.yaml"), str(EXAMPLES / "plan/change.yaml")
@@ -79,6 +81,18 @@ def test_the_cluster_itself_is_no_change() -> None:
         0,
         "Plan: 0 to create, 0 to change, 0 to delete; VMs: none is concerned; 0 denials, 0 warnings",
     )
+
+
+@pytest.mark.parametrize(("complete", "ids"), [(True, ["class-missing"]), (False, [])])
+def test_what_a_cluster_that_was_read_lacks_does_not_exist(complete: bool, ids: list[str], tmp_path: Path) -> None:
+    """As `lint --live` judges; a dump may lack what nobody dumped."""
+    template = yaml.safe_load(Path(CLUSTER).read_text().split("kind: ResourceClaimTemplate")[1].split("---")[0])
+    template |= {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    vm = next(iter(yaml.safe_load_all(Path(CHANGE).read_text())))
+    (tmp_path / "change.yaml").write_text(yaml.safe_dump_all([template, vm]))
+    change = PlannedFiles((str(tmp_path / "change.yaml"),), (), "default")
+    report = planned(ClusterModel([]), change, 10.0, "json", complete=complete)
+    assert [f.id for checked in report.findings for f in checked.findings if f.id == "class-missing"] == ids
 
 
 @pytest.mark.parametrize("name", ["[x](http://evil)", "@everyone", "<img src=x>", "a|b", "`code`", "::error::x"])

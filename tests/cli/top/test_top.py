@@ -77,6 +77,16 @@ def test_a_namespace_leaves_the_devices_of_all_nodes() -> None:
     assert [len(of) for of in shown.tables.values()] == [0, 4, 0]
 
 
+def test_addresses_are_those_of_the_keys_that_are_given(tmp_path: Path) -> None:
+    text = Path(CLUSTER).read_text().replace("resource.kubernetes.io/pciBusID", "where")
+    (tmp_path / "cluster.yaml").write_text(text)
+    keys = tmp_path / "keys.yaml"
+    keys.write_text("- {driver: gpu.example.com, pci: [where]}\n")
+    asked = ["top", "-f", str(tmp_path / "cluster.yaml"), "--once"]
+    assert "gpu=0000:41:00.0" not in CliRunner().invoke(cli, asked).stdout
+    assert "gpu=0000:41:00.0" in CliRunner().invoke(cli, [*asked, "--address-keys", str(keys)]).stdout
+
+
 def test_the_process_that_follows_sends_what_is_shown() -> None:
     objects = [sourced.object for sourced in read_inputs([CLUSTER]).objects]
     render = TopRender("")

@@ -67,7 +67,7 @@ def command(
     with frozen_heap():
         with status("reading"):
             cluster = _cluster(dumped, live, namespace, output)
-        report = _planned(cluster, _Change(paths, deleted, namespace), timeout, output)
+        report = planned(cluster, PlannedFiles(paths, deleted, namespace), timeout, output, complete=live is not None)
     if output in ("json", "yaml"):
         print_document(report.to_json(), output)
     else:
@@ -79,7 +79,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class _Change:
+class PlannedFiles:
     """The files of a change. ``namespace``: of objects that name none."""
 
     applied: Sequence[str]
@@ -99,7 +99,9 @@ def _cluster(dumped: Sequence[str], live: ClusterChoice | None, namespace: str, 
     return ClusterModel(objects, namespace, scope.unread, scope.partial)
 
 
-def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str) -> PlanReport:
+def planned(cluster: ClusterModel, change: PlannedFiles, timeout: float, output: str, *, complete: bool) -> PlanReport:
+    """What a change would do to a cluster. ``complete``: what it lacks of a kind that was read doesn't exist, as in
+    ``lint --live``. Ends the command for files that can't be read."""
     from virt_dra.allocator import FatalError
     from virt_dra.api.kubevirt_v1 import KubeVirt
     from virt_dra.cli.plan.report import PlanReport
@@ -112,6 +114,7 @@ def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str
     from virt_dra.simulator.planning.objects import changed_cluster
     from virt_dra.simulator.planning.vms import vm_changes
     from webhooks.lint import DENIAL, LintSettings, lint_documents
+    from webhooks.lint.inputs import EVERYTHING
 
     deadline = AllocationDeadline(timeout)
     written = read_written(change.applied)
@@ -123,6 +126,7 @@ def _planned(cluster: ClusterModel, change: _Change, timeout: float, output: str
         LintSettings(),
         beside_kubevirt=not cluster.knows(KubeVirt),
         namespace=change.namespace,
+        known_kinds=EVERYTHING - {kind.KIND for kind in (*cluster.unread, *cluster.partial)} if complete else None,
         existing=cluster.objects,
         trial=lambda objects, kubevirt: Fitting(objects, kubevirt, limit=deadline),
     )

@@ -82,7 +82,7 @@ def _read(source: InventoryInput) -> TopContents:
     from virt_dra.cli.top.making import made_contents
 
     model, _ = source.read(READ["report"], "text")
-    return made_contents(model, datetime.now(UTC), source.scope)[0]
+    return made_contents(model, datetime.now(UTC), source.scope, source.address_keys)[0]
 
 
 @asynccontextmanager
@@ -96,7 +96,10 @@ async def _following(source: InventoryInput, app: TopApp) -> AsyncIterator[None]
 
     chosen = source.cluster
     settings = FollowSettings(
-        TopRender(source.scope), chosen.kubeconfig, chosen.context, pace=Pace(least=1.0, refresh=30.0)
+        TopRender(source.scope, source.address_keys),
+        chosen.kubeconfig,
+        chosen.context,
+        pace=Pace(least=1.0, refresh=30.0),
     )
     process = RenderingProcess(settings, program=PROGRAM)
 

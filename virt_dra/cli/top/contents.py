@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
+from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.tolerations import taint_text
 from virt_dra.cli.explain.text import lines
 from virt_dra.cli.get.columns import columns_of
@@ -64,10 +65,13 @@ class TopContents:
         return cls(str(raw["title"]), tables)
 
 
-def top_contents(model: ClusterModel, waiting: WaitingAnswers, now: datetime, namespace: str = "") -> TopContents:
-    """``namespace``: of VMs and of what waits; "" for all."""
-    devices = device_rows(model)
-    vms = [vm for vm in vm_rows(model, now) if namespace in ("", vm.namespace)]
+def top_contents(
+    model: ClusterModel, waiting: WaitingAnswers, now: datetime, namespace: str = "", keys: tuple[DriverKeys, ...] = ()
+) -> TopContents:
+    """``namespace``: of VMs and of what waits; "" for all. ``keys``: attributes that are addresses, besides the
+    well-known ones."""
+    devices = device_rows(model, keys)
+    vms = [vm for vm in vm_rows(model, now, keys) if namespace in ("", vm.namespace)]
     answers = [answer for answer in waiting.answers if not namespace or f" {namespace}/" in f"{answer.title} "]
     tables: dict[TableName, tuple[TopRow, ...]] = {
         "vms": tuple(_of_vm(vm, now) for vm in vms),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from virt_dra.report_server.following import Rendered
 
 if TYPE_CHECKING:
+    from virt_dra.api.integration.attribute_keys import DriverKeys
     from virt_dra.api.meta import TypedObject
     from virt_dra.cli.top.contents import TopContents
     from virt_dra.model.cluster import ClusterModel
@@ -23,10 +24,10 @@ _EXPLAIN_SECONDS: Final = 1.0
 
 class TopRender:
     """Renders in the process that follows a cluster. It is pickled for that, and remembers there what was explained.
-    ``namespace``: "" for all."""
+    ``namespace``: "" for all; ``keys``: of addresses."""
 
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
+    def __init__(self, namespace: str, keys: tuple[DriverKeys, ...] = ()) -> None:
+        self._namespace, self._keys = namespace, keys
         self._explained: WaitingAnswers | None = None
 
     def __call__(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Rendered:
@@ -34,7 +35,7 @@ class TopRender:
         from virt_dra.simulator.explaining.waiting import WaitingAnswers
 
         before = None if explain else self._explained or WaitingAnswers(())
-        contents, waiting = made_contents(ClusterModel(objects), at, self._namespace, before)
+        contents, waiting = made_contents(ClusterModel(objects), at, self._namespace, self._keys, before)
         if explain:
             self._explained = waiting
         document = contents.to_text().encode("utf-8", "replace")
@@ -42,7 +43,11 @@ class TopRender:
 
 
 def made_contents(
-    model: ClusterModel, now: datetime, namespace: str, explained: WaitingAnswers | None = None
+    model: ClusterModel,
+    now: datetime,
+    namespace: str,
+    keys: tuple[DriverKeys, ...] = (),
+    explained: WaitingAnswers | None = None,
 ) -> tuple[TopContents, WaitingAnswers]:
     """``explained``: answers of before, of which those are taken whose subjects wait still; None: found anew."""
     from virt_dra.allocator import FatalError
@@ -62,4 +67,4 @@ def made_contents(
             waiting = waiting_answers(state, _EXPLAINED, lambda done, total: None, deadline.start)
         except FatalError:  # slices that can't be read: nothing is explained, and the devices say what is wrong
             waiting = WaitingAnswers(())
-    return top_contents(model, waiting, now, namespace), waiting
+    return top_contents(model, waiting, now, namespace, keys), waiting
