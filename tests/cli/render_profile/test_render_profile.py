@@ -141,3 +141,16 @@ def test_files_without_a_line_are_written_as_they_are() -> None:
 def test_files_must_be_named() -> None:
     result = CliRunner().invoke(cli, ["render-profile"])
     assert (result.exit_code, "name the files to read" in result.stderr) == (2, True)
+
+
+def test_a_profile_with_an_unknown_field_is_refused_as_by_lint() -> None:
+    result = render(PROFILE.replace("deviceClassName: vfio", "deviceClassname: vfio"), VMI)
+    where = "error: standard input:2: DeviceProfile h100: spec.devices[0]"
+    assert (result.exit_code, result.stdout, result.stderr.splitlines()) == (
+        1,
+        "",
+        [
+            f'{where}.deviceClassname: unknown field, did you mean "deviceClassName"?',
+            f"{where}.deviceClassName: Required value",
+        ],
+    )

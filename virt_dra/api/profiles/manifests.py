@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Namespace
@@ -13,6 +13,7 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.lines import LineSurroundings, VmLine
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.schemas.unknown_fields import unknown_fields
 from virt_dra.api.validation import Rules, validate_create
 from virt_dra.api.validation.field_errors import FieldError, invalid
 
@@ -23,7 +24,7 @@ class RefusedManifest:
 
     source: DocumentSource
     title: str
-    error: FieldError
+    error: str
 
     def __str__(self) -> str:
         return f"{self.source}: {self.title}: {self.error}"
@@ -45,7 +46,7 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
     """The objects, VMs and VMIs with the devices of their profiles. ``namespace``: of objects that name none.
     ``rules``: of the cluster that the claims are for."""
     profiles = [(sourced, sourced.object) for sourced in inputs if isinstance(sourced.object, DeviceProfile)]
-    refused = [fault for sourced, profile in profiles for fault in _refused(sourced, validate_create(profile, rules))]
+    refused = [fault for sourced, profile in profiles for fault in _refused(sourced, _faults(profile, rules))]
     if refused:
         return RenderedManifests(refused=tuple(refused))
     objects = [sourced.object for sourced in inputs]
@@ -82,6 +83,12 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
     return RenderedManifests(tuple(made), tuple(refused), _unchecked(lines, surroundings.profiles), len(lines))
 
 
+def _faults(profile: DeviceProfile, rules: Rules) -> Iterator[str]:
+    """What the API server's strict validation has against a profile."""
+    yield from (f"{field.path}: {field.message}" for field in unknown_fields(profile.to_wire()))
+    yield from map(str, validate_create(profile, rules))
+
+
 def _unchecked(lines: Iterable[VmLine], profiles: Mapping[str, DeviceProfile]) -> tuple[tuple[str, str], ...]:
     pairs = [
         (item.profile, line.vm.namespace)
@@ -98,6 +105,6 @@ def _taken(line: VmLine, template: ResourceClaimTemplate) -> FieldError:
     return invalid(line.vm.line_path, template.name, detail)
 
 
-def _refused(sourced: Sourced[TypedObject], errors: Iterable[FieldError]) -> list[RefusedManifest]:
+def _refused(sourced: Sourced[TypedObject], errors: Iterable[FieldError | str]) -> list[RefusedManifest]:
     title = f"{sourced.object.kind} {sourced.object.name}".rstrip()
-    return [RefusedManifest(sourced.source, title, error) for error in errors]
+    return [RefusedManifest(sourced.source, title, str(error)) for error in errors]
