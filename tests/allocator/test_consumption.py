@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.allocator.features.consumption import Consumption, Fault, Refusal, resolve
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceCapacity
@@ -38,7 +39,7 @@ def ranged(value: str, **range_: str) -> Json:
 MILLI = st.integers(0, 5000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 @given(MILLI, st.integers(1, 2000), MILLI)
 def test_a_fractional_range_takes_the_least_step_that_is_enough(least: int, step: int, wanted: int) -> None:
     if least % 1000 == 0 and step % 1000 == 0:
@@ -49,7 +50,7 @@ def test_a_fractional_range_takes_the_least_step_that_is_enough(least: int, step
     assert got == least or got - step < wanted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 @given(MILLI, st.integers(1, 2000), MILLI)
 def test_whole_units_round_bounds_and_wishes_up(least: int, step: int, wanted: int) -> None:
     got = Quantity(taken(ranged("1M", min=f"{least}m", step=f"{step}m"), f"{wanted}m", fractional=False)).as_fraction()
@@ -62,7 +63,7 @@ def test_whole_units_round_bounds_and_wishes_up(least: int, step: int, wanted: i
     assert got == first or got - every < enough
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 9), st.integers(0, 99), st.sampled_from(["", "Ki", "Gi", "M"]))
 def test_an_integer_range_takes_the_same_with_and_without_the_gate(
     least: int, step: int, wanted: int, unit: str

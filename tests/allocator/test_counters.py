@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
+from tests.sampling import sample
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.model import PoolId
@@ -58,7 +59,7 @@ def _random_pool(random: Random) -> tuple[Json, list[Json]]:
     return counters, devices
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sample(40), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_is_left_follows_use_wherever_it_came_from(random: Random) -> None:
     counters, devices = _random_pool(random)
@@ -119,7 +120,7 @@ def _without_shares(result: AllocationResult) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:
     counters, devices = _random_pool(random)

@@ -8,6 +8,7 @@ from itertools import product
 from random import Random
 
 from devtools.allocator import build
+from tests.sampling import sample
 from virt_dra.allocator import DEFAULT_EFFORT, Allocated, Effort, allocate
 from virt_dra.allocator.pruning.bin_packing import Bin, PackingNeed, refuting_prices
 
@@ -34,8 +35,8 @@ def _packs(demands: Sequence[PackingNeed], bins: Sequence[Bin], sizes: dict[int,
 
 def test_what_dual_prices_refute_does_not_fit() -> None:
     random = Random(1)
-    refused = 0
-    for _ in range(400):
+    refused, tries = 0, sample(400)
+    for _ in range(tries):
         sizes = {kind: (random.randint(1, 5), random.randint(0, 5)) for kind in range(random.randint(1, 3))}
         kinds = tuple(sizes.items())
         bins = [Bin((random.randint(3, 8), random.randint(3, 8)), kinds) for _ in range(random.randint(1, 3))]
@@ -46,7 +47,7 @@ def test_what_dual_prices_refute_does_not_fit() -> None:
         if refuting_prices(Counter(demands), Counter(bins), lambda steps: None, DEFAULT_EFFORT) is not None:
             refused += 1
             assert not _packs(demands, bins, sizes)
-    assert refused > 50
+    assert refused > tries / 8
 
 
 def test_most_of_what_does_not_fit_is_refuted() -> None:
@@ -65,7 +66,8 @@ def test_most_of_what_does_not_fit_is_refuted() -> None:
 def test_shared_devices_are_filled_as_the_plain_search_fills_them() -> None:
     random = Random(2)
     outcomes: Counter[bool] = Counter()
-    for _ in range(150):
+    tries = sample(150)
+    for _ in range(tries):
         devices = [
             {
                 "name": f"d{i}",
@@ -92,4 +94,4 @@ def test_shared_devices_are_filled_as_the_plain_search_fills_them() -> None:
         if isinstance(outcome, Allocated) and isinstance(plain, Allocated):
             assert outcome.results == plain.results
         outcomes[isinstance(outcome, Allocated)] += 1
-    assert min(outcomes.values()) > 30
+    assert min(outcomes.values()) > tries / 5

@@ -18,6 +18,7 @@ from devtools.allocator.plain import TooLong, plain_answer
 from devtools.upstream.allocator.compare import comparable
 from devtools.upstream.allocator.ours import features, ours, snapshot, wire_answer
 from devtools.upstream.allocator.problems import Json, problem
+from tests.sampling import sample
 from virt_dra.allocator import Allocated, Allocator, Effort
 from virt_dra.allocator.features.selectors import SelectorFilter
 from virt_dra.allocator.model import Choice, PoolDevice, Request, Upcoming
@@ -35,7 +36,7 @@ SEED = 4711
 
 def _problems(count: int, seed: int = SEED) -> Iterator[Json]:
     source = random.Random(seed)
-    return (problem(source) for _ in range(count))
+    return (problem(source) for _ in range(sample(count)))
 
 
 def _nothing(owner: object, *about: object) -> None:

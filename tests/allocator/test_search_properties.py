@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
+from tests.sampling import sample
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.features import FeatureTable
@@ -259,7 +260,7 @@ def _groups(devices: Sequence[PoolDevice], counter_set: str) -> list[frozenset[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [_problem, _limited_problem])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(random=st.randoms(use_true_random=False))
 def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
     problem: Callable[[Random], tuple[Json, list[ResourceClaim]]], random: Random
@@ -311,7 +312,7 @@ def _hard_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Random) -> None:
     given, claims = _hard_problem(random)
@@ -330,7 +331,7 @@ def _outcome(
     return outcome.results if isinstance(outcome, Allocated) else outcome.explanation
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_slices_does_not_matter(random: Random) -> None:
     slices = []
@@ -345,7 +346,7 @@ def test_the_order_of_slices_does_not_matter(random: Random) -> None:
     assert _outcome({"slices": slices}, claims) == want
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Random) -> None:
     given, claims = _problem(random)

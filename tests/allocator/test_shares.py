@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
+from tests.sampling import sample
 from virt_dra.allocator import DEFAULT, Allocated, DeviceUse, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
@@ -134,7 +135,7 @@ def _problem(random: Random) -> tuple[Json, list[list[Json]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
     given, requests = _problem(random)
@@ -149,7 +150,7 @@ def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
     assert got == want
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     given, requests = _problem(random)

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.api.instancetypes.expansion import Instancetypes, expand
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.reading.scheme import read_object
@@ -79,7 +80,7 @@ _spec = st.dictionaries(
     st.dictionaries(st.sampled_from(["name", "kind", "revisionName", "inferFromVolume"]), _anything),
     _spec,
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matcher: Any, domain: Any) -> None:
     group = "instancetype.kubevirt.io/v1beta1"
     have = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import CompileError, EvaluationError, compile_expression, device_input
 
@@ -35,13 +36,13 @@ def outcome(text: str) -> str:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 def test_any_text(text: str) -> None:
     assert outcome(text) != ""
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=sample(600), deadline=None)
 def test_any_sequence_of_tokens(pieces: list[str]) -> None:
     assert outcome(" ".join(pieces)) != ""
 
@@ -52,7 +53,7 @@ def test_any_sequence_of_tokens(pieces: list[str]) -> None:
     st.sampled_from(["==", "&&", "+", "in", ".", "?", ",", "["]),
     st.data(),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=sample(500), deadline=None)
 def test_expressions_cut_and_joined(left: str, right: str, between: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(left)))
     assert outcome(f"{left[:cut]} {between} {right}") != ""

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.cli.jsonl import admit, render
 from virt_dra.cli.jsonl.lines import answer_lines
 
@@ -78,7 +79,7 @@ def _one_answer(module: Any, request: object) -> Any:
     return json.loads(line)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(_request)
 def test_admit_always_gives_a_verdict(request: dict[str, Any]) -> None:
     answer = _one_answer(admit, request)
@@ -88,7 +89,7 @@ def test_admit_always_gives_a_verdict(request: dict[str, Any]) -> None:
     assert all(set(cause) == {"type", "message", "field", "by"} for cause in answer["causes"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(_request)
 def test_render_always_gives_a_fragment_or_an_error(request: dict[str, Any]) -> None:
     answer = _one_answer(render, request)

@@ -14,6 +14,7 @@ from launcher import AddressSources, Conversion, LauncherError, convert
 from launcher.elements.domain import Domain
 from tests.launcher.libvirt_domains import qemu_devices
 from tests.launcher.scenarios import cases, converted, vmi_of
+from tests.sampling import sample
 from virt_dra.api.integration.hostdev_options import OPTIONS
 
 SHARED_SLOT = cases("hostdev_options")[
@@ -60,7 +61,7 @@ annotation_texts = st.dictionaries(st.sampled_from(["gpus/g", "hostDevices/audio
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(annotation_texts | st.text(max_size=20))
 def test_any_annotation_is_a_domain_or_a_typed_refusal(annotation: str) -> None:
     result = outcome(annotation)

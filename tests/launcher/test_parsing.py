@@ -17,6 +17,7 @@ from launcher.elements.hostdev import Hostdev, pci
 from launcher.elements.page import MAX_BYTES, Page, Property, Value, _kinds, compact, element, root
 from launcher.host_addresses.pci import PciAddress
 from tests.launcher.test_pages import PAGES, produced
+from tests.sampling import sample
 
 HERE = Path(__file__).parent
 WRITTEN = (HERE / "cases" / "hook" / "domain.xml", *sorted((HERE / "golden").glob("*.xml")))
@@ -41,7 +42,7 @@ def pages(page: type[Page]) -> st.SearchStrategy[Page]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_that_was_written_is_read_as_an_equal_page(page: type[Page]) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=sample(25), deadline=None)
     @given(pages(page))
     def check(written: Page) -> None:
         if isinstance(written, Domain) and written.pages:

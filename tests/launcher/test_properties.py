@@ -11,6 +11,7 @@ from lxml import etree
 
 from devtools.libvirt import witness as libvirt_witness
 from launcher import AddressSources, Conversion, LauncherError, convert
+from tests.sampling import sample
 from virt_dra.api.wire import Json
 
 anything = st.text(st.characters(codec=None), max_size=8)  # no codec: surrogates too
@@ -64,7 +65,7 @@ def outcome(vmi: Json, env: Mapping[str, str] = {}) -> Conversion | LauncherErro
 
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sample(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(vmis())
 def test_every_combination_of_devices_satisfies_libvirts_schema(vmi: Json) -> None:
     conversion = outcome(vmi)
@@ -78,7 +79,7 @@ def test_every_combination_of_devices_satisfies_libvirts_schema(vmi: Json) -> No
     assert len({device.element.alias for device in conversion.hostdevs}) == len(conversion.hostdevs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(anything, anything)
 def test_any_names_give_well_formed_xml_that_carries_them_or_a_typed_refusal(vmi: str, gpu: str) -> None:
     raw = {
@@ -95,7 +96,7 @@ def test_any_names_give_well_formed_xml_that_carries_them_or_a_typed_refusal(vmi
     assert etree.fromstring(conversion.domain_xml).findtext("name") == f"default_{vmi or 'vmi'}"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(anything, st.sampled_from(["PCI", "MDEV_PCI", "USB"]))
 def test_any_value_of_a_variable_is_an_address_or_a_typed_refusal(value: str, prefix: str) -> None:
     raw = {"spec": {"domain": {"devices": {"hostDevices": [{"name": "h", "deviceName": "v.com/x"}]}}}}

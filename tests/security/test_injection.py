@@ -24,6 +24,7 @@ from tests.controllers.changed_objects import changed
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
 from tests.controllers.standalone.world import SETTINGS
+from tests.sampling import sample
 from tests.security.test_namespaces import RECORD
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import PCI_ADDRESS
@@ -174,7 +175,7 @@ def check_event(event: Event) -> None:
 @given(
     st.dictionaries(st.sampled_from(PLACES), TEXT, min_size=1, max_size=3), st.sampled_from(["Scheduled", "Running"])
 )
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sample(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_stands_in_objects_is_written_as_bounded_data(texts: dict[str, str], phase: str) -> None:
     sources = hostile_world(texts, phase)
     inputs = device_inputs.gather(sources, "lab/fedora", NOW)
@@ -241,7 +242,7 @@ PLAIN = shape(domain_of("fedora", "g", "n"))
 
 
 @given(TEXT, TEXT, TEXT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 def test_no_name_makes_an_element_or_an_attribute_of_the_domain(name: str, device: str, network: str) -> None:
     try:
         made = domain_of(name, device, network)
@@ -339,7 +340,7 @@ def test_what_would_take_back_the_pods_confinement_does_not_reach_it() -> None:
 
 
 @given(TEXT | st.just("\x1b[2J" * 2_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 def test_what_a_guest_makes_of_its_launcher_is_a_bounded_text_about_its_own_vmi(message: str) -> None:
     raw = changed(BASE, {
         "vmi.status.phase": "Running",

@@ -16,6 +16,7 @@ from tests.controllers.operator.test_pending import explained, node, slice_of
 from tests.controllers.operator.watched_stores import Stores
 from tests.controllers.published_world import BASE, NOW, POD, World
 from tests.controllers.standalone.world import SETTINGS
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -102,7 +103,7 @@ def namespace_of(write: Write) -> str:
 
 
 @given(NAMES, NAMES)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sample(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_claim_of_another_namespace_is_never_resolved(direct: str, recorded: str) -> None:
     theirs = [neighbours(name) for name in {direct, recorded, "secret"} if name]
     for source, status in (({"resourceClaimName": direct}, None), ({"resourceClaimTemplateName": "t"}, recorded)):
@@ -195,7 +196,7 @@ def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
 
 
 @given(NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(name: str) -> None:
     device_class = DeviceClass.from_wire(
         {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}}

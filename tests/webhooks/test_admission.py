@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from tests.webhooks.test_vmi import _gates as gates_strategy
 from tests.webhooks.test_vmi import _specs as specs_strategy
 from virt_dra.api import names
@@ -293,7 +294,7 @@ _changes = st.lists(st.tuples(st.integers(0, 10**6), _odd), max_size=3)
 _validations: st.SearchStrategy[FieldValidation] = st.sampled_from(get_args(FieldValidation))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(specs_strategy, gates_strategy, _changes, _validations, st.booleans())
 def test_whatever_is_asked_gets_one_verdict(
     spec: Json, gates_: Gates, changes: list[tuple[int, Any]], validation: FieldValidation, kubevirt: bool

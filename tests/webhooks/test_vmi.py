@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webhooks.vmi
+from tests.sampling import sample
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, Gates, KubeVirtVersion
 from webhooks.stored import as_validated
@@ -194,7 +195,7 @@ _gates = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(_specs, _gates)
 def test_every_well_typed_vmi_gets_a_verdict_and_the_same_one_twice(spec: dict[str, Any], gates: Gates) -> None:
     vmi = _vmi(spec)
@@ -206,7 +207,7 @@ def test_every_well_typed_vmi_gets_a_verdict_and_the_same_one_twice(spec: dict[s
         assert cause.field.startswith(("spec.", "metadata."))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(_specs, _gates)
 def test_a_vm_gets_the_causes_of_its_vmi_below_its_template(spec: dict[str, Any], gates: Gates) -> None:
     of_vmi, of_vm = review(_vmi(spec), gates), review(_vm(spec), gates)
@@ -214,7 +215,7 @@ def test_a_vm_gets_the_causes_of_its_vmi_below_its_template(spec: dict[str, Any]
     assert [cause.field for cause in of_vm.causes] == [f"spec.template.{cause.field}" for cause in of_vmi.causes]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 @given(_specs, _gates, st.booleans())
 def test_what_the_mutator_has_been_at_is_judged_the_same(spec: dict[str, Any], gates: Gates, machine: bool) -> None:
     given_ = _vm(spec) if machine else _vmi(spec)
@@ -224,7 +225,7 @@ def test_what_the_mutator_has_been_at_is_judged_the_same(spec: dict[str, Any], g
     assert type(given_).from_wire(validated.to_wire()).to_wire() == validated.to_wire()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sample(100), deadline=None)
 @given(_specs, _gates)
 def test_an_unchanged_vmi_may_be_updated(spec: dict[str, Any], gates: Gates) -> None:
     assert review(_vmi(spec), gates, _vmi(spec)) == Verdict(allowed=True)

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, LINE_MAX, AskedProfile, RefusedLineError, asked_profiles
@@ -102,7 +103,7 @@ ITEMS = st.tuples(st.sampled_from(("", "one=", "two=")), st.sampled_from(("p", "
 
 
 @given(profiles=PROFILES, items=st.lists(ITEMS, min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 def test_each_entry_has_a_request_of_its_own_and_each_template_is_valid(
     profiles: Mapping[str, Any], items: list[tuple[str, str, int]]
 ) -> None:

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.api.reading import yaml_fast, yaml_text
 from virt_dra.api.reading.documents import DocumentError, DocumentSource, read_documents, read_objects
 from virt_dra.api.reading.yaml_writing import write_documents, write_yaml
@@ -434,7 +435,7 @@ LINES = st.builds(
 FILLERS = st.sampled_from(["", "  ", "# c", "---", "--- a", "    text"])
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=sample(400), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.lists(LINES | LINES | LINES | FILLERS, min_size=1, max_size=6))
 def test_what_goes_the_fast_way_is_read_as_by_the_exact_way(lines: list[str]) -> None:
     lines = [line for line in lines if yaml_fast.is_unambiguous(line)]
@@ -705,7 +706,7 @@ HEADS = ("", "apiVersion: v1\n", "# remark\n\n", "---\n", "text: |\n  items:\n  
     st.sampled_from(TAILS),
     st.sampled_from((0, 2)),
 )
-@settings(max_examples=1500)
+@settings(max_examples=sample(1500))
 def test_entry_by_entry_means_the_same_as_in_one_go(entries: list[str], head: str, tail: str, indent: int) -> None:
     """Whatever may be taken apart gives the exact reader's value and places; whatever it refuses is never taken
     apart."""

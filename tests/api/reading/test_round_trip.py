@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.api.random_objects import RANDOMS, random_object
+from tests.sampling import sample
 from virt_dra.api import kubevirt_v1, resource_v1
 from virt_dra.api.conversion import from_v1, to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
@@ -17,7 +18,7 @@ from virt_dra.api.wire import Json, WireError
 
 
 @pytest.mark.parametrize("kind", [*all_kinds(), UnknownObject], ids=lambda kind: kind.__name__)
-@settings(max_examples=25)
+@settings(max_examples=sample(25))
 @given(rng=RANDOMS)
 def test_every_kind_survives_reading_and_writing(kind: type[TypedObject], rng: Random) -> None:
     raw = random_object(kind, rng)
@@ -41,7 +42,7 @@ CONVERTED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "version"), CONVERTED, ids=lambda value: getattr(value, "__name__", value))
-@settings(max_examples=25)
+@settings(max_examples=sample(25))
 @given(rng=RANDOMS)
 def test_an_older_version_and_back_loses_nothing(kind: type[TypedObject], version: str, rng: Random) -> None:
     new = random_object(kind, rng)
@@ -54,7 +55,7 @@ def test_an_older_version_and_back_loses_nothing(kind: type[TypedObject], versio
 
 
 @pytest.mark.parametrize(("kind", "version"), CONVERTED, ids=lambda value: getattr(value, "__name__", value))
-@settings(max_examples=25)
+@settings(max_examples=sample(25))
 @given(rng=RANDOMS)
 def test_v1_and_back_to_an_older_version_loses_nothing(kind: type[TypedObject], version: str, rng: Random) -> None:
     api_version = f"resource.k8s.io/{version}"
@@ -111,7 +112,7 @@ def _oddly_written(value: Any, rng: Random) -> Any:
 
 
 @pytest.mark.parametrize("kind", [kubevirt_v1.VirtualMachineInstance, kubevirt_v1.VirtualMachine, kubevirt_v1.KubeVirt])
-@settings(max_examples=10)
+@settings(max_examples=sample(10))
 @given(rng=RANDOMS)
 def test_kubevirts_alpha_and_back_loses_nothing(kind: type[TypedObject], rng: Random) -> None:
     new = random_object(kind, rng)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.api.random_objects import RANDOMS, random_object
+from tests.sampling import sample
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import all_kinds, read_object
@@ -45,7 +46,7 @@ KINDS_WITH_GATES = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceC
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.__name__)
-@settings(max_examples=15)
+@settings(max_examples=sample(15))
 @given(rng=RANDOMS)
 def test_with_every_gate_on_nothing_is_lost(kind: type[TypedObject], rng: Random) -> None:
     new, old = read_object(random_object(kind, rng)), read_object(random_object(kind, rng))
@@ -55,7 +56,7 @@ def test_with_every_gate_on_nothing_is_lost(kind: type[TypedObject], rng: Random
 
 
 @pytest.mark.parametrize("kind", KINDS_WITH_GATES, ids=lambda kind: kind.__name__)
-@settings(max_examples=60)
+@settings(max_examples=sample(60))
 @given(rng=RANDOMS, gates=GATES)
 def test_dropping_is_done_once_and_keeps_what_is_in_use(
     kind: type[TypedObject], rng: Random, gates: FeatureGates

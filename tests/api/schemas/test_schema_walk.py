@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
 from virt_dra.api.schemas.walk import (
     LATER,
@@ -179,7 +180,7 @@ _json: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(_json)
 def test_an_object_conforms_exactly_if_nothing_is_said_of_it(raw: Any) -> None:
     stored = pruned(raw, SCHEMA)
@@ -187,7 +188,7 @@ def test_an_object_conforms_exactly_if_nothing_is_said_of_it(raw: Any) -> None:
     assert conforms(raw, SCHEMA) == (silent and stored == raw)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sample(300), deadline=None)
 @given(_json)
 def test_what_is_stored_is_stored_again_as_it_is(raw: Any) -> None:
     stored = pruned(raw, SCHEMA)

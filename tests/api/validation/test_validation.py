@@ -23,6 +23,7 @@ from hypothesis import given, settings
 
 from tests.api import test_names as texts
 from tests.api.random_objects import RANDOMS, random_object
+from tests.sampling import sample
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
@@ -163,7 +164,7 @@ def test_every_base_is_valid() -> None:
 
 
 @pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.__name__)
-@settings(max_examples=25)
+@settings(max_examples=sample(25))
 @given(rng=RANDOMS)
 def test_any_object_gets_a_verdict_and_an_unchanged_one_a_yes(kind: type[TypedObject], rng: Random) -> None:
     raw = random_object(kind, rng)

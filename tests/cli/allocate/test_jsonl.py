@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from virt_dra.allocator import Allocated, Allocator
 from virt_dra.api.core_v1 import Node
 from virt_dra.cli.main import cli
@@ -334,7 +335,7 @@ def _damaged(draw: st.DrawFn) -> Json:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(st.lists(_damaged(), min_size=1, max_size=4))
 def test_damaged_problems_are_all_answered(problems: list[Json]) -> None:
     answers = _ask(*problems, _problem(id="last"))

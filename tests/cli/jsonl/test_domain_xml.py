@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.sampling import sample
 from virt_dra.cli.jsonl import domain_xml
 from virt_dra.cli.jsonl.lines import answer_lines
 from virt_dra.cli.main import cli
@@ -235,7 +236,7 @@ _requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 @given(_requests)
 def test_whatever_a_request_holds_it_gets_one_well_formed_answer(request: dict[str, Any]) -> None:
     out = io.StringIO()

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from devtools.cluster.admin_requests import RequestError
 from devtools.cluster.control_plane import ControlPlane
 from tests.cli.lint.test_objects import CLASS, SLICE, TEMPLATE, V1BETA1_STYLE, _changed
+from tests.sampling import sample
 from tests.simulator.odd_inputs import inputs
 from virt_dra.api.reading.documents import Document, DocumentSource
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -83,7 +84,7 @@ def test_an_object_is_refused_by_both_or_by_neither(control_plane: ControlPlane,
 
 
 @given(inputs())
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sample(80), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_objects_are_refused_by_both_or_by_neither(
     control_plane: ControlPlane, namespace: str, objects: list[Any]
 ) -> None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.sampling import sample
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.cli.main import cli
 
@@ -402,7 +403,7 @@ def test_an_object_that_an_api_server_refuses_is_named_with_its_faults(tmp_path:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 def test_random_bytes_never_give_a_traceback(text: bytes) -> None:
     assert _run("-", stdin=text).exit_code == 2
 
@@ -420,7 +421,7 @@ def _places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | in
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150), deadline=None)
 def test_no_spoiled_manifest_gives_a_traceback(data: st.DataObject) -> None:
     """Real manifests with one or two members replaced or removed."""
     example = data.draw(st.sampled_from(sorted(EXAMPLES.glob("[!f]*/*.yaml"))))

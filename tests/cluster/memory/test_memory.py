@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.contract.running import claim, device_class, events, pod, refusal, told
 from tests.cluster.memory.admit_all import AdmitAll
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
@@ -505,7 +506,7 @@ async def test_a_long_chain_of_owners_is_collected_at_once() -> None:
     assert cluster.snapshot() == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=sample(40))
 @given(
     st.lists(
         st.tuples(st.integers(0, 7), st.sets(st.integers(0, 7), max_size=3)), max_size=8, unique_by=lambda e: e[0]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.contract.running import claim, device_class, pod
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
@@ -393,7 +394,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=sample(150))
 @given(STEPS)
 async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_it(
     steps: list[tuple[str, str]],

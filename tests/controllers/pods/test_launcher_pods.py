@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.memory.admit_all import AdmitAll
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
@@ -486,7 +487,7 @@ _vmi_specs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 @given(_vmi_specs, st.none() | _resources)
 async def test_patching_twice_changes_nothing_more(spec: Json, resources: Json | None) -> None:
     pod = _pod({"name": "compute"} if resources is None else {"name": "compute", "resources": resources})
@@ -497,7 +498,7 @@ async def test_patching_twice_changes_nothing_more(spec: Json, resources: Json |
     assert set(wanted.limits) <= set(patched.spec.containers[0].resources.limits)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sample(60), deadline=None)
 @given(_vmi_specs)
 def test_a_rendered_pod_needs_no_patch(spec: Json) -> None:
     pod = render(_vmi(spec), GATES)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sample
 from tests.simulator.experiment.test_description import built
 from tests.simulator.experiment.test_engine import ONE, TWO, simulated
 from virt_dra.api.core_v1 import Node
@@ -85,7 +86,7 @@ def test_faults_of_sizes(text: str) -> None:
         parse_sizes(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 500), min_size=1, max_size=80, unique=True).map(sorted),
     needed=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.dictionaries(st.integers(0, 3), st.integers(0, 520),

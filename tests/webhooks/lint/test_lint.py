@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webhooks.lint
+from tests.sampling import sample
 from tests.webhooks.lint.test_cases import COMMON
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
@@ -378,7 +379,7 @@ _specs = st.fixed_dictionaries(
 _versions = st.sampled_from(["main", "1.9", "1.8.3", "1.8.0", "1.7", "1.5"]).map(KubeVirtVersion.parse)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sample(200), deadline=None)
 @given(
     spec=_specs,
     requests=st.lists(_requests, max_size=2),
