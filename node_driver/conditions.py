@@ -100,11 +100,11 @@ def evaluate(published: PublishedSet, view: NodeView, earlier: Mapping[str, Pass
     stays published until it is unprepared (D-42).
     """
     named = {device.name for device in published.devices}
-    holders = _holders(view.claims)
+    holders = _Holders(view.claims)
     kept = [
         # Without what it consumed: the counter set may be gone with the card.
         replace(earlier.get(name) or _described(record), counter_set="", counters={})
-        for name, (_, record) in sorted(holders.items())
+        for name, (_, record) in sorted(holders.by_device.items())
         if name not in named
     ]
     whole = replace(published, devices=(*published.devices, *kept))
@@ -153,12 +153,28 @@ def driver_away(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, conditions=(*evaluation.conditions, *away))
 
 
-_Holders = Mapping[str, tuple[ClaimRecord, DeviceRecord]]
+class _Holders:
+    """Which claim has a device, and which devices that claims have name something exclusive (D-43). Administrators who
+    look on hold nothing (D-47)."""
 
+    def __init__(self, claims: Iterable[ClaimRecord]) -> None:
+        self.by_device = {
+            record.device: (claim, record) for claim in claims for record in claim.devices if not record.admin_access
+        }
+        self._by_exclusive: dict[str, str] = {}
+        """The first device by name: a node may have a thousand claims, and a thousand devices that ask for theirs."""
+        for name, (_, record) in sorted(self.by_device.items()):
+            for exclusive in record.exclusive:
+                self._by_exclusive.setdefault(exclusive, name)
 
-def _holders(claims: Iterable[ClaimRecord]) -> _Holders:
-    """Which claim has a device, by the device's name. Administrators who look on hold nothing (D-47)."""
-    return {record.device: (claim, record) for claim in claims for record in claim.devices if not record.admin_access}
+    def neighbour(self, device: PassthroughDevice) -> str:
+        """Which claimed device keeps this one from another pod, "" if none does."""
+        sharing = {self._by_exclusive[name] for name in device.exclusive if name in self._by_exclusive}
+        if not sharing:
+            return ""
+        claim, record = self.by_device[min(sharing)]
+        shared = min(set(device.exclusive).intersection(record.exclusive))
+        return f"{record.device} of claim {claim.namespace}/{claim.name} has {shared}, which one pod uses at a time"
 
 
 def _described(record: DeviceRecord) -> PassthroughDevice:
@@ -172,7 +188,7 @@ def _described(record: DeviceRecord) -> PassthroughDevice:
 def _conditions(
     device: PassthroughDevice, view: NodeView, holders: _Holders, named: set[str]
 ) -> Iterator[tuple[ConditionReason, str]]:
-    holder = holders.get(device.name)
+    holder = holders.by_device.get(device.name)
     prepared = holder[1] if holder is not None and holder[0].stage is Stage.DONE else None
     if missing := _missing(device, prepared, view.hardware):
         yield ConditionReason.GONE, missing
@@ -183,7 +199,7 @@ def _conditions(
         yield ConditionReason.WRONG_DRIVER, text
     if holder is None and device.name in view.obstacles:
         yield ConditionReason.OBSTRUCTED, view.obstacles[device.name]
-    if holder is None and (text := _neighbour(device, holders)):
+    if holder is None and (text := holders.neighbour(device)):
         yield ConditionReason.GROUP_SHARED, text
     addresses = dict.fromkeys((device.address, *device.members))
     for reason, causes in ((ConditionReason.UNCLEAN, view.unclean), (ConditionReason.STUCK, view.stuck)):
@@ -213,14 +229,6 @@ def _wrong_driver(device: PassthroughDevice, hardware: Hardware) -> str:
         if function.driver != device.target_driver:
             now = function.driver or "no driver"
             return f"{function.address} is bound to {now} instead of {device.target_driver}"
-    return ""
-
-
-def _neighbour(device: PassthroughDevice, holders: _Holders) -> str:
-    """Which claimed device keeps this one from another pod, "" if none does."""
-    for name, (claim, record) in sorted(holders.items()):
-        if shared := set(device.exclusive).intersection(record.exclusive):
-            return f"{name} of claim {claim.namespace}/{claim.name} has {min(shared)}, which one pod uses at a time"
     return ""
 
 

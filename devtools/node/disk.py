@@ -27,7 +27,7 @@ class ProcessDisk:
     disk: Disk
     process: Process
 
-    async def read(self, path: str) -> str | None:
+    async def read(self, path: str, *, keep: bool = False) -> str | None:
         self.process.alive()
         return self.disk.contents.get(path)
 

@@ -176,11 +176,14 @@ def check_free(state: DriverState, record: ClaimRecord) -> None:
     """Raises :class:`ClaimRefusal` if another claim has one of the devices, or another pod something that goes with it
     (D-43, D-47)."""
     ours = [device for device in record.devices if not device.admin_access]
+    names = {name for device in ours for name in (device.device, device.parent, *device.held_names)} - {""}
     for other in state.claims.values():
         if other.uid == record.uid:
             continue
         same_pods = bool(record.pods) and set(other.pods) == set(record.pods)
         for theirs in other.devices:
+            if names.isdisjoint((theirs.device, theirs.address, theirs.parent, *theirs.members, *theirs.exclusive)):
+                continue  # as nearly all of a thousand
             for device in () if theirs.admin_access else ours:
                 if reason := _conflict(device, theirs, same_pods):
                     raise ClaimRefusal(
@@ -255,13 +258,12 @@ def cleanable(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevic
     """The unclean devices among those of a claim that can be cleaned while it has them, or has just had them: a group
     that another claim of the pod still uses waits until that one is released."""
     members = {member for device in record.devices if not device.admin_access for member in device.members}
+    ours = {address: unclean for address, unclean in state.unclean.items() if not members.isdisjoint(unclean.members)}
+    if not ours:  # of a thousand claims, mostly none
+        return {}
     others = [other for other in state.claims.values() if other.uid != record.uid and other.stage is Stage.DONE]
     in_use = {member for other in others for device in other.devices for member in device.members}
-    return {
-        address: unclean
-        for address, unclean in state.unclean.items()
-        if members & set(unclean.members) and not in_use & set(unclean.members)
-    }
+    return {address: unclean for address, unclean in ours.items() if in_use.isdisjoint(unclean.members)}
 
 
 def to_clean(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice]:

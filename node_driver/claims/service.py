@@ -211,8 +211,10 @@ def _leaving(state: DriverState, record: ClaimRecord) -> tuple[DriverState, _Lea
     state, record = handed_over(state, record)
     if record.stage is Stage.REMOVING:
         state = replace(state, unclean={**state.unclean, **unclean_devices(record)})
-    others = (path for other in state.claims.values() if other.uid != record.uid for path in other.files)
-    return state, _Leaving(record, frozenset(others), cleanable(state, record))
+    ours = frozenset(record.files)
+    others = [other.files for other in state.claims.values() if other.uid != record.uid]
+    kept = frozenset().union(*(files for files in others if not ours.isdisjoint(files)))
+    return state, _Leaving(record, kept, cleanable(state, record))
 
 
 def _left(state: DriverState, record: ClaimRecord, stuck: Sequence[StuckChange]) -> DriverState:

@@ -58,9 +58,9 @@ class Checkpoint:
         """What is remembered now; an empty state if there is no file. Raises :class:`CheckpointError`."""
         bad = f"{self.path}{BAD_SUFFIX}"
         try:
-            damaged, text = await asyncio.gather(self._files.read(bad), self._files.read(self.path))
-            if damaged is not None:
+            if await self._files.read(bad) is not None:
                 raise CheckpointError(_damaged(bad))
+            text = await self._files.read(self.path, keep=True)
             if text is None:
                 return DriverState(self.boot_id)
             try:
@@ -147,21 +147,21 @@ class StateEncoder:
     step changes one of perhaps a thousand."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, tuple[ClaimRecord, bytes]] = {}
+        self._claims: Mapping[str, ClaimRecord] = {}
+        self._members: dict[str, str] = {}
+        """UID -> its member of the JSON object ``claims``."""
 
     def encoded(self, state: DriverState) -> str:
-        self._claims = {uid: self._member(uid, record) for uid, record in state.claims.items()}
-        claims = b",".join(member for _, member in self._claims.values())
-        others = _state_adapter().dump_json(state, exclude={"claims"})
-        data = b'%b,"claims":{%b}}' % (others.removesuffix(b"}"), claims)
-        return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data.decode()}\n"
-
-    def _member(self, uid: str, record: ClaimRecord) -> tuple[ClaimRecord, bytes]:
-        """The record, and its member of the JSON object ``claims``."""
-        last = self._claims.get(uid)
-        if last is not None and last[0] is record:
-            return last
-        return record, _claims_adapter().dump_json({uid: record})[1:-1]
+        earlier, members = self._claims, self._members
+        changed = {uid: record for uid, record in state.claims.items() if earlier.get(uid) is not record}
+        for uid in earlier.keys() - state.claims.keys():
+            del members[uid]
+        for uid, record in changed.items():
+            members[uid] = _claims_adapter().dump_json({uid: record})[1:-1].decode()
+        self._claims = state.claims
+        others = _state_adapter().dump_json(state, exclude={"claims"}).decode()
+        data = f'{others.removesuffix("}")},"claims":{{{",".join(members.values())}}}}}'
+        return f"{json.dumps({'version': VERSION, 'checksum': _checksum(data)})}\n{data}\n"
 
 
 def decoded(text: str) -> DriverState:
@@ -174,13 +174,13 @@ def decoded(text: str) -> DriverState:
     version = header.get("version")
     if isinstance(version, int) and version > VERSION:
         raise CheckpointError(f"a newer driver wrote the checkpoint (version {version}); run that one on this node")
-    if version != VERSION or header.get("checksum") != _checksum(data.encode()):
+    if version != VERSION or header.get("checksum") != _checksum(data):
         raise ValueError("the version or the checksum is wrong")
     return _state_adapter().validate_json(data)
 
 
-def _checksum(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _checksum(data: str) -> str:
+    return hashlib.sha256(data.encode()).hexdigest()
 
 
 @cache

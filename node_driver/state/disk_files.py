@@ -1,4 +1,8 @@
-"""DriverFiles on the node's disk, written aside and renamed (D-27, D-34, D-50)."""
+"""DriverFiles on the node's disk, written aside and renamed (D-27, D-34, D-50).
+
+Whether there is a file, and whether it is the one that was read last, is asked without a thread, as locks are: it is in
+the kernel's memory, and under load a change of threads costs a claim more than its work.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,12 +31,34 @@ class DiskFiles:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+        self._kept: dict[str, _KeptFile] = {}
 
-    async def read(self, path: str) -> str | None:
-        return await self._in_thread(lambda: _read(Path(path)))
+    async def read(self, path: str, *, keep: bool = False) -> str | None:
+        try:
+            status = Path(path).stat()
+        except FileNotFoundError:
+            return None
+        kept = self._kept.get(path)
+        if kept is not None and kept.is_still(status):
+            return kept.text
+        read = await self._in_thread(lambda: _read(Path(path)))
+        if keep:
+            self._keep(path, read)
+        elif read is not None:
+            os.close(read.descriptor)
+        return None if read is None else read.text
 
     async def replace(self, path: str, content: str, *, mode: int = 0o600) -> None:
-        await self._in_thread(lambda: _replace(Path(path), content.encode(), mode))
+        written = await self._in_thread(lambda: _replace(Path(path), content, mode, keep=path in self._kept))
+        if written is not None:
+            self._keep(path, written)
+
+    def _keep(self, path: str, file: _KeptFile | None) -> None:
+        earlier = self._kept.pop(path, None)
+        if earlier is not None:  # it was removed, so that closing it frees its blocks, which takes milliseconds
+            self._threads.submit(os.close, earlier.descriptor)
+        if file is not None:
+            self._kept[path] = file
 
     async def rename(self, path: str, new_path: str) -> None:
         def rename() -> None:
@@ -47,32 +74,59 @@ class DiskFiles:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _read(path: Path) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _KeptFile:
+    """A file as it was read or written. The driver replaces files, and as long as this one is open, no other has its
+    number (inode); size and time are for whoever edits it."""
+
+    descriptor: int
+    status: os.stat_result
+    text: str
+
+    def is_still(self, status: os.stat_result) -> bool:
+        now, then = (
+            (result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns) for result in (status, self.status)
+        )
+        return now == then
+
+
+def _read(path: Path) -> _KeptFile | None:
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_MAX + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    if len(content) > FILE_MAX:
-        raise OSError(f"{path} has more than {FILE_MAX} bytes")
-    return content.decode(errors="replace")
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(FILE_MAX + 1)
+        if len(content) > FILE_MAX:
+            raise OSError(f"{path} has more than {FILE_MAX} bytes")
+        return _KeptFile(descriptor, os.fstat(descriptor), content.decode(errors="replace"))
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
-def _replace(path: Path, content: bytes, mode: int) -> None:
+def _replace(path: Path, content: str, mode: int, *, keep: bool) -> _KeptFile | None:
+    """The file that was written, open, if it is to be kept."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor, aside = tempfile.mkstemp(prefix=ASIDE, dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            os.fchmod(descriptor, mode)
+            file.write(content.encode())
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
         Path(aside).replace(path)
+        _sync_folder(path.parent)
+        written = _KeptFile(descriptor, os.fstat(descriptor), content) if keep else None
     except BaseException:
+        os.close(descriptor)
         with suppress(OSError):
             Path(aside).unlink()
         raise
-    _sync_folder(path.parent)
+    if written is None:
+        os.close(descriptor)
+    return written
 
 
 def _remove(path: Path, up_to: Path | None) -> None:

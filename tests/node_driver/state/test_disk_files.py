@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -54,3 +55,51 @@ async def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(
     with pytest.raises(OSError, match="No space left"):
         await files.replace(path, "new")
     assert contents(tmp_path) == {"checkpoint.json": ("old", 0o600)}
+
+
+async def test_a_kept_file_is_read_again_only_if_it_is_another_one(tmp_path: Path) -> None:
+    files, other, path = DiskFiles(), DiskFiles(), str(tmp_path / "checkpoint.json")
+    assert await files.read(path, keep=True) is None
+    await other.replace(path, "first")
+    first = await files.read(path, keep=True)
+    assert first == "first"
+    assert await files.read(path, keep=True) is first
+
+    await files.replace(path, ours := "from this process")
+    assert await files.read(path, keep=True) is ours
+    for text in ("from another one.", "and once more...."):  # as long, and in no time
+        assert len(text) == len(ours)
+        await other.replace(path, text)
+        assert await files.read(path, keep=True) == text
+
+    Path(path).write_text("edited in place", encoding="utf-8")
+    assert await files.read(path, keep=True) == "edited in place"
+    await other.remove(path)
+    assert await files.read(path, keep=True) is None
+
+
+async def test_files_that_are_kept_are_open_once(tmp_path: Path) -> None:
+    files, path = DiskFiles(), str(tmp_path / "checkpoint.json")
+    await files.replace(path, "0")
+    await files.read(path, keep=True)
+
+    def opened() -> int:
+        return sum(
+            "checkpoint.json" in link or ".aside-" in link for link in map(_target, Path("/proc/self/fd").iterdir())
+        )
+
+    before = opened()
+    for number in range(20):
+        await files.replace(path, str(number))
+    for _ in range(200):
+        if opened() == before:
+            break
+        await asyncio.sleep(0.01)
+    assert opened() == before == 1
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # the folder's own descriptor
+        return ""
