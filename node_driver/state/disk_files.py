@@ -37,6 +37,7 @@ class DiskFiles:
         try:
             status = Path(path).stat()
         except FileNotFoundError:
+            self._keep(path, None)
             return None
         kept = self._kept.get(path)
         if kept is not None and kept.is_still(status):
