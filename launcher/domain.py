@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import replace
 
 from launcher.conversion import ConvertedDevice
 from launcher.elements.disks import DiskElement, disks
@@ -72,8 +71,7 @@ def _with_numa(page: Domain, numa: GuestNuma) -> Domain:
     """The domain with pinned vCPUs and NUMA cells."""
     mirrored = [cell for cell in numa.cells if cell.node is not None]
     page_size = numa.page_size
-    return replace(
-        page,
+    return page.with_(
         vcpu_pins=tuple(VcpuPinElement(vcpu, str(cpu)) for vcpu, cpu in enumerate(numa.pinning.vcpus)),
         emulator_cpus=cpu_list(numa.pinning.emulator) or None,
         cells=tuple(NumaCellElement(cell.id, cpu_list(cell.vcpus), cell.memory) for cell in numa.cells),

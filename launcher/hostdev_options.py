@@ -58,9 +58,9 @@ def _with(device: ConvertedDevice, options: HostdevOptions) -> Hostdev:
         "source_vendor": vendor and f"0x{vendor}",
         "source_product": product and f"0x{product}",
     }
-    element = replace(element, **{field: value for field, value in changes.items() if value})  # type: ignore[arg-type]  # of its fields' types
+    element = element.with_(**{field: value for field, value in changes.items() if value})
     if options.usb_product is not None:
-        element = replace(element, source_bus=None, source_device=None)
+        element = element.with_(source_bus=None, source_device=None)
     if options.guest_address is not None:
         element = at_guest_address(element, PciAddress.parse(options.guest_address))
     return element
@@ -117,10 +117,9 @@ def with_followers(
             index = 1 + max(controller.index or 0 for controller in controllers)
             controllers.append(Controller(index, "pcie-root-port"))
             element = behind_port(element, index)
-        placed[first.device] = replace(first, element=replace(element, guest_multifunction="on"))
+        placed[first.device] = replace(first, element=element.with_(guest_multifunction="on"))
         for function, device in enumerate(others, start=1):
-            place = replace(
-                device.element,
+            place = device.element.with_(
                 guest_type=element.guest_type,
                 guest_domain=element.guest_domain,
                 guest_bus=element.guest_bus,

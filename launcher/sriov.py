@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from launcher.addresses.pools import PCI_PREFIX
 from launcher.addresses.sources import (
     ClaimObjects,
@@ -65,7 +63,7 @@ def _device(
         raise LauncherError(MALFORMED_ADDRESS, device, message) from None
     element = _placed(interface, pci(address, SRIOV_ALIAS + interface.name))
     if interface.boot_order is not None:
-        element = replace(element, boot_order=interface.boot_order)
+        element = element.with_(boot_order=interface.boot_order)
     return ConvertedDevice(device, source, address, element, f"spec.domain.devices.interfaces[{index}]", is_dra=True)
 
 

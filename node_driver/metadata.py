@@ -7,15 +7,8 @@ import json
 from typing import Final
 
 from node_driver.state.records import ClaimRecord, DeviceRecord
-from virt_dra.api.integration.device_metadata import (
-    FILE_SUFFIX,
-    METADATA_KIND,
-    METADATA_VERSIONS,
-    DeviceMetadata,
-    MetadataDevice,
-    MetadataRequest,
-    request_directory,
-)
+from virt_dra.api.integration.device_metadata import FILE_SUFFIX, METADATA_KIND, METADATA_VERSIONS, request_directory
+from virt_dra.api.integration.metadata_content import DeviceMetadata, MetadataDevice, MetadataRequest
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceAttribute, NetworkDeviceData
 

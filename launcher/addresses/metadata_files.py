@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.device_metadata import (
@@ -22,12 +22,12 @@ from virt_dra.api.integration.device_metadata import (
     METADATA_VERSION,
     PCI_BUS_ID,
     TEMPLATES,
-    DeviceMetadata,
-    MetadataDevice,
-    MetadataRequest,
 )
 from virt_dra.api.kubevirt_versions import V1_8_3, KubeVirtVersion
 from virt_dra.api.wire import WireError
+
+if TYPE_CHECKING:
+    from virt_dra.api.integration.metadata_content import DeviceMetadata, MetadataDevice, MetadataRequest
 
 Files = Mapping[str, str]
 """Absolute path in the compute container -> content."""
@@ -199,6 +199,8 @@ def _value(path: str, text: str, position: int) -> tuple[object, int]:
 
 
 def _decoded(path: str, value: object) -> DeviceMetadata:
+    from virt_dra.api.integration.metadata_content import DeviceMetadata  # here, as it imports resource.k8s.io's types
+
     try:
         return DeviceMetadata.from_wire(value)
     except WireError as error:

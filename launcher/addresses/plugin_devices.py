@@ -37,7 +37,10 @@ def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[Converte
         raise _count_mismatch(kind, entries, built)
     if kind is GPUS:
         shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
-        built = [replace(device, element=element) for device, element in zip(built, shown, strict=True)]
+        built = [
+            device if element is device.element else replace(device, element=element)
+            for device, element in zip(built, shown, strict=True)
+        ]
     return tuple(built)
 
 

@@ -8,7 +8,7 @@ attributes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from launcher.elements.page import Page, Property
@@ -96,7 +96,7 @@ class Hostdev(Page):
 
     def shown(self, ramfb: bool) -> Hostdev:
         """The same device with a display, and with a boot framebuffer if ``ramfb`` (K-7.18)."""
-        return replace(self, display="on", ramfb="on" if ramfb else None)
+        return self.with_(display="on", ramfb="on" if ramfb else None)
 
 
 def pci(address: PciAddress, alias: str) -> Hostdev:
@@ -128,8 +128,7 @@ def usb(address: UsbAddress, alias: str) -> Hostdev:
 
 def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
     """The same device with a fixed guest address (K-7.21)."""
-    return replace(
-        device,
+    return device.with_(
         guest_type="pci",
         guest_domain=f"0x{address.domain}",
         guest_bus=f"0x{address.bus}",
@@ -140,8 +139,7 @@ def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
 
 def behind_port(device: Hostdev, index: int) -> Hostdev:
     """The same device behind the root port with that index, which libvirt takes for a bus (K-8.3)."""
-    return replace(
-        device,
+    return device.with_(
         guest_type="pci",
         guest_domain="0x0000",
         guest_bus=str(index),
@@ -167,17 +165,17 @@ class Dialect:
         """The element in this dialect, and a sentence for each attribute that was left out."""
         lost: list[str] = []
         if not self.source_address_type:
-            device = replace(device, source_type=None)
+            device = device.with_(source_type=None)
         if not self.pci_display and not device.is_mdev and device.display is not None:
             lost.append(
                 "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only"
             )
-            device = replace(device, display=None, ramfb=None)
+            device = device.with_(display=None, ramfb=None)
         if not self.any_alias and device.alias is not None and _ALIAS.fullmatch(device.alias) is None:
             lost.append(
                 f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_' and '-' only"
             )
-            device = replace(device, alias=None)
+            device = device.with_(alias=None)
         return device, tuple(lost)
 
 

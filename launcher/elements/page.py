@@ -76,6 +76,15 @@ class Page:
 
     kept: Kept = field(default=Kept(), kw_only=True)
 
+    def with_(self, **changes: Value) -> Self:
+        """A copy with other values of some fields. ``dataclasses.replace`` would run through all of them, which takes
+        ten times as long for a host device."""
+        if unknown := changes.keys() - self.__dict__.keys():
+            raise TypeError(f"<{self.TAG}> has no field {', '.join(sorted(unknown))}")
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__ | changes)
+        return copy
+
     @classmethod
     def parse(cls, source: etree._Element, path: str = "") -> Self:
         """The page of an element: ``parse(element(page)) == page``. ``path``: of the element in its document.
@@ -136,22 +145,30 @@ def element(page: Page) -> etree._Element:
 
 def _new(page: Page) -> etree._Element:
     """The element of a page that wasn't read: nothing in it has to be found or kept."""
-    built = etree.Element(page.TAG)
-    targets = {"": built}
+    targets = {"": etree.Element(page.TAG)}
+    values = page.__dict__
     for declared in page.PROPERTIES:
-        value: Value = getattr(page, declared.field)
+        value: Value = values[declared.field]
         if value is None or value is False or value == ():
             continue
         target = targets.get(declared.element)
         if target is None:
-            target = targets[declared.element] = _descend(built, declared.path)
-        if isinstance(value, tuple):
-            target.extend([element(child) for child in value])
-        elif declared.attribute:
+            target = _new_target(targets, declared.element)
+        if declared.attribute:
             target.set(declared.attribute, checked_text(str(value)))
+        elif isinstance(value, tuple):
+            target.extend([element(child) for child in value])
         elif value is not True:
             target.text = checked_text(str(value))
-    return built
+    return targets[""]
+
+
+def _new_target(targets: dict[str, etree._Element], path: str) -> etree._Element:
+    """The element at this path of a new one, and of those above it what is missing in ``targets``."""
+    above, _, tag = path.rpartition("/")
+    parent = targets.get(above)
+    targets[path] = etree.SubElement(_new_target(targets, above) if parent is None else parent, tag)
+    return targets[path]
 
 
 def _rewritten(page: Page) -> etree._Element:
@@ -363,7 +380,7 @@ def _descend(start: etree._Element, path: Iterable[str]) -> etree._Element:
 
 def checked_text(text: str) -> str:
     """The text itself. Raises :class:`XmlTextError` for the first character that XML doesn't allow."""
-    match = _UNWRITABLE.search(text)
+    match = None if text.isprintable() else _UNWRITABLE.search(text)  # what is printable is writable, and soon seen
     if match is not None:
         raise XmlTextError(
             f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't contain; remove it"

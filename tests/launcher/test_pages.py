@@ -137,3 +137,12 @@ def test_an_mdev_is_the_same_in_both_dialects() -> None:
     device = mdev(MdevUuid.parse("8a05ad83-3472-497d-8631-8142f31460e8"), "gpu-x").shown(ramfb=False)
 
     assert LIBVIRT.converted(device) == (device, ())
+
+
+def test_a_copy_has_the_changes_and_no_other_field() -> None:
+    plain = Hostdev(type="pci", alias="ua-a")
+
+    assert plain.with_(alias="ua-b") == Hostdev(type="pci", alias="ua-b")
+    assert plain.alias == "ua-a"
+    with pytest.raises(TypeError, match=r"^<hostdev> has no field guest_bsu, guest_slto$"):
+        plain.with_(guest_slto="0x00", guest_bsu="1")

@@ -1,5 +1,5 @@
-"""KEP-5304's metadata file, by which a DRA driver describes devices to a pod's containers, and its path (K-7.7, K-7.8,
-K-7.11).
+"""KEP-5304's metadata file, by which a DRA driver describes devices to a pod's containers: its names and its path
+(K-7.7, K-7.8, K-7.11). What is in it: :mod:`virt_dra.api.integration.metadata_content`.
 
 A file is a stream of JSON objects, the same content once for each version that its writer knows, newest first.
 """
@@ -7,12 +7,6 @@ A file is a stream of JSON objects, the same content once for each version that 
 from __future__ import annotations
 
 from typing import Final
-
-from pydantic import Field
-
-from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.resource_v1 import DeviceAttribute, NetworkDeviceData
-from virt_dra.api.wire import EMPTY_MAP, List, Map, Object, Str, Wire
 
 METADATA_VERSION: Final = "metadata.resource.k8s.io/v1alpha1"
 """The version that KubeVirt reads."""
@@ -31,32 +25,6 @@ TEMPLATES: Final = "resourceclaimtemplates"
 PCI_BUS_ID: Final = "resource.kubernetes.io/pciBusID"
 MDEV_UUID: Final = "mdevUUID"
 """The two attributes that KubeVirt reads; the latter without a domain (K-7.9)."""
-
-
-class MetadataDevice(Wire):
-    driver: Str = ""
-    pool: Str = ""
-    name: Str = ""
-    attributes: Map[DeviceAttribute] = EMPTY_MAP
-    network_data: NetworkDeviceData | None = None
-
-
-class MetadataRequest(Wire):
-    """``name`` is ``request/subrequest`` where firstAvailable chose (K-7.8)."""
-
-    name: Str = ""
-    devices: List[MetadataDevice] = ()
-
-
-class DeviceMetadata(Object):
-    """One claim's devices. ``pod_claim_name`` only for claims made of a template."""
-
-    API_VERSION = METADATA_VERSION
-    KIND = METADATA_KIND
-
-    metadata: ObjectMeta = ObjectMeta.empty()
-    pod_claim_name: Str | None = Field(default=None, alias="podClaimName")
-    requests: List[MetadataRequest] = ()
 
 
 def request_directory(entry: str, claim: str | None, request: str) -> str:

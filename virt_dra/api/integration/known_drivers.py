@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from virt_dra.api.resource_v1 import DeviceClass
+if TYPE_CHECKING:
+    from virt_dra.api.resource_v1 import DeviceClass
 
 MetadataSupport = Literal["always", "optional", "never", "unknown"]
 """Whether a driver writes KEP-5304 metadata files: ``optional`` only where its administrator turned it on."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
-from virt_dra.api.integration.device_metadata import PCI_BUS_ID, DeviceMetadata
+from virt_dra.api.integration.device_metadata import PCI_BUS_ID
+from virt_dra.api.integration.metadata_content import DeviceMetadata
 from virt_dra.api.integration.paths import ClaimRequestPair, metadata_annotation
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError

@@ -11,13 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from virt_dra.api.integration.device_metadata import (
-    FILE_SUFFIX,
-    DeviceMetadata,
-    MetadataDevice,
-    MetadataRequest,
-    request_directory,
-)
+from virt_dra.api.integration.device_metadata import FILE_SUFFIX, request_directory
+from virt_dra.api.integration.metadata_content import DeviceMetadata, MetadataDevice, MetadataRequest
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import (
     POD_CLAIM_NAME_ANNOTATION,
