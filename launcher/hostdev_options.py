@@ -28,14 +28,15 @@ FIELD = f"metadata.annotations[{HOSTDEV_OPTIONS_ANNOTATION}]"
 
 def with_options(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...]) -> tuple[ConvertedDevice, ...]:
     """The devices with their options. Raises :class:`LauncherError`."""
-    wanted = _options(vmi)
+    wanted = device_options(vmi)
     return tuple(
         replace(device, element=_with(device, wanted[device.device])) if device.device in wanted else device
         for device in devices
     )
 
 
-def _options(vmi: VirtualMachineInstance) -> Mapping[str, HostdevOptions]:
+def device_options(vmi: VirtualMachineInstance) -> Mapping[str, HostdevOptions]:
+    """The options of a VMI's annotation by device. Raises :class:`LauncherError`."""
     try:
         return read_hostdev_options(vmi.metadata.annotations, vmi.spec.domain.devices)
     except AnnotationError as error:
@@ -73,7 +74,7 @@ def _yes_or_no(flag: bool | None) -> str | None:
 def slots(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...]) -> tuple[tuple[ConvertedDevice, ...], ...]:
     """The devices of each guest slot that is shared, in the order of their functions on the host. Raises
     :class:`LauncherError`."""
-    wanted = _options(vmi)
+    wanted = device_options(vmi)
     by_slot: dict[str, list[ConvertedDevice]] = defaultdict(list)
     for device in devices:
         slot = wanted[device.device].guest_slot if device.device in wanted else None

@@ -8,10 +8,13 @@ from typing import Final
 
 from launcher.conversion import AddressSources
 from launcher.errors import UNREADABLE_VMI, LauncherError
+from launcher.hook.device_options import apply_device_options, join_functions
 from launcher.hook.domain_text import domain_text, parsed_domain
 from launcher.hook.host_devices import complete_host_devices
 from launcher.hook.pci_placement import PlacedDevices, place_pci_devices, placement_rule
+from launcher.hook.root_complex import place_on_root_complex
 from launcher.placement.host import HostTopology
+from virt_dra.api.integration.hostdev_options import HOSTDEV_OPTIONS_ANNOTATION
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, PCI_PLACEMENT_ANNOTATION
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.wire import WireError
@@ -36,21 +39,24 @@ def hooked_domain(
     host: HostTopology,
     default_placement: str | None = None,
 ) -> HookedDomain:
-    """The domain with the host devices of the VMI's claims, its PCI devices placed. Asked again with its own result it
-    changes nothing.
+    """The domain with the host devices of the VMI's claims and the options of all its host devices, its PCI devices
+    placed. Asked again with its own result it changes nothing.
 
-    ``default_placement``: for a VMI without annotation; None: its domain stays as it is. Raises
+    ``default_placement``: for a VMI without annotation; None: without options, too, its domain stays as it is. Raises
     :class:`LauncherError`.
     """
     vmi = _vmi(vmi_json)
-    value = vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, default_placement)
-    if value is None:
+    annotations = vmi.metadata.annotations
+    value = annotations.get(PCI_PLACEMENT_ANNOTATION, default_placement)
+    if value is None and HOSTDEV_OPTIONS_ANNOTATION not in annotations:
         return HookedDomain(domain)
-    rule = placement_rule(value)
+    rule = placement_rule(value) if value is not None else None
     root = parsed_domain(domain)
     changes = complete_host_devices(root, vmi, sources)
-    placed = place_pci_devices(root, host, rule) if rule is not None else PlacedDevices()
-    changes += placed.changes
+    optional, shared = apply_device_options(root, vmi)
+    optional += place_on_root_complex(root, vmi)
+    placed = place_pci_devices(root, host, rule, shared.followers) if rule is not None else PlacedDevices()
+    changes += [*optional, *placed.changes, *join_functions(root, shared)]
     return HookedDomain(domain_text(root) if changes else domain, tuple(changes), placed.warnings)
 
 

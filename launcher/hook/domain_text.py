@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from lxml import etree
 
 from launcher.elements.page import root as document_root
-from launcher.errors import UNREADABLE_DOMAIN, LauncherError
+from launcher.errors import UNREADABLE_DOMAIN, AddressSyntaxError, LauncherError
+from launcher.host_addresses.pci import PciAddress
+
+_PCIE_MACHINE: Final = re.compile(r"(pc-)?q35\b.*|virt\b.*")
 
 
 def parsed_domain(text: bytes) -> etree._Element:
@@ -30,6 +36,29 @@ def number(text: str | None) -> int | None:
     try:
         return None if text is None else int(text, 16 if text.lower().startswith("0x") else 10)
     except ValueError:
+        return None
+
+
+def machine_type(root: etree._Element) -> str:
+    return next((type_.get("machine", "") for type_ in root.iterfind("os/type")), "")
+
+
+def has_pcie(root: etree._Element) -> bool:
+    """True if the domain's machine has PCI Express."""
+    return _PCIE_MACHINE.fullmatch(machine_type(root)) is not None
+
+
+def pci_source(hostdev: etree._Element) -> PciAddress | None:
+    """The PCI function of a ``<hostdev>``; None for another host device."""
+    address = hostdev.find("source/address")
+    if hostdev.get("type") != "pci" or address is None:
+        return None
+    domain, bus, slot, function = (number(address.get(name, "0")) for name in ("domain", "bus", "slot", "function"))
+    if domain is None or bus is None or slot is None or function is None:
+        return None
+    try:
+        return PciAddress.parse(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
+    except AddressSyntaxError:
         return None
 
 

@@ -3,26 +3,21 @@ K-11.18)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from lxml import etree
 
 from launcher.elements.hostdev import Hostdev, behind_port
 from launcher.elements.page import element
-from launcher.errors import UNKNOWN_PLACEMENT, UNPLACEABLE_DEVICE, AddressSyntaxError, LauncherError
-from launcher.hook.domain_text import insert_after, number
-from launcher.host_addresses.pci import PciAddress
+from launcher.errors import UNKNOWN_PLACEMENT, UNPLACEABLE_DEVICE, LauncherError
+from launcher.hook.domain_text import has_pcie, insert_after, machine_type, number, pci_source
 from launcher.placement.guest import GuestTopology
 from launcher.placement.host import HostTopology
 from launcher.placement.placing import FunctionToPlace, PlacementRule, TakenNumbers, kubevirt_rule, place
 from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
 from virt_dra.api.integration.pci_placement import pci_placement_choice
 from virt_dra.api.kubevirt_versions import NEWEST
-
-_PCIE_MACHINE: Final = re.compile(r"(pc-)?q35\b.*|virt\b.*")
 
 
 @dataclass(frozen=True)
@@ -45,17 +40,21 @@ def placement_rule(value: str) -> PlacementRule | None:
     return kubevirt_rule(NEWEST, strict=choice.strict, by_pcie_root=choice.by_pcie_root)
 
 
-def place_pci_devices(root: etree._Element, host: HostTopology, rule: PlacementRule) -> PlacedDevices:
+def place_pci_devices(
+    root: etree._Element, host: HostTopology, rule: PlacementRule, left_out: Collection[etree._Element] = ()
+) -> PlacedDevices:
     """Changes ``<devices>``: controllers are added behind the others, and the devices get their addresses. Devices on
-    an expander stay where they are. Raises :class:`LauncherError` where the rule is strict."""
+    an expander stay where they are, those ``left_out`` aren't placed. Raises :class:`LauncherError` where the rule is
+    strict."""
     (devices,) = root.iterfind("devices")
     controllers = devices.findall("controller")
-    hostdevs = _hostdevs_to_place(devices, _ports_of_expanders(controllers))
+    hostdevs = _hostdevs_to_place(devices, _ports_of_expanders(controllers), left_out)
     if not hostdevs:
         return PlacedDevices()
-    machine = next((type_.get("machine", "") for type_ in root.iterfind("os/type")), "")
-    if _PCIE_MACHINE.fullmatch(machine) is None:
-        why = f"machine type {machine!r} has no PCI Express, so no device is placed by NUMA node or PCIe root"
+    if not has_pcie(root):
+        why = (
+            f"machine type {machine_type(root)!r} has no PCI Express, so no device is placed by NUMA node or PCIe root"
+        )
         if rule.strict:
             raise LauncherError(UNPLACEABLE_DEVICE, "spec.domain.machine.type", why)
         return PlacedDevices(warnings=(why,))
@@ -90,33 +89,20 @@ def _ports_of_expanders(controllers: list[etree._Element]) -> frozenset[int]:
 
 
 def _hostdevs_to_place(
-    devices: etree._Element, placed_ports: frozenset[int]
+    devices: etree._Element, placed_ports: frozenset[int], left_out: Collection[etree._Element]
 ) -> dict[str, tuple[FunctionToPlace, etree._Element]]:
     """The PCI host devices that aren't on an expander, by a key of ours. What has no address of a PCI function is left
     to libvirt."""
     hostdevs = {}
     for index, hostdev in enumerate(devices.iterfind("hostdev")):
-        source = _source(hostdev)
-        if source is None:
+        source = pci_source(hostdev)
+        if source is None or hostdev in left_out:
             continue
         bus = next((number(address.get("bus")) for address in hostdev.iterfind("address")), None)
         if bus not in placed_ports or bus is None:
             key = str(index)
             hostdevs[key] = FunctionToPlace(key, source, has_guest_address=bus is not None), hostdev
     return hostdevs
-
-
-def _source(hostdev: etree._Element) -> PciAddress | None:
-    address = hostdev.find("source/address")
-    if hostdev.get("type") != "pci" or address is None:
-        return None
-    domain, bus, slot, function = (number(address.get(name, "0")) for name in ("domain", "bus", "slot", "function"))
-    if domain is None or bus is None or slot is None or function is None:
-        return None
-    try:
-        return PciAddress.parse(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
-    except AddressSyntaxError:
-        return None
 
 
 def _set_guest_address(hostdev: etree._Element, port: int) -> None:

@@ -96,7 +96,9 @@ async def test_a_domain_is_completed_from_the_files_of_its_node_until_the_vm_end
     sidecar.add_function("0000:05:00.0", "pci0000:00", 0)
     sidecar.add_function("0000:41:00.0", "pci0000:40", 0)
     sidecar.add_function("0000:81:00.0", "pci0000:80", 1)
-    asked = vmi({"virt-dra.io/pci-placement": "pcie-root", "note": "x" * 1_000_000})
+    options = json.dumps({"hostDevices/nvme": {"bootOrder": 2, "romBar": "off"}})
+    annotations = {"virt-dra.io/pci-placement": "pcie-root", "virt-dra.io/hostdev-options": options}
+    asked = vmi({**annotations, "note": "x" * 1_000_000})
 
     async with sidecar.running() as process:
         callback = await sidecar.collected()
@@ -125,6 +127,7 @@ async def test_a_domain_is_completed_from_the_files_of_its_node_until_the_vm_end
     assert log.decode().splitlines() == [
         f"serving {sidecar.socket}",
         "hostDevices/nvme: added with address 0000:05:00.0, from metadata",
+        "hostDevices/nvme: romBar, bootOrder",
         "device 0000:05:00.0: placed behind root port 2",
         "device 0000:41:00.0: placed behind root port 4",
         "device 0000:81:00.0: placed behind root port 6",

@@ -6,7 +6,7 @@ object with any of the fields of :class:`HostdevOptions`:
 
     {"gpus/gpu1": {"romBar": "off", "guestSlot": "card"}, "hostDevices/audio": {"guestSlot": "card"}}
 
-Our launcher reads it, lint and webhook judge it; KubeVirt ignores it.
+Our launcher and the hook sidecar read it, lint and webhook judge it; KubeVirt ignores it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def read_hostdev_options(
         raise AnnotationError(field, [("", 'must be an object such as {"gpus/gpu1": {"romBar": "off"}}')])
     names = dict.fromkeys(f"gpus/{gpu.name}" for gpu in devices.gpus)
     names |= dict.fromkeys(f"hostDevices/{device.name}" for device in devices.host_devices)
-    names |= dict.fromkeys(f"interfaces/{interface.name}" for interface in devices.interfaces if interface.sriov)
+    names |= dict.fromkeys(
+        f"interfaces/{interface.name}" for interface in devices.interfaces if interface.sriov is not None
+    )
     faults = list(
         islice((fault for device, options in raw.items() for fault in _faults(device, options, names)), FAULTS)
     )
