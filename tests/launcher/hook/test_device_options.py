@@ -43,8 +43,8 @@ def plain(element: etree._Element) -> str:
 
 
 def controllers(text: bytes) -> dict[str, str]:
-    found = etree.fromstring(text).findall("devices/controller[@type='pci']")
-    return {item.get("index", ""): item.get("model", "") for item in found}
+    items = etree.fromstring(text).findall("devices/controller[@type='pci']")
+    return {item.get("index", ""): item.get("model", "") for item in items}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
