@@ -151,6 +151,48 @@ async def test_a_driver_that_is_not_known_to_write_may_write_and_is_waited_for()
     )
 
 
+NATIVE_BY_CHOICE = recorded({"claim": "gpus", "request": "gpu", "path": "native", "reason": "AskedFor"})
+
+
+async def test_a_driver_that_silently_writes_nothing_is_an_error_after_a_while() -> None:
+    """KubeVirt says nothing, and the pod has been ready for the grace period: the file would be there."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T08:59:00Z"}
+
+    async def life(world: World) -> None:
+        done = await world.reconcile()
+        assert (done.events, done.requeue_at) == ((), NOW + timedelta(minutes=1))
+        (device,) = (await world.status())["devices"]
+        assert (device["state"], device["reason"]) == ("Pending", "NoMetadataFile")
+        world.now = NOW + timedelta(minutes=1)
+        done = await world.reconcile()
+        ((kind, reason, message),) = [(event.type, event.reason, event.message) for event in done.events]
+        assert (kind, reason, done.requeue_at) == ("Warning", "NoMetadataFile", None)
+        assert message == (
+            "gpus/g0: path native needs a metadata file, and driver gpu.example.com is not known to write metadata "
+            "files, without which the VM doesn't start: remove annotation virt-dra.io/integration-path, or set it to "
+            "metadata-shim; if the driver writes them, name it in annotation virt-dra.io/writes-metadata of a "
+            "DeviceClass. Then restart the VM"
+        )
+        (device,) = (await world.status())["devices"]
+        assert device["state"] == "Error"
+        await world.runs()
+        assert [(event[0], event[1]) for event in await world.told()] == [("Normal", "DevicesResolved")]
+
+    await run(life, {RECORD: NATIVE_BY_CHOICE, "vmi.status": {"phase": "Scheduled"}, "pod.status.conditions": [ready]})
+
+
+async def test_another_reason_of_kubevirt_s_is_not_hidden_by_a_driver_that_may_write() -> None:
+    failing = {"phase": "Scheduled", "conditions": [NOT_SYNCHRONIZED | {"message": "no disk of that name"}]}
+
+    async def life(world: World) -> None:
+        world.now = LATER
+        ((kind, reason, message),) = await world.told()
+        assert (kind, reason) == ("Warning", "GuestNotStarted")
+        assert "no disk of that name" in message
+
+    await run(life, {RECORD: NATIVE_BY_CHOICE, "vmi.status": failing})
+
+
 @pytest.mark.parametrize(
     ("record", "phase", "reason"),
     [

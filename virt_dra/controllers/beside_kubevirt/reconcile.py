@@ -56,11 +56,11 @@ def plan(
     published = publication.plan(inputs, pending, unfilled, applied)
     # A pod that could not be created, or a guest that could not be started, becomes an error after a while (K-5.34).
     due = (
-        error_at(inputs.vmi, inputs.options.count_from)
+        (error_at(inputs.vmi, inputs.options.count_from),)
         if inputs.pod is None
-        else start_overdue_at(inputs.vmi, inputs.options)
+        else start_overdue_at(inputs.vmi, inputs.pod, inputs.options)
     )
-    requeue = earliest(requeue_at(inputs), due if due is not None and due > inputs.now else None)
+    requeue = earliest(requeue_at(inputs), *(time for time in due if time is not None and time > inputs.now))
     return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, requeue)
 
 

@@ -47,8 +47,8 @@ NOTHING_UNFILLED: Final[Mapping[str, str]] = MappingProxyType({})
 METADATA_CLASH: Final = "MetadataClash"
 """The driver mounts a metadata file of its own where the pod has a volume of ours: the container can't be made."""
 NO_METADATA_FILE: Final = "NoMetadataFile"
-"""Path native, and the driver isn't known to write metadata files. Pending, as it may; an error once the guest can't be
-started."""
+"""Path native, and the driver isn't known to write metadata files. Pending, as it may; an error once the launcher finds
+none, or the guest hasn't started a grace period after its pod was ready: the file is there before the container."""
 GUEST_NOT_STARTED: Final = "GuestNotStarted"
 """KubeVirt can't start the guest with the pod, as its condition Synchronized says. Pending for the grace period of
 K-5.9, as the address of path metadata-shim comes a minute late; then an error."""
@@ -98,7 +98,7 @@ def with_obstacles(
         return resolution
     resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
     candidates = [
-        _obstacle(outcome, vmi, pod, record, writers)
+        _obstacle(outcome, vmi, pod, record, writers, options)
         or _unfilled(outcome, record, unfilled)
         or _not_started(outcome, vmi, record, options)
         for outcome in resolved
@@ -108,8 +108,9 @@ def with_obstacles(
 
 
 def _obstacle(
-    outcome: ResolvedDevice, vmi: VirtualMachineInstance, pod: Pod, record: Integration | None, writers: frozenset[str]
-) -> UnresolvedDevice | None:
+    outcome: ResolvedDevice, vmi: VirtualMachineInstance, pod: Pod, record: Integration | None, writers: frozenset[str],
+    options: ResolutionOptions,
+) -> UnresolvedDevice | None:  # fmt: skip
     subject = outcome.subject
     pair = ClaimRequestPair(subject.claim_name, subject.request_name)
 
@@ -143,12 +144,16 @@ def _obstacle(
             f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so "
             f"its container can't be made: {_why_shimmed(recorded)}",
         )
+    failure = start_failure(vmi)
+    if failure is not None and not lacks_metadata(failure):
+        return None  # KubeVirt says what is in the way
     doubtful = recorded.path == NATIVE and recorded.reason in (ASKED_FOR, DRIVERS_DIFFER)
     if doubtful and outcome.result.driver not in writers:
         why = NOT_KNOWN_TO_WRITE.format(outcome.result.driver)
         advice = CHOOSE_OTHERWISE if recorded.reason == ASKED_FOR else "use a DeviceClass that selects one driver"
         message = f"path {NATIVE} needs a metadata file, and {why}: {advice}. Then restart the VM"
-        return obstacle(NO_METADATA_FILE, message, "error" if lacks_metadata(start_failure(vmi)) else "pending")
+        missing = failure is not None or _is_over(_ready_overdue_at(pod, options), options)
+        return obstacle(NO_METADATA_FILE, message, "error" if missing else "pending")
     return None
 
 
@@ -160,7 +165,7 @@ def _not_started(
     failure = start_failure(vmi)
     if failure is None:
         return None
-    overdue = start_overdue_at(vmi, options)
+    overdue = _failure_overdue_at(vmi, options)
     state: OutcomeState = "pending" if overdue and options.now and options.now < overdue else "error"
     shimmed = record is not None and any(recorded.path == METADATA_SHIM for recorded in record.pairs)
     if state == "pending" and shimmed and lacks_metadata(failure):
@@ -170,10 +175,28 @@ def _not_started(
     return UnresolvedDevice(outcome.subject, GUEST_NOT_STARTED, state, text, outcome.claim, outcome.result.device)
 
 
-def start_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions) -> datetime | None:
-    """When a guest that KubeVirt can't start becomes an error; None if it can, or if it isn't known since when not."""
+def start_overdue_at(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
+    """When what keeps a guest from starting becomes an error, as far as that is known. Empty for one that runs."""
+    if vmi.status.phase == "Running":
+        return ()
+    times = (_failure_overdue_at(vmi, options), _ready_overdue_at(pod, options))
+    return tuple(time for time in times if time is not None)
+
+
+def _failure_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions) -> datetime | None:
+    """None if KubeVirt doesn't say that it can't start the guest, or not since when."""
     failure = start_failure(vmi)
     return moment_after(failure.last_transition_time, options.grace, options.count_from) if failure else None
+
+
+def _ready_overdue_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
+    """None for a pod that isn't ready."""
+    ready = next((state for state in pod.status.conditions if state.type == "Ready" and state.status == "True"), None)
+    return moment_after(ready.last_transition_time, options.grace, options.count_from) if ready else None
+
+
+def _is_over(due: datetime | None, options: ResolutionOptions) -> bool:
+    return due is not None and options.now is not None and due <= options.now
 
 
 def _unfilled(
