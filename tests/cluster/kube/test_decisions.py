@@ -197,3 +197,13 @@ async def test_nothing_is_written_when_nothing_changes() -> None:
     ).metadata.annotations == {"seen": "old"}
     with pytest.raises(NotFound):
         await update_with_retry(cluster, ResourceClaim, ("n", "x"), annotated)
+
+
+def test_texts_of_a_refusal_are_of_a_bounded_length() -> None:
+    """They go to terminals and logs, and whoever answers may be no API server."""
+    cause = {"field": "spec.x", "reason": "FieldValueInvalid", "message": "n" * 40_000}
+    status = {"kind": "Status", "reason": "Invalid", "message": "y" * 40_000, "details": {"causes": [cause] * 1_001}}
+    error = refusal(422, json.dumps(status).encode())
+    assert isinstance(error, Invalid)
+    assert str(error) == "y" * 32_768 + "…"
+    assert error.causes == (StatusCause("spec.x", "FieldValueInvalid", "n" * 32_768 + "…"),) * 1_000

@@ -196,7 +196,17 @@ LIES: dict[str, tuple[str, Lie, str]] = {
     "only-braces": (
         SLICES,
         lambda request: request.answer(page([a_slice(1, devices=[{}] * 2_000_000)])),
-        "/apis/resource.k8s.io/v1/resourceslices answers more than 262,144 JSON objects, as no API server does",
+        "/apis/resource.k8s.io/v1/resourceslices answers more than 262,144 JSON objects and lists, as no",
+    ),
+    "only-brackets": (
+        SLICES,
+        lambda request: request.answer(page([a_slice(1, devices=[[]] * 6_000_000)])),
+        "/apis/resource.k8s.io/v1/resourceslices answers more than 262,144 JSON objects and lists, as no",
+    ),
+    "redirection": (
+        SLICES,
+        lambda request: request.answer(b"", 307, Location="http://127.0.0.1:1/latest/meta-data"),
+        "/apis/resource.k8s.io/v1/resourceslices redirects to 'http://127.0.0.1:1/latest/meta-data', as no API server",
     ),
 }  # fmt: skip
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from devtools.cluster.scripted_server import ScriptedServer, asking, scripted_server
+from devtools.cluster.scripted_server import ScriptedServer, asking, json_answer, scripted_server
 from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.cluster.kube.raw import RawObjects
+from virt_dra.cluster.port import Unavailable
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.transforms import trimmed
 
@@ -125,3 +127,23 @@ async def test_an_informer_keeps_of_large_objects_what_is_read_and_the_event_loo
 
     await _asked(paged, tmp_path, test)
     assert stalls
+
+
+@pytest.mark.parametrize("read", ["typed", "raw"])
+async def test_a_list_whose_pages_come_slowly_ends(tmp_path: Path, read: str) -> None:
+    """Each page comes in time, and there is always another one."""
+
+    async def slow(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.1)
+        following = str(int(request.query.get("continue", "0")) + 1)
+        meta = {"resourceVersion": "9", "continue": following}
+        return web.json_response({"kind": "PodList", "apiVersion": "v1", "items": [], "metadata": meta})
+
+    async with scripted_server() as server:
+        server.answers("GET", PODS, slow)
+        kinds = [{"name": "pods", "kind": "Pod", "namespaced": True}]
+        server.answers("GET", "/api/v1", json_answer({"kind": "APIResourceList", "resources": kinds}))
+        async with asking(server, tmp_path, limits={"list_seconds": 0.5}) as cluster:
+            with pytest.raises(Unavailable, match=r"/api/v1/pods takes more than 0\.5 s for one list, as no"):
+                await (cluster.list(Pod) if read == "typed" else RawObjects(cluster.transport).list_raw("v1", "Pod"))
+        assert 2 <= len(server.asked_for(PODS)) <= 6

@@ -26,14 +26,17 @@ class ServerConnections:
         self._way: dict[str, Any] = {}
 
     async def ask(self, method: str, target: str, **given: Any) -> aiohttp.ClientResponse:
-        """The answer to one request. ``target``: path and query, encoded. Raises aiohttp's errors, and OSError."""
+        """The answer to one request. ``target``: path and query, encoded. Raises aiohttp's errors, and OSError.
+
+        Redirections aren't followed: API servers send none, and whoever does could have our token's holder ask
+        anything in reach of this machine."""
         endpoint = self.access.endpoint
         if self._session is None or self._endpoint is not endpoint:
             await self._connect_to(endpoint)
         assert self._session is not None
         # Marked as encoded, since it is: what a name escapes must stay escaped.
         url = URL(f"{endpoint.server}{target}", encoded=True)
-        return await self._session.request(method, url, **given, **self._way)
+        return await self._session.request(method, url, allow_redirects=False, **given, **self._way)
 
     async def close(self) -> None:
         if self._session is not None:

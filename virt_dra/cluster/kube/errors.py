@@ -54,6 +54,9 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 _SHOWN = 200
 """Characters of an answer that is no Status."""
+_LONGEST = 32 * 1024
+"""Characters of a Status's texts. What a lying server writes goes to terminals and logs."""
+_MOST_CAUSES = 1000
 
 ProblemReason = Literal["NoConfiguration", "BadConfiguration", "Unreachable", "TLS", "Unauthorized", "Forbidden"]
 
@@ -90,7 +93,8 @@ def of_status(answer: Mapping[str, Any], status: int = 0, retry_after: str = "")
     details = answer.get("details")
     details = details if isinstance(details, dict) else {}
     listed = details.get("causes")
-    causes = tuple(_cause(cause) for cause in listed if isinstance(cause, dict)) if isinstance(listed, list) else ()
+    listed = listed[:_MOST_CAUSES] if isinstance(listed, list) else []
+    causes = tuple(_cause(cause) for cause in listed if isinstance(cause, dict))
     if reason == "Invalid" or (not reason and status == 422):
         return Invalid(message, causes)
     seconds = details.get("retryAfterSeconds")
@@ -117,7 +121,9 @@ def _cause(raw: Mapping[str, Any]) -> StatusCause:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
 
 
 def _seconds(header: str) -> float | None:

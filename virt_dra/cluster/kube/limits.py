@@ -39,11 +39,13 @@ class ClientLimits:
     """Bytes of one answer or event, decompressed, that are read at most. An object has 1.5 MiB in etcd by default,
     and at most 3 MiB in a request."""
     answer_maps: int = 256 * 1024
-    """JSON objects in one answer or event: each takes up to 1 KiB of memory, and ``{}`` two bytes of JSON."""
+    """JSON objects and lists in one answer or event: each takes up to 1 KiB of memory, and ``{}`` two bytes of JSON."""
     list_pages: int = 4_000
     """Pages of one list: 2,000,000 objects."""
     list_bytes: int = 2048 * MIB
     """Bytes of all pages of one list."""
+    list_seconds: float = 600.0
+    """Seconds for all pages of one list. An API server's state of a list is compacted after some five minutes."""
     memory: int = 0
     """Bytes of memory by which the process may grow while answers are read; 0: any number."""
 

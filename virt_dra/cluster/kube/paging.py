@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ async def pages(
     limits = transport.limits
     path = collection(resource, namespace)
     token, number, read, count = "", 1 if at_once else limits.page, 0, 0
+    end = asyncio.get_running_loop().time() + limits.list_seconds
     while True:
         limit = () if at_once else (("limit", str(number)),)
         following = (("continue", token),) if token else ()
@@ -69,3 +71,5 @@ async def pages(
             raise transport.too_much(path, f"has a list of more than {limits.list_bytes // MIB} MiB")
         if count >= limits.list_pages:
             raise transport.too_much(path, f"has a list of more than {limits.list_pages:,} pages")
+        if asyncio.get_running_loop().time() > end:
+            raise transport.too_much(path, f"takes more than {limits.list_seconds:g} s for one list")

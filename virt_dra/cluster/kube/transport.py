@@ -40,6 +40,8 @@ JSON = "application/json"
 USER_AGENT = f"virt-dra/{version('virt-dra')}"
 
 _WARNINGS_REMEMBERED = 1000
+_REDIRECTIONS = (301, 302, 303, 307, 308)
+_LOCATION_SHOWN = 200
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,10 @@ class NotSent(Unavailable):
 
 class TooMuch(Unavailable):
     """The answer is larger than the request or our memory allows. Asking again for the same doesn't help."""
+
+
+class Redirected(Unavailable):
+    """Who answered sends us to another address, which isn't followed. Asking again doesn't help."""
 
 
 class NotWriting(Unavailable):
@@ -220,12 +226,15 @@ class Transport:
             )
         body = b"".join(parts)
         most_maps = max(limits.answer_maps, limits.answer_maps * request.most // limits.answer_bytes)
-        if body.count(b"{") > most_maps:
-            raise self.too_much(request.path, f"answers more than {most_maps:,} JSON objects")
+        if body.count(b"{") + body.count(b"[") > most_maps:
+            raise self.too_much(request.path, f"answers more than {most_maps:,} JSON objects and lists")
         return body
 
     def too_much(self, path: str, what_it_does: str) -> TooMuch:
-        return TooMuch(
+        return TooMuch(self._no_api_server(path, what_it_does))
+
+    def _no_api_server(self, path: str, what_it_does: str) -> str:
+        return (
             f"{self.server}{path} {what_it_does}, as no API server does: "
             "check the server's address in the kubeconfig, and the proxies on the way"
         )
@@ -264,6 +273,10 @@ class Transport:
             request.method, f"{request.path}{query}", headers=headers, data=body, timeout=timeout
         )
         self.clock.observe(response.headers.get("Date"), loop.time() - began)
+        if response.status in _REDIRECTIONS:
+            _abort(response)
+            where = response.headers.get("Location", "")[:_LOCATION_SHOWN]
+            raise Redirected(self._no_api_server(request.path, f"redirects to {where!r}"))
         return response
 
 
@@ -302,7 +315,7 @@ def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
 
 
 def _may_repeat(request: KubeRequest, error: ApiError) -> bool:
-    if isinstance(error, UntrustedServer | TooMuch):
+    if isinstance(error, UntrustedServer | TooMuch | Redirected):
         return False
     if isinstance(error, NotSent | TooManyRequests):
         return True
