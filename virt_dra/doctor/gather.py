@@ -52,49 +52,55 @@ _ANSWERS = re.compile(
 _EXTENDER_PORT: Final = 8767
 _OURS: Final = ("virtualmachineinstancedevices.virt-dra.io", "deviceprofiles.virt-dra.io")
 _AT_ONCE: Final = 8
+SECONDS: Final = 180.0
+"""For all facts. A server that answers slowly would take a minute for each of hundreds."""
+_SLOW: Final = "the API server, or a proxy on the way, answers slowly: see its load, and run doctor again"
 
 
-async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
-    """All facts. Errors of the cluster become Unknown."""
-    deployments = await _tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
-    kubevirts = await _tried(_listed(cluster, KUBEVIRT, "KubeVirt"))
+async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SECONDS) -> ClusterFacts:
+    """All facts, as far as they are read in time. Errors of the cluster become Unknown."""
+    tried = _Trying(seconds)
+    deployments = await tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
+    kubevirts = await tried(_listed(cluster, KUBEVIRT, "KubeVirt"))
     facts = ClusterFacts(
         now=datetime.now(UTC),
-        version=await _tried(_version(cluster)),
-        api_versions=await _tried(cluster.api_versions()),
-        features=await _tried(_features(cluster)),
-        crds=await _tried(_crds(cluster)),
+        version=await tried(_version(cluster)),
+        api_versions=await tried(cluster.api_versions()),
+        features=await tried(_features(cluster)),
+        crds=await tried(_crds(cluster)),
         kubevirts=kubevirts,
-        slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
-        classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
+        slices=await tried(_listed(cluster, RESOURCE, "ResourceSlice")),
+        classes=await tried(_listed(cluster, RESOURCE, "DeviceClass")),
         deployments=deployments,
-        drivers=await _tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
-        nodes=await _tried(cluster.list_raw("v1", "Node")) if any(map(_selects_nodes, items(kubevirts))) else (),
-        extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=OURS)),
-        extender_answers=await _tried(_extender_answers(cluster)),
+        drivers=await tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
+        nodes=await tried(cluster.list_raw("v1", "Node")) if any(map(_selects_nodes, items(kubevirts))) else (),
+        extenders=await tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=OURS)),
+        extender_answers=await tried(_extender_answers(cluster)),
     )
-    return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace)
+    return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace, tried)
 
 
-async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str) -> ClusterFacts:
+async def _installed(
+    cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str, tried: _Trying
+) -> ClusterFacts:
     namespace, overlay = facts.namespace, facts.overlay
-    configurations = await _tried(_configurations(cluster))
+    configurations = await tried(_configurations(cluster))
     return replace(
         facts,
-        pods=await _tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
+        pods=await tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
         configurations=configurations,
-        ready_endpoints=await _tried(_ready_endpoints(cluster, namespace)),
-        certificate=await _tried(
+        ready_endpoints=await tried(_ready_endpoints(cluster, namespace)),
+        certificate=await tried(
             _certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)
         ),
-        lease=await _tried(get_or_none(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
-        network_policy=await _tried(
+        lease=await tried(get_or_none(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
+        network_policy=await tried(
             get_or_none(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
         ),
-        permissions=await _tried(_permissions(cluster, overlay, namespace)),
-        missing=await _tried(_missing(cluster, overlay, namespace)),
-        probe=await _probe(cluster, probe_namespace),
-        launcher_policy=await _tried(get_or_none(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
+        permissions=await tried(_permissions(cluster, overlay, namespace)),
+        missing=await tried(_missing(cluster, overlay, namespace)),
+        probe=await tried(_probe(cluster, probe_namespace)),
+        launcher_policy=await tried(get_or_none(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
         if overlay == STANDALONE
         else None,
     )
@@ -108,13 +114,22 @@ def _selects_nodes(kubevirt: Json) -> bool:
     return configuration is not None and bool(configuration.node_mediated_device_types)
 
 
-async def _tried(asking: Awaitable[T]) -> T | Unknown:
-    try:
-        return await asking
-    except (ApiError, ManifestError) as error:
-        return Unknown(str(error))
-    except _Unreadable as error:
-        return Unknown(str(error), error.advice, error.level)
+class _Trying:
+    """Asks for facts, all within so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._end = seconds, asyncio.get_running_loop().time() + seconds
+
+    async def __call__(self, asking: Awaitable[T]) -> T | Unknown:
+        try:
+            async with asyncio.timeout_at(self._end):
+                return await asking
+        except TimeoutError:
+            return Unknown(f"not read within {self._seconds:g} s, in which doctor reads everything", _SLOW)
+        except (ApiError, ManifestError) as error:
+            return Unknown(str(error))
+        except _Unreadable as error:
+            return Unknown(str(error), error.advice, error.level)
 
 
 class _Unreadable(Exception):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,6 +20,7 @@ from virt_dra.cli.main import cli
 from virt_dra.cli.shared.check_report import report
 from virt_dra.doctor.checks import examine
 from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown
+from virt_dra.doctor.gather import gather
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -208,6 +211,32 @@ def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
     ):  # which only add to what Deployments, and DaemonSets that are there, say
         assert any("no right" in finding.message for finding in findings)
     assert all(finding.level != "error" for finding in findings)
+
+
+class SilentCluster:
+    """Has a Deployment, and answers nothing else."""
+
+    async def list_raw(self, api_version: str, kind: str, *scope: str, **options: str) -> Any:
+        if kind == "Deployment":
+            return [deployment("virt-dra-operator", "beside-kubevirt", VERSION, 1, [])]
+        await asyncio.sleep(60)
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def silent(*arguments: object, **options: object) -> Any:
+            await asyncio.sleep(60)
+
+        return silent
+
+
+async def test_a_server_that_does_not_answer_in_time_ends_the_reading() -> None:
+    async with asyncio.timeout(20):
+        read = await gather(cast("Any", SilentCluster()), "default", seconds=0.2)
+    slow = "the API server, or a proxy on the way, answers slowly: see its load, and run doctor again"
+    unread = Unknown("not read within 0.2 s, in which doctor reads everything", slow)
+    assert {field.name for field in fields(read) if getattr(read, field.name) != unread} == {
+        "now", "deployments", "nodes", "launcher_policy"
+    }  # fmt: skip
+    assert exit_code(examine(read, VERSION)) == 2
 
 
 def test_nothing_can_be_read() -> None:
