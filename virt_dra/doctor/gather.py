@@ -80,9 +80,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SE
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace, tried)
 
 
-async def _installed(
-    cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str, tried: _Trying
-) -> ClusterFacts:
+async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace: str, tried: _Trying) -> ClusterFacts:
     namespace, overlay = facts.namespace, facts.overlay
     configurations = await tried(_configurations(cluster))
     return replace(

@@ -219,7 +219,7 @@ class SilentCluster:
     async def list_raw(self, api_version: str, kind: str, *scope: str, **options: str) -> Any:
         if kind == "Deployment":
             return [deployment("virt-dra-operator", "beside-kubevirt", VERSION, 1, [])]
-        await asyncio.sleep(60)
+        return await asyncio.sleep(60)
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def silent(*arguments: object, **options: object) -> Any:
