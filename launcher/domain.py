@@ -22,6 +22,8 @@ from launcher.placement.cpu_lists import cpu_list
 from launcher.placement.numa import GuestNuma
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 
+_OF_LIBVIRT = ("usb", "memballoon")
+"""Devices behind root ports that libvirt's QEMU driver gives to every domain."""
 _MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -57,7 +59,9 @@ def domain(
         boot_device=_boot_device(drives, hostdevs),
         acpi=machine.acpi,
         disks=drives,
-        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, spare_ports)) if has_pcie_root(vmi) else (),
+        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, len(drives), spare_ports))
+        if has_pcie_root(vmi)
+        else (),
         hostdevs=hostdevs,
         graphics=(Graphics(),) if shown else (),
         video=(Video(machine.video),) if shown else (),
@@ -85,10 +89,11 @@ def _with_numa(page: Domain, numa: GuestNuma) -> Domain:
     )
 
 
-def _free_ports(layout: GuestLayout, hostdevs: tuple[Hostdev, ...], spare: int) -> tuple[Controller, ...]:
-    """A root port for each device without a guest address, and spare ones. libvirt adds ports for its own devices."""
+def _free_ports(layout: GuestLayout, hostdevs: tuple[Hostdev, ...], drives: int, spare: int) -> tuple[Controller, ...]:
+    """A root port for each device without a guest address, and spare ones: beside as many as libvirt puts its own
+    devices behind, since it takes ports that are there before it adds some."""
     first = len(layout.controllers)
-    count = sum(device.takes_a_pcie_port for device in hostdevs) + spare
+    count = sum(device.takes_a_pcie_port for device in hostdevs) + (spare and spare + drives + len(_OF_LIBVIRT))
     return tuple(Controller(index, "pcie-root-port") for index in range(first, first + count))
 
 

@@ -80,12 +80,15 @@ def test_what_can_not_be_attached_is_said_before_anything_is_done(devices: list[
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 def test_a_domain_with_spare_ports_has_room_for_devices_that_come_later() -> None:
-    """As libvirt completes it: no device of its own takes them."""
-    vmi = {"kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": {"domain": {"devices": {}}}}
+    """As libvirt's QEMU driver completes it: devices of its own (USB, memory balloon) and a disk take others."""
+    vmi = {
+        "kind": "VirtualMachineInstance", "metadata": {"name": "vm"},
+        "spec": {"domain": {"devices": {"disks": [{"name": "system", "disk": {"bus": "virtio"}}]}}},
+    }  # fmt: skip
     domains = (convert(vmi, spare_ports=spare).domain_xml for spare in (1, 2))
-    completed = [libvirt_witness.define(xml, libvirt_witness.TEST_DRIVER) for xml in domains]
+    completed = [libvirt_witness.define(xml, libvirt_witness.QEMU) for xml in domains]
     said = [[_said(obstacle) for obstacle in obstacles(etree.fromstring(xml), [A, B])] for xml in completed]
-    message = "2 root ports are needed, 1 of the domain's 1 are free; define the domain with spare root ports"
+    message = "2 root ports are needed, 1 of the domain's 4 are free; define the domain with spare root ports"
     assert said == [[f"NoFreePort ua-gpu-b: {message}"], []]
 
 
