@@ -16,11 +16,12 @@ from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_pods import CannotRender, CreatePod, LauncherOptions, patch_into, render
-from virt_dra.controllers.pods.launcher_resources import Fragment, RenderError, fragment
+from virt_dra.controllers.pods.launcher_resources import Fragment, RenderError, fragment, memory_overhead
 
 GATES = Gates.for_version(NEWEST)
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "launcher_fragments.yaml").read_text())
@@ -229,12 +230,60 @@ def test_options_say_what_the_cluster_is_like() -> None:
         pytest.param({"resources": {"requests": {"cpu": "3"}}}, 284, id="requested CPUs as vCPUs"),
         pytest.param({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3500m"}}}, 292, id="limited CPUs"),
         pytest.param({"cpu": {"cores": 1}, "resources": {"requests": {"cpu": "3"}}}, 268, id="vCPUs before requests"),
+        pytest.param({"cpu": {"cores": 2, "dedicatedCpuPlacement": True}}, 376, id="dedicated CPUs"),
+        pytest.param(
+            {"cpu": {"cores": 1}, "resources": {"limits": {"memory": "1Gi", "cpu": "2"}, "requests": {"cpu": "2"}}},
+            368,
+            id="guaranteed, as memory has a limit only",
+        ),
+        pytest.param(
+            {"cpu": {"cores": 1}, "resources": {"limits": {"memory": "1Gi", "cpu": "2"}}},
+            268,
+            id="not guaranteed without a request of CPUs",
+        ),
+        pytest.param({"devices": {"tpm": {}}}, 321, id="TPM"),
+        pytest.param({"devices": {"tpm": {"enabled": False}}}, 268, id="a TPM that is off"),
+        pytest.param({"launchSecurity": {"sev": {}}}, 524, id="SEV"),
+        pytest.param({"launchSecurity": {"snp": {}}}, 524, id="SEV-SNP"),
+        pytest.param({"launchSecurity": {"tdx": {}}}, 268, id="TDX"),
     ],
 )
 def test_memory_overhead(domain: Json, mebibytes: int) -> None:
     assert _rendered(_vmi({"domain": domain}))["metadata"]["annotations"]["kubevirt.io/memory-overhead-bytes"] == str(
         mebibytes * 1024 * 1024
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "mebibytes"),
+    [
+        pytest.param({"livenessProbe": {"exec": {"command": ["true"]}}}, 378, id="a program as a probe"),
+        pytest.param(
+            {"livenessProbe": {"exec": {"command": ["true"]}}, "readinessProbe": {"exec": {"command": ["true"]}}},
+            388,
+            id="two programs as probes",
+        ),
+        pytest.param({"readinessProbe": {"tcpSocket": {"port": 22}}}, 268, id="a port as a probe"),
+        pytest.param({"volumes": [{"name": "m", "downwardMetrics": {}}]}, 269, id="metrics of the host"),
+    ],
+)
+def test_memory_overhead_of_probes_and_volumes(spec: Json, mebibytes: int) -> None:
+    """K-4.9."""
+    assert memory_overhead(VirtualMachineInstance.from_wire(_vmi(spec)), Gates.for_version(NEWEST)) == Quantity(
+        f"{mebibytes}Mi"
+    )
+
+
+def test_memory_overhead_by_release() -> None:
+    """K-4.9: QEMU takes more in main; since 1.8 a VMI may reserve some itself."""
+    vmi = VirtualMachineInstance.from_wire(
+        _vmi({"domain": {"memory": {"reservedOverhead": {"addedOverhead": "100Mi"}}}})
+    )
+    overheads = {
+        release: str(memory_overhead(vmi, Gates.for_version(KubeVirtVersion.parse(release))))
+        for release in ("1.7", "1.8", "1.9", "main")
+    }
+    assert overheads == {"1.7": "268Mi", "1.8": "368Mi", "1.9": "368Mi", "main": "388Mi"}
 
 
 def test_before_1_9_the_overhead_is_not_told() -> None:
@@ -265,8 +314,8 @@ def test_before_1_9_the_overhead_is_not_told() -> None:
         ),
         pytest.param(
             {"memory": {"guest": "1Gi"}, "cpu": {"cores": 2, "dedicatedCpuPlacement": True}},
-            {"memory": "1300Mi", "cpu": "2"},
-            {"memory": "1300Mi", "cpu": "2"},
+            {"memory": "1400Mi", "cpu": "2"},
+            {"memory": "1400Mi", "cpu": "2"},
             id="dedicated CPUs",
         ),
         pytest.param(
@@ -274,8 +323,8 @@ def test_before_1_9_the_overhead_is_not_told() -> None:
                 "memory": {"guest": "1Gi"},
                 "cpu": {"cores": 2, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True},
             },
-            {"memory": "1300Mi", "cpu": "3"},
-            {"memory": "1300Mi", "cpu": "3"},
+            {"memory": "1400Mi", "cpu": "3"},
+            {"memory": "1400Mi", "cpu": "3"},
             id="dedicated CPUs, one for the emulator's threads",
         ),
     ],

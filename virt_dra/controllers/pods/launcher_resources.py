@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
+from virt_dra.api.integration.dedicated_cpus import has_dedicated_cpus
 from virt_dra.api.kubevirt_v1 import DeviceEntry, Interface, PermittedHostDevices, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import (
     GPUS_WITH_DRA,
     HOST_DEVICES_WITH_DRA,
     IOMMUFD,
+    MAIN,
     NETWORK_DEVICES_WITH_DRA,
     V1_6_0,
     V1_8_0,
@@ -202,21 +204,18 @@ def _not_permitted(
 def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
     """Bytes that the pod needs beside the guest's memory (K-4.9).
 
-    What KubeVirt's processes take (fixed, per vCPU, graphics, page tables), 1Gi once with any device that is passed
-    through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). Confidential guests, TPM and probes are not
-    counted.
+    What KubeVirt's processes take (fixed, per vCPU, page tables), what the guest has, 1Gi once with any device that is
+    passed through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). The ratio of a cluster's configuration
+    (``additionalGuestMemoryOverheadRatio``) isn't applied.
     """
     spec = vmi.spec
-    total = (25 + 100 + 25 + 40 + 30) * MEBIBYTE  # launcher monitor, launcher, virtlogd, virtqemud, QEMU
-    total += 8 * MEBIBYTE + 8 * MEBIBYTE * _counted_vcpus(vmi)  # I/O thread and vCPUs
-    if _extra(spec.domain.devices.model_extra, "autoattachGraphicsDevice") is not False:
-        total += 32 * MEBIBYTE
-    if spec.architecture == "arm64":
-        total += 128 * MEBIBYTE  # UEFI pflash
+    qemu = 50 if gates.version >= MAIN else 30
+    mebibytes = 25 + 100 + 25 + 40 + qemu  # launcher monitor, launcher, virtlogd, virtqemud, QEMU
+    mebibytes += 8 + 8 * _counted_vcpus(vmi)  # I/O thread and vCPUs
+    mebibytes += _guest_overhead(vmi) + _probe_overhead(vmi)
+    total = mebibytes * MEBIBYTE
     if "memory" in spec.domain.resources.requests:
         total += spec.domain.resources.requests["memory"].value() // 512  # page tables
-    if has_passthrough(vmi):
-        total += 1024 * MEBIBYTE
     overhead = Quantity.from_number(total, "BinarySI")
     reserved = spec.domain.memory.reserved_overhead if spec.domain.memory else None
     if gates.version >= V1_8_0 and reserved is not None and reserved.added_overhead is not None:
@@ -236,6 +235,56 @@ def vcpus(vmi: VirtualMachineInstance) -> int:
     """Cores x sockets x threads; what is not given counts 1."""
     cpu = vmi.spec.domain.cpu
     return max(1, (cpu.cores or 1) * (cpu.sockets or 1) * (cpu.threads or 1)) if cpu else 1
+
+
+def _guest_overhead(vmi: VirtualMachineInstance) -> int:
+    """MiB of what the guest has."""
+    devices = vmi.spec.domain.devices
+    dedicated = has_dedicated_cpus(vmi) or _wants_guaranteed(vmi)
+    sizes = (
+        (32, _extra(devices.model_extra, "autoattachGraphicsDevice") is not False),
+        (128, vmi.spec.architecture == "arm64"),  # UEFI pflash
+        (1024, has_passthrough(vmi)),
+        (1, any(volume.get("downwardMetrics") is not None for volume in vmi.spec.volumes)),
+        (256, _is_confidential(vmi)),
+        (53, _has_tpm(vmi)),
+        (100, dedicated),
+    )
+    return sum(size for size, counts in sizes if counts)
+
+
+def _has_tpm(vmi: VirtualMachineInstance) -> bool:
+    tpm = _extra(vmi.spec.domain.devices.model_extra, "tpm")
+    return isinstance(tpm, Mapping) and tpm.get("enabled") is not False
+
+
+def _is_confidential(vmi: VirtualMachineInstance) -> bool:
+    """SEV, SEV-ES or SEV-SNP; other kinds of confidential guests aren't counted by KubeVirt."""
+    security = _extra(vmi.spec.domain.model_extra, "launchSecurity")
+    return isinstance(security, Mapping) and (security.get("sev") is not None or security.get("snp") is not None)
+
+
+def _wants_guaranteed(vmi: VirtualMachineInstance) -> bool:
+    """True if its own resources make a pod of quality of service Guaranteed."""
+    resources = vmi.spec.domain.resources
+    requests, limits = (
+        {name: amount for name, amount in amounts.items() if amount}
+        for amounts in (resources.requests, resources.limits)
+    )
+    memory, cpu = limits.get("memory"), limits.get("cpu")
+    return (
+        memory is not None
+        and cpu is not None
+        and requests.get("memory", memory) == memory
+        and requests.get("cpu") == cpu
+    )
+
+
+def _probe_overhead(vmi: VirtualMachineInstance) -> int:
+    """MiB of ``virt-probe``: once, and for each probe that runs a program."""
+    probes = [_extra(vmi.spec.model_extra, name) for name in ("livenessProbe", "readinessProbe")]
+    count = sum(isinstance(probe, Mapping) and probe.get("exec") is not None for probe in probes)
+    return 100 + 10 * count if count else 0
 
 
 def _counted_vcpus(vmi: VirtualMachineInstance) -> int:
