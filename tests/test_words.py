@@ -7,6 +7,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -36,10 +37,56 @@ TOLD = 11
 """Lines with tell or told: the mode ``tell`` of --unverified-callers."""
 
 
+@dataclass(frozen=True)
+class _Module:
+    """What is judged of a file. ``identifiers``: of functions, classes, names and parameters; ``bindings``: variables,
+    parameters and captures of patterns, once for each place that binds one; ``silent_constructors``: lines of
+    classmethods ``of``."""
+
+    file: str
+    public_names: tuple[str, ...]
+    identifiers: frozenset[str]
+    bindings: Counter[str]
+    docstrings: tuple[str, ...]
+    silent_constructors: tuple[int, ...]
+
+
 @cache
-def _trees(room: str) -> tuple[tuple[str, ast.Module], ...]:
-    files = sorted((ROOT / room).rglob("*.py"))
-    return tuple((str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))) for file in files)
+def _modules(room: str) -> tuple[_Module, ...]:
+    """Each tree is walked once and forgotten: garbage collections that see all of them take longer than parsing."""
+    return tuple(map(_module, sorted((ROOT / room).rglob("*.py"))))
+
+
+def _module(file: Path) -> _Module:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    identifiers: set[str] = set()
+    bindings: Counter[str] = Counter()
+    docstrings: list[str] = []
+    silent: list[int] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name():
+                identifiers.add(node.id)
+                bindings[node.id] += isinstance(node.ctx, ast.Store)
+            case ast.arg():
+                identifiers.add(node.arg)
+                bindings[node.arg] += 1
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                bindings[name] += 1
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                identifiers.add(node.name)
+                if node.name == "of" and any(getattr(of, "id", "") == "classmethod" for of in node.decorator_list):
+                    silent.append(node.lineno)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            docstrings += filter(None, [ast.get_docstring(node)])
+    return _Module(
+        str(file.relative_to(ROOT)),
+        tuple(_public_names(tree)),
+        frozenset(identifiers),
+        +bindings,
+        tuple(docstrings),
+        tuple(silent),
+    )
 
 
 def _public_names(tree: ast.Module) -> Iterator[str]:
@@ -58,22 +105,12 @@ def _public_names(tree: ast.Module) -> Iterator[str]:
 def test_a_public_class_or_alias_name_means_one_thing() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for room in PRODUCT:
-        for file, tree in _trees(room):
-            for name in _public_names(tree):
-                homes[name].append(file)
+        for module in _modules(room):
+            for name in module.public_names:
+                homes[name].append(module.file)
     shared = {name: files for name, files in homes.items() if len(files) > 1}
     assert {name: files for name, files in shared.items() if name not in SHARED_NAMES} == {}
     assert SHARED_NAMES.keys() <= shared.keys(), "these names are no longer shared"
-
-
-def _identifiers(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
 
 
 @pytest.mark.parametrize(
@@ -85,69 +122,48 @@ def _identifiers(tree: ast.Module) -> Iterator[str]:
 def test_identifiers_are_short(room: str, longest: int) -> None:
     long_names = {
         name
-        for _, tree in _trees(room)
-        for name in _identifiers(tree)
+        for module in _modules(room)
+        for name in module.identifiers
         if len(name) > longest and name not in FIELD_NAMES
     }
     assert long_names == set()
 
 
-def _bindings(tree: ast.Module) -> Iterator[str]:
-    """The names of variables, parameters and captures of patterns, once for each place that binds one."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name is not None:
-            yield node.name
-
-
 def test_variables_are_named_after_what_they_hold() -> None:
     """For an item or a result, the name of the thing: ``slice_``, ``refusals``."""
     vague = {
-        file: names
+        module.file: names
         for room in (*PRODUCT, "devtools", "bench")
-        for file, tree in _trees(room)
-        if (names := VAGUE_NAMES.intersection(_bindings(tree)))
+        for module in _modules(room)
+        if (names := VAGUE_NAMES & module.bindings.keys())
     }
     assert vague == {}
 
 
 @pytest.mark.slow  # 4 s of reading
 def test_variables_of_tests_are_named_after_what_they_hold() -> None:
-    vague = Counter(name for _, tree in _trees("tests") for name in _bindings(tree) if name in VAGUE_NAMES)
+    vague = {name: sum(module.bindings[name] for module in _modules("tests")) for name in VAGUE_NAMES}
     assert {name: number for name, number in vague.items() if number > VAGUE_IN_TESTS.get(name, 0)} == {}
 
 
 def test_a_constructor_says_what_it_makes_an_object_of() -> None:
     """``from_slices``, ``for_version``: ``of`` says nothing beside the name of the class."""
     silent = [
-        f"{file}:{node.lineno}"
+        f"{module.file}:{line}"
         for room in (*PRODUCT, "devtools")
-        for file, tree in _trees(room)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "of"
-        if any(isinstance(decorator, ast.Name) and decorator.id == "classmethod" for decorator in node.decorator_list)
+        for module in _modules(room)
+        for line in module.silent_constructors
     ]
     assert silent == []
-
-
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-            text = ast.get_docstring(node)
-            if text is not None:
-                yield text
 
 
 def test_a_docstring_is_a_sentence_and_not_only_the_number_of_a_rule() -> None:
     only_rules = re.compile(r"(?:(?:AC?|C|E|K|L|KEP)-?\d[\w.-]*|and|see|to|[\s().,;:])+")
     found = [
-        f"{file}: {text}"
+        f"{module.file}: {text}"
         for room in PRODUCT
-        for file, tree in _trees(room)
-        for text in _docstrings(tree)
+        for module in _modules(room)
+        for text in module.docstrings
         if only_rules.fullmatch(text)
     ]
     assert found == []
@@ -156,8 +172,8 @@ def test_a_docstring_is_a_sentence_and_not_only_the_number_of_a_rule() -> None:
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
     modules: dict[str, int] = defaultdict(int)
     for room in PRODUCT:
-        for file, _ in _trees(room):
-            path = Path(file)
+        for module in _modules(room):
+            path = Path(module.file)
             modules[str(path.parent)] += path.name != "__init__.py"
     assert {folder: number for folder, number in modules.items() if number > MOST_MODULES} == {}
 
