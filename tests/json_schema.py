@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMAS: Final = Path(__file__).parents[1] / "docs" / "schemas"
-_TYPES: Final[dict[str, type]] = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
 _KEYWORDS: Final = {"$ref", "anyOf", "type", "const", "enum", "required", "properties", "additionalProperties", "items"}
 _TEXTS: Final = {"$schema", "$defs", "title", "description"}
 
@@ -24,6 +32,10 @@ def faults(value: Any, whole: dict[str, Any], part: dict[str, Any] | None = None
     return list(_faults(value, whole if part is None else part, whole, ""))
 
 
+def _is(value: Any, name: str) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "boolean") == isinstance(value, bool)
+
+
 def _faults(value: Any, schema: dict[str, Any], whole: dict[str, Any], path: str) -> Iterator[str]:
     assert schema.keys() <= _KEYWORDS | _TEXTS, f"{path}: a keyword that isn't checked"
     if "$ref" in schema:
@@ -31,7 +43,7 @@ def _faults(value: Any, schema: dict[str, Any], whole: dict[str, Any], path: str
     if "anyOf" in schema and all(any(_faults(value, choice, whole, path)) for choice in schema["anyOf"]):
         yield f"{path}: none of the choices"
     types = schema.get("type", ())
-    if types and not isinstance(value, tuple(_TYPES[name] for name in ([types] if isinstance(types, str) else types))):
+    if types and not any(_is(value, name) for name in ([types] if isinstance(types, str) else types)):
         yield f"{path}: not of type {types}"
         return
     if value not in schema.get("enum", [schema.get("const", value)]):

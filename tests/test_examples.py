@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -58,7 +59,7 @@ def test_example_ends_as_its_golden_file_says(example: str, golden: Golden) -> N
     }
     summary = []
     for outcome in ran.outcomes:
-        told = outcome.to_json()
+        told = dict[str, Any](outcome.to_json())
         told["source"] = told["source"].removeprefix(f"{ROOT}/")
         if domain := told.pop("domain"):
             golden(f"examples/{example}/{outcome.name}.xml", domain)

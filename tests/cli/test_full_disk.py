@@ -86,5 +86,5 @@ def test_who_asked_for_a_document_gets_one(tmp_path: Path, output: str) -> None:
         (PROGRAM, "run", ROOT / EXAMPLE, "--out", tmp_path / "disk/out", "-o", output),
     )
     document = yaml.safe_load(ran.stdout)
-    assert (ran.returncode, list(document)) == (2, ["error", "problems"])
+    assert (ran.returncode, list(document)) == (2, ["apiVersion", "kind", "error", "problems"])
     assert "No space left on device" in document["error"]

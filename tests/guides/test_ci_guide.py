@@ -187,9 +187,12 @@ def test_the_guides_workflow_gives_inputs_that_the_action_has() -> None:
 def test_gitlab_gets_a_report_of_every_object(repository: Path, text: str, code: int, failures: int) -> None:
     (repository / "manifests" / "vm.yaml").write_text(text)
     job = block("gitlab")["vms"]
-    install, lint = job["script"]
+    install, *lint = job["script"]
     assert install.startswith("pip install git+https://git.example.com/virt-dra@v")
-    assert run("sh", "-e", cwd=repository, script=lint).returncode == code
+    assert run("sh", "-e", cwd=repository, script="\n".join(lint)).returncode == code
     report = ElementTree.parse(repository / job["artifacts"]["reports"]["junit"]).getroot()
     assert len(list(report.iter("failure"))) == failures
+    issues = json.loads((repository / job["artifacts"]["reports"]["codequality"]).read_text())
+    assert sum(issue["severity"] == "critical" for issue in issues) == failures
+    assert {issue["location"]["path"] for issue in issues} == {"manifests/vm.yaml"}
     assert [test.get("name") for test in report.iter("testcase")] != []

@@ -1,4 +1,5 @@
-"""Guides about files and the embedded cluster: their commands as written, in order, print what they show."""
+"""Guides about files and the embedded cluster: their commands as written, in order, print what they show, and what they
+write as JSON is as published."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.guides.outputs import OutputRecorder
 from tests.guides.page import blocks
 from tests.guides.shell import Shell
 
@@ -44,5 +46,7 @@ def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path, program: Pat
     assert found
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "examples").symlink_to(ROOT / "examples")
-    with Shell(tmp_path / "shell", tmp_path / "here", environment, "") as shell:
+    recorder = OutputRecorder(tmp_path / "outputs", environment)
+    with Shell(tmp_path / "shell", tmp_path / "here", recorder.environment, "") as shell:
         shell.follow(f"docs/guides/{guide}.md", found)
+    assert recorder.faults() == []

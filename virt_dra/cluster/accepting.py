@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from virt_dra.api.defaults import EPOCH
 from virt_dra.api.go_text import visible
@@ -12,11 +12,17 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.api.reading.namespaces import in_namespace
-from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.names import generated
 
 _JUDGED_ELSEWHERE: Final = (VirtualMachine, VirtualMachineInstance, UnknownObject)
+
+
+class RefusedObjectJson(TypedDict):
+    """An object that an API server would refuse."""
+
+    source: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class RefusedObject:
     def __str__(self) -> str:
         return f"refused by the API server: {self.source}: {self.message}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> RefusedObjectJson:
         return {"source": self.source, "message": self.message}
 
 

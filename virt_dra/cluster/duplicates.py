@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypedDict
 
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
@@ -14,6 +15,18 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class ReplacedJson(TypedDict):
+    """An object that is given several times with different content."""
+
+    kind: str
+    key: str
+    """namespace/name"""
+    earlier: list[str]
+    """Where those stand that don't count."""
+    used: str
+    """Where the one that counts stands."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +45,7 @@ class Replaced:
             "the last one is used, as kubectl apply does"
         )
 
-    def to_json(self) -> Json:
+    def to_json(self) -> ReplacedJson:
         return {
             "kind": self.kind,
             "key": self.key,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from virt_dra.api.wire import Json
 from virt_dra.inventory.fields import InventoryRow
 
 
@@ -22,7 +21,7 @@ class WatchedRows:
     """The rows as they were shown last."""
 
     def __init__(self) -> None:
-        self._shown: Mapping[str, tuple[InventoryRow, Json]] = {}
+        self._shown: Mapping[str, tuple[InventoryRow, Mapping[str, Any]]] = {}
 
     def changes(self, rows: Iterable[InventoryRow]) -> Iterator[RowChange]:
         """The changes since the last call, in the order of the rows, then those that are gone."""

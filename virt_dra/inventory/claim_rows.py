@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
+from virt_dra.inventory.document_types import ClaimRowJson, device_id_json
 from virt_dra.inventory.fields import RowFields
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.usage import ClaimUser, claim_node, held_since, users_of
@@ -79,12 +79,12 @@ class ClaimRow:
         ]
         return tuple(dict.fromkeys(filter(None, named)))
 
-    def to_json(self) -> Json:
+    def to_json(self) -> ClaimRowJson:
         return {
             "namespace": self.namespace,
             "name": self.claim.name,
             "state": self.state,
-            "devices": [device._asdict() for device in self.devices],
+            "devices": [device_id_json(device) for device in self.devices],
             "node": self.node or None,
             "classes": list(self.classes),
             "for": [user.to_json() for user in self.users],

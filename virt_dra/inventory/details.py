@@ -24,6 +24,25 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
 from virt_dra.inventory.device_rows import DeviceRow, attribute_text, device_rows
+from virt_dra.inventory.document_types import (
+    AllocatedDeviceJson,
+    ClaimDetailsJson,
+    ClaimLineJson,
+    ClaimRequestJson,
+    ConditionJson,
+    DetailedVmDeviceJson,
+    DeviceDetailsJson,
+    DeviceLineJson,
+    DriverDetailsJson,
+    EventJson,
+    PoolDetailsJson,
+    RemarksJson,
+    RowDetailsJson,
+    SelectingClassesJson,
+    VmDetailsJson,
+    VmDeviceJson,
+    VmPodJson,
+)
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowOptions
 from virt_dra.inventory.pool_rows import DriverRow, PoolRow, classes_by_driver, pool_rows, selected_by
@@ -39,7 +58,7 @@ ObjectId = tuple[str, str, str]
 class Remarks(Protocol):
     """What others say of objects."""
 
-    def events(self, objects: Iterable[ObjectId]) -> list[Json]:
+    def events(self, objects: Iterable[ObjectId]) -> list[EventJson]:
         """Events about the objects, oldest first."""
 
     def findings(self, objects: Iterable[ObjectId]) -> list[str]:
@@ -80,27 +99,30 @@ def subjects_of(row: InventoryRow, model: ClusterModel) -> tuple[ObjectId, ...]:
     raise TypeError(f"{type(row).__name__} has no details")
 
 
-def details_of(row: InventoryRow, sources: DetailSources) -> Json:
+def details_of(row: InventoryRow, sources: DetailSources) -> RowDetailsJson:
     """Everything about a row. Raises TypeError for a row of an unknown kind."""
     model, subjects = sources.model, subjects_of(row, sources.model)
-    remarks = {"lint": sources.remarks.findings(subjects), "events": sources.remarks.events(subjects)}
+    remarks: RemarksJson = {
+        "lint": sources.remarks.findings(subjects),
+        "events": sources.remarks.events(subjects),
+    }
     if isinstance(row, VmRow):
-        return {"kind": "vm", **_vm(row, sources), **remarks}
+        return _vm(row, sources, remarks)
     if isinstance(row, ClaimRow):
-        return {"kind": "claim", **_claim(row, model), **remarks}
+        return _claim(row, model, remarks)
     if isinstance(row, DeviceRow):
-        return {"kind": "device", **_device(row, model), **remarks}
+        return _device(row, model, remarks)
     if isinstance(row, PoolRow):
-        return {"kind": "pool", **_pool(row, sources), **remarks}
+        return _pool(row, sources, remarks)
     if isinstance(row, DriverRow):
-        return {"kind": "driver", **_driver(row, sources), **remarks}
+        return _driver(row, sources, remarks)
     raise TypeError(f"{type(row).__name__} has no details")
 
 
 # --- VMs -----------------------------------------------------------------------------------------------------------
 
 
-def _vm(row: VmRow, sources: DetailSources) -> Json:
+def _vm(row: VmRow, sources: DetailSources, remarks: RemarksJson) -> VmDetailsJson:
     model = sources.model
     vmi = model.by_key(VirtualMachineInstance).get(row.identity)
     stored = model.by_key(VirtualMachineInstanceDevices).get(row.identity)
@@ -112,10 +134,16 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
     claims = {device.claim for device in row.devices if device.claim}
     document = row.to_json()
     return {
+        "kind": "vm",
         "namespace": row.namespace,
         "name": row.name,
         "object": row.kind,
-        **{key: document[key] for key in ("phase", "node", "ready", "reason", "message", "created")},
+        "phase": document["phase"],
+        "node": document["node"],
+        "ready": document["ready"],
+        "reason": document["reason"],
+        "message": document["message"],
+        "created": document["created"],
         "labels": dict(row.labels[0]) if row.labels else {},
         "devices": [
             _vm_device(device.to_json(), devices.get(device.id) if device.id is not None else None)
@@ -128,19 +156,20 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
         ],
         "pods": [_pod(pod) for pod in launchers_of(model, row.identity)],
         "conditions": conditions,
+        **remarks,
     }
 
 
-def _vm_device(document: Json, device: DeviceRow | None) -> Json:
-    id = document["device"] or {}
+def _vm_device(document: VmDeviceJson, device: DeviceRow | None) -> DetailedVmDeviceJson:
+    id = document["device"]
     return {
         "name": document["name"],
         "kind": document["kind"],
         "claim": document["claim"],
         "request": document["request"],
-        "driver": id.get("driver"),
-        "pool": id.get("pool"),
-        "device": id.get("device"),
+        "driver": id["driver"] if id is not None else None,
+        "pool": id["pool"] if id is not None else None,
+        "device": id["device"] if id is not None else None,
         "node": device.node or None if device is not None else None,
         "model": device.model or None if device is not None else None,
         "address": document["address"],
@@ -152,7 +181,7 @@ def _vm_device(document: Json, device: DeviceRow | None) -> Json:
     }
 
 
-def _pod(pod: Pod) -> Json:
+def _pod(pod: Pod) -> VmPodJson:
     return {
         "name": pod.name,
         "phase": pod.status.phase,
@@ -167,7 +196,7 @@ def _pod(pod: Pod) -> Json:
     }
 
 
-def _conditions(conditions: Iterable[Json]) -> list[Json]:
+def _conditions(conditions: Iterable[Json]) -> list[ConditionJson]:
     return [
         {
             "type": str(condition.get("type") or ""),
@@ -183,7 +212,7 @@ def _conditions(conditions: Iterable[Json]) -> list[Json]:
 # --- claims --------------------------------------------------------------------------------------------------------
 
 
-def _claim_line(row: ClaimRow) -> Json:
+def _claim_line(row: ClaimRow) -> ClaimLineJson:
     return {
         "name": row.claim.name,
         "state": row.state,
@@ -194,11 +223,11 @@ def _claim_line(row: ClaimRow) -> Json:
     }
 
 
-def _claim(row: ClaimRow, model: ClusterModel) -> Json:
+def _claim(row: ClaimRow, model: ClusterModel, remarks: RemarksJson) -> ClaimDetailsJson:
     claim = row.claim
     allocation = claim.status.allocation
     statuses = {DeviceId(status.driver, status.pool, status.device): status for status in claim.status.devices}
-    allocated = []
+    allocated: list[AllocatedDeviceJson] = []
     for result in allocation.devices.results if allocation is not None else ():
         id = DeviceId(result.driver, result.pool, result.device)
         published, status = published_device(model, id), statuses.get(id)
@@ -217,6 +246,7 @@ def _claim(row: ClaimRow, model: ClusterModel) -> Json:
         })  # fmt: skip
     owners = [f"{owner.kind} {owner.name}" for owner in claim.metadata.owner_references]
     return {
+        "kind": "claim",
         "namespace": row.namespace,
         "name": claim.name,
         "state": row.state,
@@ -229,16 +259,17 @@ def _claim(row: ClaimRow, model: ClusterModel) -> Json:
         "constraints": [constraint.to_wire() for constraint in claim.spec.devices.constraints],
         "devices": allocated,
         "for": [user.to_json() for user in row.users],
+        **remarks,
     }
 
 
-def _requests(request: DeviceRequest) -> list[Json]:
+def _requests(request: DeviceRequest) -> list[ClaimRequestJson]:
     if request.exactly is not None:
         return [_request(request.name, request.exactly)]
     return [_request(f"{request.name}/{subrequest.name}", subrequest) for subrequest in request.first_available]
 
 
-def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
+def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> ClaimRequestJson:
     return {
         "name": name,
         "class": asked.device_class_name,
@@ -256,14 +287,20 @@ def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
 # --- devices, pools, drivers ---------------------------------------------------------------------------------------
 
 
-def _device(row: DeviceRow, model: ClusterModel) -> Json:
+def _device(row: DeviceRow, model: ClusterModel, remarks: RemarksJson) -> DeviceDetailsJson:
     document, device, slice_ = row.to_json(), row.device, row.slice
     newest = pools(model).get(PoolId(row.id.driver, row.id.pool))
     return {
+        "kind": "device",
         "driver": row.id.driver,
         "pool": row.id.pool,
         "name": row.id.device,
-        **{key: document[key] for key in ("node", "model", "address", "states", "health", "problem")},
+        "node": document["node"],
+        "model": document["model"],
+        "address": document["address"],
+        "states": document["states"],
+        "health": document["health"],
+        "problem": document["problem"],
         "slice": slice_.name if slice_ is not None else None,
         "generation": newest.generation if newest is not None else None,
         "heldBy": document["heldBy"],
@@ -284,10 +321,11 @@ def _device(row: DeviceRow, model: ClusterModel) -> Json:
         "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
         "bindingConditions": list(device.binding_conditions) if device is not None else [],
         **_classes(model, slice_.with_(spec=slice_.spec.with_(devices=(device,))) if slice_ is not None else None),
+        **remarks,
     }
 
 
-def _classes(model: ClusterModel, slice_: ResourceSlice | None) -> Json:
+def _classes(model: ClusterModel, slice_: ResourceSlice | None) -> SelectingClassesJson:
     selecting, undecided = selected_by(model.of(DeviceClass), [slice_] if slice_ is not None else [])
     return {
         "deviceClasses": [name for names in selecting.values() for name in names],
@@ -295,7 +333,7 @@ def _classes(model: ClusterModel, slice_: ResourceSlice | None) -> Json:
     }
 
 
-def _device_line(row: DeviceRow) -> Json:
+def _device_line(row: DeviceRow) -> DeviceLineJson:
     return {
         "device": row.id.device,
         "node": row.node or None,
@@ -307,16 +345,22 @@ def _device_line(row: DeviceRow) -> Json:
     }
 
 
-def _pool(row: PoolRow, sources: DetailSources) -> Json:
+def _pool(row: PoolRow, sources: DetailSources, remarks: RemarksJson) -> PoolDetailsJson:
     model = sources.model
     document = row.to_json()
     listed = [
         device for device in device_rows(model, sources.options.keys) if (device.id.driver, device.id.pool) == row.id
     ]
     return {
+        "kind": "pool",
         "driver": row.id.driver,
         "name": row.id.pool,
-        **{key: document[key] for key in ("generation", "state", "problem", "announcedSlices", "nodes", "free")},
+        "generation": document["generation"],
+        "state": document["state"],
+        "problem": document["problem"],
+        "announcedSlices": document["announcedSlices"],
+        "nodes": document["nodes"],
+        "free": document["free"],
         "slices": [
             {
                 "name": slice_.name,
@@ -336,18 +380,24 @@ def _pool(row: PoolRow, sources: DetailSources) -> Json:
             for counters in slice_.spec.shared_counters
         ],
         "devices": [_device_line(device) for device in listed],
+        **remarks,
     }
 
 
-def _driver(row: DriverRow, sources: DetailSources) -> Json:
+def _driver(row: DriverRow, sources: DetailSources, remarks: RemarksJson) -> DriverDetailsJson:
     model = sources.model
     devices = device_rows(model, sources.options.keys)
     document = row.to_json()
     selecting, _ = classes_by_driver(model)
     classes = [class_ for class_ in model.of(DeviceClass) if class_.name in selecting.get(row.name, ())]
     return {
+        "kind": "driver",
         "name": row.name,
-        **{key: document[key] for key in ("nodes", "devices", "free", "allocated", "undecidedDeviceClasses")},
+        "nodes": document["nodes"],
+        "devices": document["devices"],
+        "free": document["free"],
+        "allocated": document["allocated"],
+        "undecidedDeviceClasses": document["undecidedDeviceClasses"],
         "deviceClasses": [
             {
                 "name": class_.name,
@@ -376,16 +426,17 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
             for device in devices
             if device.id.driver == row.name and device.holders
         ],
+        **remarks,
     }
 
 
 # --- events --------------------------------------------------------------------------------------------------------
 
 
-def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> list[Json]:
+def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> list[EventJson]:
     """Events (of v1) about the objects, oldest first."""
     wanted = {(kind, name): namespace for kind, namespace, name in objects}
-    lines: list[Json] = []
+    lines: list[EventJson] = []
     for event in events:
         wire = event.to_wire()
         about = wire.get("involvedObject")

@@ -12,7 +12,7 @@ from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import NewestSlices
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, DeviceTaint, ResourceClaim, ResourceSlice
-from virt_dra.api.wire import Json
+from virt_dra.inventory.document_types import DeviceRowJson
 from virt_dra.inventory.fields import RowFields
 from virt_dra.inventory.health import unhealthy_devices
 from virt_dra.model.cluster import ClusterModel
@@ -114,7 +114,7 @@ class DeviceRow:
         """True if a claim has it or a share of it."""
         return self.states[0] in (ALLOCATED, SHARED)
 
-    def to_json(self) -> Json:
+    def to_json(self) -> DeviceRowJson:
         return {
             "driver": self.id.driver,
             "pool": self.id.pool,

@@ -43,7 +43,7 @@ class InventoryRow(Protocol):
     def labels(self) -> Sequence[Mapping[str, str]]:
         """The labels of each object that it is made of."""
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> Mapping[str, Any]: ...
 
 
 R = TypeVar("R", bound=InventoryRow)

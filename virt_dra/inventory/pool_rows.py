@@ -10,10 +10,10 @@ from typing import ClassVar, Final
 from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.pools import INCOMPLETE
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
-from virt_dra.api.wire import Json
 from virt_dra.cel.errors import Interrupted
 from virt_dra.cel.limits.budget import Work
 from virt_dra.inventory.device_rows import DeviceRow
+from virt_dra.inventory.document_types import DriverRowJson, PoolRowJson
 from virt_dra.inventory.fields import RowFields
 from virt_dra.matching.evaluating import compiled, matching_slices
 from virt_dra.matching.positions import mask_of
@@ -82,7 +82,7 @@ class PoolRow:
     def labels(self) -> Sequence[Mapping[str, str]]:
         return [slice_.metadata.labels for slice_ in self.slices]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> PoolRowJson:
         return {
             "driver": self.id.driver,
             "pool": self.id.pool,
@@ -173,7 +173,7 @@ class DriverRow:
     def identity(self) -> str:
         return self.name
 
-    def to_json(self) -> Json:
+    def to_json(self) -> DriverRowJson:
         return {
             "driver": self.name,
             "nodes": list(self.nodes),

@@ -12,8 +12,8 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import Device
 from virt_dra.api.tolerations import taint_text
-from virt_dra.api.wire import Json
 from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
+from virt_dra.inventory.document_types import PlacedDeviceJson, TopologyJson
 from virt_dra.inventory.fields import natural
 from virt_dra.model.unknown import UnknownFact
 
@@ -155,7 +155,7 @@ def unfolded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
     return [NodeFold((node.name,), node) for node in nodes]
 
 
-def to_json(folds: Iterable[NodeFold], unknown: Iterable[UnknownFact] = ()) -> Json:
+def to_json(folds: Iterable[NodeFold], unknown: Iterable[UnknownFact] = ()) -> TopologyJson:
     """``unknown``: what the verdicts don't take into account."""
     return {
         "unknown": [fact.to_json() for fact in unknown],
@@ -177,7 +177,7 @@ def to_json(folds: Iterable[NodeFold], unknown: Iterable[UnknownFact] = ()) -> J
     }
 
 
-def _device_json(device: PlacedDevice) -> Json:
+def _device_json(device: PlacedDevice) -> PlacedDeviceJson:
     verdict = device.verdict
     return {
         **device.row.to_json(),

@@ -15,7 +15,6 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices, VmiDevice
-from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices, own_object
 from virt_dra.controllers.beside_kubevirt.devices_object import (
     FINISHED_VMI,
@@ -30,6 +29,7 @@ from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED, POD_MISSING
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
+from virt_dra.inventory.document_types import VmDeviceJson, VmRowJson, device_id_json
 from virt_dra.inventory.fields import RowFields
 from virt_dra.inventory.vm_inputs import inputs_of
 from virt_dra.model.cluster import ClusterModel
@@ -61,14 +61,14 @@ class VmDevice:
     def __str__(self) -> str:
         return f"{self.name}={self.address or ('-' if self.id is None else self.id.device)}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> VmDeviceJson:
         return {
             "name": self.name,
             "kind": self.kind,
             "address": self.address or None,
             "claim": self.claim or None,
             "request": self.request or None,
-            "device": self.id._asdict() if self.id is not None else None,
+            "device": device_id_json(self.id) if self.id is not None else None,
             "resolved": self.resolved,
             "reason": self.reason or None,
             "message": self.message or None,
@@ -133,7 +133,7 @@ class VmRow:
         """Its devices, as far as they are known."""
         return [device.id for device in self.devices if device.id is not None]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> VmRowJson:
         return {
             "namespace": self.namespace,
             "name": self.name,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted, listed
-from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel, derived
 
 NODES_NOT_GIVEN: Final = "NodesNotGiven"
@@ -24,6 +23,15 @@ _NAMED: Final = 3
 """Nodes or resources that a text names."""
 
 
+class UnknownFactJson(TypedDict):
+    """What isn't known of the cluster and wasn't taken into account."""
+
+    code: str
+    subject: str
+    """The kind, or the VM, or the nodes or resources, joined by commas."""
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownFact:
     """A fact that can't be decided on. ``subject``: the kind, or the nodes or resources that it is about, joined by
@@ -36,7 +44,7 @@ class UnknownFact:
     def __str__(self) -> str:
         return f"Not known: {self.text}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> UnknownFactJson:
         return {"code": self.code, "subject": self.subject, "text": self.text}
 
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_vm_reference
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel, derived
 from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
 
 PODS = "pods"
 VMS = "virtualmachines"
+
+
+class ClaimUserJson(TypedDict):
+    """What a claim is for: a pod, as a rule."""
+
+    resource: str
+    name: str
+    vm: str | None
+    node: str | None
+    reserved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class ClaimUser:
     def __str__(self) -> str:
         return f"VM {self.vm}" if self.vm else f"{'pod' if self.resource == PODS else self.resource} {self.name}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> ClaimUserJson:
         return {
             "resource": self.resource,
             "name": self.name,
@@ -54,6 +64,20 @@ class ClaimUser:
             "node": self.node or None,
             "reserved": self.reserved,
         }
+
+
+class DeviceHolderJson(TypedDict):
+    """A claim that a device is allocated to."""
+
+    namespace: str
+    claim: str
+    request: str
+    vm: str | None
+    users: list[ClaimUserJson]
+    since: str | None
+    """RFC 3339"""
+    shareID: str | None
+    adminAccess: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +136,7 @@ class DeviceHolder:
     def __str__(self) -> str:
         return f"{self.user}{' (stopped)' if self.kept_by else ''}{' (admin access)' if self.admin else ''}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> DeviceHolderJson:
         return {
             "namespace": self.namespace,
             "claim": self.claim.name,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypedDict
 
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
+
+
+class HeldTwiceJson(TypedDict):
+    """A device that is allocated to several claims."""
+
+    device: str
+    """driver/pool/device"""
+    claims: list[str]
+    """namespace/name"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class HeldTwice:
             "device, and delete the others with their pods"
         )
 
-    def to_json(self) -> Json:
+    def to_json(self) -> HeldTwiceJson:
         return {"device": self.device, "claims": list(self.claims)}
 
 

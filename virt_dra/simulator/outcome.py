@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypedDict
 
-from virt_dra.api.wire import Json
-from webhooks.lint import DENIAL, LintFinding
+from webhooks.lint import DENIAL, LintFinding, LintFindingJson
 
 
 class HandOver(StrEnum):
@@ -21,6 +21,19 @@ class HandOver(StrEnum):
     DOMAIN_XML = "domain XML"
 
 
+class HandOverFailureJson(TypedDict):
+    """Why a VM failed at a hand-over."""
+
+    step: str
+    """admission, launcher pod, claims, placement, deviceStatus or domain XML"""
+    reason: str
+    message: str
+    details: list[str]
+    """Further lines, one fact each."""
+    advice: str
+    """The remedy."""
+
+
 @dataclass(frozen=True)
 class HandOverFailure:
     """Why a VM failed at a hand-over. ``details``: further lines, one fact each; ``advice``: the remedy."""
@@ -31,7 +44,7 @@ class HandOverFailure:
     advice: str
     details: tuple[str, ...] = ()
 
-    def to_json(self) -> Json:
+    def to_json(self) -> HandOverFailureJson:
         return {
             "step": str(self.step),
             "reason": self.reason,
@@ -39,6 +52,15 @@ class HandOverFailure:
             "details": list(self.details),
             "advice": self.advice,
         }
+
+
+class ClaimOutcomeJson(TypedDict):
+    """A claim entry of a VMI and its ResourceClaim."""
+
+    entry: str
+    claim: str
+    template: str | None
+    """The ResourceClaimTemplate that the claim was made of."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +71,27 @@ class ClaimOutcome:
     claim: str
     template: str | None
 
-    def to_json(self) -> Json:
+    def to_json(self) -> ClaimOutcomeJson:
         return {"entry": self.entry, "claim": self.claim, "template": self.template}
+
+
+class DeviceOutcomeJson(TypedDict):
+    """A device entry or network of a VM, and the device allocated to it."""
+
+    device: str
+    """gpus/NAME, hostDevices/NAME or networks/NAME."""
+    claim: str | None
+    request: str | None
+    allocated: str | None
+    """driver/pool/device; only the device where that is all that is known."""
+    pciAddress: str | None
+    mdevUUID: str | None
+    source: str | None
+    """Where the launcher found the address: status, metadata or environment."""
+    xml: str | None
+    """The element of the domain."""
+    binding: str | None
+    """The binding plugin that attaches a network's device by itself."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +112,7 @@ class DeviceOutcome:
     binding: str | None = None
     """The binding plugin that attaches a network's device by itself, so that it gets no element (K-5.32)."""
 
-    def to_json(self) -> Json:
+    def to_json(self) -> DeviceOutcomeJson:
         return {
             "device": self.device,
             "claim": self.claim,
@@ -83,6 +124,29 @@ class DeviceOutcome:
             "xml": self.xml,
             "binding": self.binding,
         }
+
+
+class VmOutcomeJson(TypedDict):
+    """The outcome for one VM."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    """The file and line that the VM came from."""
+    ready: bool
+    """Its domain could be rendered, and the lint has no denial."""
+    takenOver: bool
+    """It runs in the input already."""
+    findings: list[LintFindingJson]
+    warnings: list[str]
+    pod: str | None
+    claims: list[ClaimOutcomeJson]
+    node: str | None
+    devices: list[DeviceOutcomeJson]
+    domain: str | None
+    """The libvirt domain."""
+    failure: HandOverFailureJson | None
 
 
 @dataclass(frozen=True)
@@ -116,7 +180,7 @@ class VmOutcome:
     def ready(self) -> bool:
         return self.failure is None and self.domain is not None and not self.denied
 
-    def to_json(self) -> Json:
+    def to_json(self) -> VmOutcomeJson:
         return {
             "kind": self.kind,
             "namespace": self.namespace,

@@ -8,13 +8,12 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NotRequired, TypedDict
 
 from virt_dra.allocator import AllocationError, BatchAllocator, Features, Placed, Snapshot
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.api.wire import Json
 from virt_dra.simulator import collector
 from virt_dra.simulator.allocation import Progress
 from virt_dra.simulator.deadline import AllocationDeadline, error_text
@@ -49,6 +48,21 @@ class AllocationWorkload:
         )
 
 
+class WorkloadFiguresJson(TypedDict):
+    """How fast pods of a workload are placed."""
+
+    scheduled: int
+    unschedulable: int
+    errors: int
+    first_error: NotRequired[str]
+    pods_per_s: float
+    total_s: float
+    pod_p50_us: float
+    pod_p99_us: float
+    digest: str
+    """Of all answers."""
+
+
 @dataclass(frozen=True)
 class WorkloadFigures:
     """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: pods with broken input. Times by
@@ -62,9 +76,9 @@ class WorkloadFigures:
     pod_seconds: tuple[float, ...]
     digest: str
 
-    def to_json(self) -> Json:
+    def to_json(self) -> WorkloadFiguresJson:
         ordered = sorted(self.pod_seconds)
-        figures: Json = {
+        figures: WorkloadFiguresJson = {
             "scheduled": self.scheduled,
             "unschedulable": self.unschedulable,
             "errors": self.errors,
@@ -74,7 +88,9 @@ class WorkloadFigures:
             "pod_p99_us": _percentile(ordered, 99),
             "digest": self.digest,
         }
-        return figures if self.first_error is None else {**figures, "first_error": self.first_error}
+        if self.first_error is not None:
+            figures["first_error"] = self.first_error
+        return figures
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

@@ -28,7 +28,7 @@ from webhooks.knowledge import LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests
 from webhooks.lint.documents import LintResult, ObjectFindings, lint_documents
 from webhooks.lint.evaluation import findings_of
-from webhooks.lint.finding import DENIAL, WARNING, LintCheck, LintFinding, LintSettings, Severity
+from webhooks.lint.finding import DENIAL, WARNING, LintCheck, LintFinding, LintFindingJson, LintSettings, Severity
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KubeVirtAtHand, LintInputs
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.linted import Linted
@@ -49,6 +49,7 @@ __all__ = [
     "KubeVirtAtHand",
     "LintCheck",
     "LintFinding",
+    "LintFindingJson",
     "LintInputs",
     "LintResult",
     "LintSettings",

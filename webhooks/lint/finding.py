@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
-from virt_dra.api.wire import Json
 from webhooks.lint.fixes.repairs import Repair
 from webhooks.verdict import FieldIssue
 
@@ -96,6 +95,18 @@ class LintCheck:
         return f"{PAGES}/{self.id}.md"
 
 
+class LintFindingJson(TypedDict):
+    """A finding of the lint."""
+
+    id: str
+    severity: Severity
+    field: str
+    """The field at fault."""
+    message: str
+    page: str
+    """The path of its page in this project."""
+
+
 @dataclass(frozen=True)
 class LintFinding:
     """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's
@@ -123,7 +134,7 @@ class LintFinding:
         where = f"{self.field}: " if self.field else ""
         return f"{self.severity}: {where}{self.message} [{self.id}]"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> LintFindingJson:
         return {
             "id": self.id,
             "severity": self.severity,

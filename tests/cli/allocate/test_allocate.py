@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.main import cli
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -422,7 +423,7 @@ def test_names_that_are_not_there_are_told_with_what_is(arguments: list[str], er
     result = _run("-f", "-", *arguments, stdin=text)
     assert (result.exit_code, result.stderr) == (2, f"error: {error}\n")
     document = json.loads(_run("-f", "-", *arguments, "-o", "json", stdin=text).stdout)
-    assert document == {"error": error, "problems": [error]}
+    assert document == output_document("Error", {"error": error, "problems": [error]})
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

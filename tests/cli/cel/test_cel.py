@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.main import cli
 
 DRIVER = "gpu.example.com"
@@ -132,7 +133,7 @@ def test_a_refused_expression_shows_where() -> None:
 def test_a_refused_expression_in_a_document() -> None:
     result = _run("1", "-o", "json")
     why = "must evaluate to bool or the unknown type, not int"
-    assert json.loads(result.output) == {"error": why, "problems": [why]}
+    assert json.loads(result.output) == output_document("Error", {"error": why, "problems": [why]})
     assert result.exit_code == 2
 
 

@@ -13,6 +13,7 @@ from lxml import etree
 
 from launcher import domain_xml, schema
 from tests.json_schema import faults, schema_named
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.main import cli
 
 EXAMPLES = Path(__file__).parents[3] / "examples/testing"
@@ -257,7 +258,7 @@ def test_an_input_that_can_not_be_used_is_named(case: dict[str, Any], folder: Pa
     ended = asked(*files, *arguments)
     assert (ended.exit_code, ended.stdout, ended.stderr) == (2, "", f"error: {case['want']}\n")
     as_json = asked(*files, *arguments, "-o", "json")
-    said = {"error": case["want"], "problems": [case["want"]]}
+    said = output_document("Error", {"error": case["want"], "problems": [case["want"]]})
     assert (as_json.exit_code, json.loads(as_json.stdout)) == (2, said)
 
 

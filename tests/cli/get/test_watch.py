@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.json_schema import faults, schema_named
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cli.documents.rows import change_document
 from virt_dra.cli.get.command import GetRequest
@@ -144,6 +145,9 @@ async def test_documents_of_changes_say_what_happened(capsys: pytest.CaptureFixt
     changes = await _changes()
     ChangePrinter("claims", "json")(changes)
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for document in documents:
+        assert faults(document, schema_named("get-line")) == []
+        assert faults(document["object"], schema_named("inventory")) == []
     assert [(document["type"], document["object"]["metadata"]["name"]) for document in documents] == [
         ("ADDED", "a"),
         ("DELETED", "a"),

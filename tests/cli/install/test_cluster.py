@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from devtools.cluster.control_plane import ControlPlane, RequestError, require
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS, crd
 from devtools.deployed.overlay import images
+from tests.json_schema import faults, schema_named
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.cli.main import cli
 from virt_dra.cluster.kube.cluster import KubeCluster
@@ -139,6 +140,7 @@ def run(plane: ControlPlane, *arguments: str) -> Result:
 def results(output: str) -> dict[str, list[str]]:
     """What was done -> to which objects."""
     found: dict[str, list[str]] = {}
+    assert faults(json.loads(output), schema_named("install")) == []
     for obj in json.loads(output)["objects"]:
         found.setdefault(obj["result"], []).append(f"{obj['kind']} {obj['name']}")
     return found

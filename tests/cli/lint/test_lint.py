@@ -366,7 +366,7 @@ def test_unreadable_input(text: str, message: str) -> None:
     assert result.stdout == ""
     as_json = _run("-f", "-", "-o", "json", stdin=text)
     assert as_json.exit_code == 2
-    assert list(json.loads(as_json.stdout)) == ["error", "problems"]
+    assert list(json.loads(as_json.stdout)) == ["apiVersion", "kind", "error", "problems"]
     as_sarif = _run("-f", "-", "-o", "sarif", stdin=text)
     assert as_sarif.exit_code == 2
     (run,) = json.loads(as_sarif.stdout)["runs"]

@@ -46,6 +46,22 @@ def _run(*arguments: str, stdin: str | None = None, color: bool = False) -> Resu
     return result
 
 
+def test_gitlab_gets_an_issue_for_each_finding(files: Path) -> None:
+    (issue,) = json.loads(_run("./vm.yaml", "-o", "codequality").stdout)
+    assert issue == {
+        "description": "VirtualMachineInstance default/vm: spec.domain.devices.gpus[0].requestName: " + _message(files),
+        "check_name": "request-missing",
+        "fingerprint": issue["fingerprint"],
+        "severity": "critical",
+        "location": {"path": "vm.yaml", "lines": {"begin": 15}},
+    }
+    (files / "vm.yaml").write_text(f"# a line more\n{TEXT}", encoding="utf-8")
+    (moved,) = json.loads(_run("vm.yaml", "-o", "codequality").stdout)
+    assert (moved["fingerprint"], moved["location"]["lines"]["begin"]) == (issue["fingerprint"], 16)
+    (files / "vm.yaml").write_text(TEXT.replace("gpux", "gpu"), encoding="utf-8")
+    assert "request-missing" not in _run("vm.yaml", "-o", "codequality").stdout
+
+
 def _message(files: Path) -> str:
     message: str = json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)["objects"][0]["findings"][0]["message"]
     return message

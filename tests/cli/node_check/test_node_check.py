@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from tests.json_schema import faults, schema_named
 from tests.node_driver.machine_trees import MACHINES, described_machine
 from virt_dra.cli.main import cli
 
@@ -59,6 +60,7 @@ def test_the_exit_code_is_of_the_worst_finding_whichever_are_shown(name: str, tm
     arguments = node(name, tmp_path)
     whole, quiet = (node_check(*arguments, "-o", "json", *more) for more in ((), ("-q",)))
     findings = json.loads(whole.output)["findings"]
+    assert faults(json.loads(whole.output), schema_named("check")) == []
     worst = max(LEVELS[finding["level"]] for finding in findings)
     assert (whole.exit_code, quiet.exit_code) == (worst, worst)
     assert json.loads(quiet.output)["findings"] == [finding for finding in findings if LEVELS[finding["level"]]]

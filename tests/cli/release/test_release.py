@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.json_schema import faults, schema_named
 from virt_dra.api.keeping.claims import RELEASE_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import ObjectMeta, controller_reference
@@ -72,6 +73,7 @@ async def test_who_keeps_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> 
 async def test_a_document_says_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
     await released(await cluster_with(VM), "team-a", "trainer", True, "json")
     document = json.loads(capsys.readouterr().out)
+    assert faults(document, schema_named("release")) == []
     assert (document["kind"], document["items"]) == (
         "ReleaseList",
         [

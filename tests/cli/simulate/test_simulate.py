@@ -21,6 +21,7 @@ from pytest_mock import MockerFixture
 
 from devtools.experiments.traces import write_trace
 from tests.cli.pages import page_data, refused_by_policy
+from tests.json_schema import faults, schema_named
 from tests.simulator.experiment.test_description import built
 from virt_dra.api.wire import Json
 from virt_dra.cli.main import cli
@@ -44,6 +45,7 @@ def _document(*arguments: str) -> Json:
     result = _run(*arguments, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     document: Json = json.loads(result.stdout)
+    assert faults(document, schema_named("simulate")) == []
     return document
 
 
@@ -197,7 +199,9 @@ def test_broken_claims_are_said_with_every_output(tmp_path: Path) -> None:
     assert several.stderr == f"{fault.replace('pack', 'pack, spread')}\n"
     sized = ("--policy", "pack", "--size", "node=1..3", "--target", "waiting < 1")
     assert _run(str(tmp_path / "x.yaml"), *sized).stderr == f"{fault}\n"
-    runs = json.loads(_run(str(tmp_path / "x.yaml"), *sized, "-o", "json").stdout)["answers"][0]["runs"]
+    report = json.loads(_run(str(tmp_path / "x.yaml"), *sized, "-o", "json").stdout)
+    assert faults(report, schema_named("simulate")) == []
+    runs = report["answers"][0]["runs"]
     assert [(run["errors"], run["firstError"]) for run in runs] == [
         (2, fault.removeprefix("pack: 2 VMs with broken claims, the first: "))
     ]
@@ -606,6 +610,7 @@ def test_the_pods_of_a_dump_are_the_beginning_of_a_workload(tmp_path: Path) -> N
     file = tmp_path / "stays.jsonl"
     policy = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit", "--placements", str(file))["policies"][0]
     stays = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [fault for stay in stays for fault in faults(stay, schema_named("placements-line"))] == []
     before = [(stay["vm"], stay["node"]) for stay in stays if stay["vm"].startswith("cad/") and stay["started"] == 0]
     assert sorted(before) == [
         ("cad/virt-launcher-anna", "node-1"),

@@ -48,5 +48,5 @@ def test_a_fault_is_found(member: str, value: object, fault: str) -> None:
 
 
 def test_the_choices_are_those_of_the_code() -> None:
-    change = SCHEMA["$defs"]["wayOut"]["properties"]["changes"]["items"]["properties"]["kind"]["enum"]
+    change = SCHEMA["$defs"]["wayOutStep"]["properties"]["kind"]["enum"]
     assert (change, SCHEMA["properties"]["verdict"]["enum"]) == (list(get_args(Kind)), list(get_args(ExplainedVerdict)))

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
-
-from virt_dra.api.wire import Json
+from typing import Final, Literal, NotRequired, TypedDict
 
 Level = Literal["ok", "info", "warning", "error"]
 OK: Final = "ok"
 INFO: Final = "info"
 WARNING: Final = "warning"
 ERROR: Final = "error"
+
+
+class CheckFindingJson(TypedDict):
+    """What a check says."""
+
+    id: str
+    """Of the check."""
+    level: Level
+    where: str
+    """The object or component."""
+    message: str
+    advice: NotRequired[str]
+    """The remedy."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +36,11 @@ class CheckFinding:
     message: str
     advice: str = ""
 
-    def to_wire(self) -> Json:
-        return {"id": self.id, "level": self.level, "where": self.where, "message": self.message} | (
-            {"advice": self.advice} if self.advice else {}
-        )
+    def to_wire(self) -> CheckFindingJson:
+        wire: CheckFindingJson = {"id": self.id, "level": self.level, "where": self.where, "message": self.message}
+        if self.advice:
+            wire["advice"] = self.advice
+        return wire
 
 
 @dataclass(frozen=True)

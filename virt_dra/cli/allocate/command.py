@@ -22,7 +22,7 @@ from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Loaded
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
-from virt_dra.cli.allocate.report import answer_json, table
+from virt_dra.cli.allocate.report import AllocationReportJson, answer_json, table
 from virt_dra.cli.allocate.workload import load_workload
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import answer_stream
@@ -269,7 +269,7 @@ def _show(
     answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool
 ) -> None:
     if output != "text":
-        members = {"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}
+        members: AllocationReportJson = {"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}
         print_document(output_document("AllocationReport", members), output)
         return
     if not answers:

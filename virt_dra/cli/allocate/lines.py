@@ -19,7 +19,7 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cel.validation import compiled_rules
-from virt_dra.cli.allocate.report import explanation_json
+from virt_dra.cli.allocate.report import ExplanationJson, explanation_json
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.gate_options import with_features
 from virt_dra.simulator.deadline import AllocationDeadline, error_text
@@ -90,7 +90,7 @@ def _decide(
 ) -> Json:
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
-    explanation: Json | None = None
+    explanation: ExplanationJson | None = None
     allocator = Allocator(snapshot, claims, features, interrupt=deadline)
     deadline.start()
     try:
@@ -108,7 +108,7 @@ def _decide(
     return {**out, "explanation": explanation} if explain else out
 
 
-def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> Json | None:
+def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> ExplanationJson | None:
     """None for an error about the request itself, which needs no explanation, and for an explanation that takes too
     long."""
     deadline.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypedDict
 
 from virt_dra.allocator import Explanation
 from virt_dra.allocator.explain import RequestExplanation
@@ -14,7 +15,78 @@ from virt_dra.simulator.allocation import FITS, AllocationAnswer, NodeAnswer
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
-def answer_json(answer: AllocationAnswer) -> Json:
+class PoolRefusalJson(TypedDict):
+    """A pool whose devices can't be allocated."""
+
+    pool: str
+    reason: str
+    detail: str
+
+
+class DeviceRefusalJson(TypedDict):
+    """A device that a request can't have."""
+
+    device: str
+    """driver/pool/device"""
+    reason: str
+    summary: str
+    detail: str
+
+
+class RequestExplanationJson(TypedDict):
+    """What refused each device for a request."""
+
+    claim: str
+    request: str
+    wanted: int
+    placed: int
+    """Devices that it got at best."""
+    overLimit: bool
+    rejections: list[DeviceRefusalJson]
+
+
+class ExplanationJson(TypedDict):
+    """Why a node can't serve the claims."""
+
+    node: str
+    reason: str
+    summary: str
+    devices: int
+    pools: list[PoolRefusalJson]
+    requests: list[RequestExplanationJson]
+
+
+class NodeAnswerJson(TypedDict):
+    """The answer of one node."""
+
+    node: str
+    verdict: str
+    """fits, refused, error or timed out"""
+    summary: str | None
+    results: list[Json] | None
+    """AllocationResults of resource.k8s.io/v1, in the order of the claims."""
+    explanation: ExplanationJson | None
+
+
+class ClaimsAnswerJson(TypedDict):
+    """The outcome for claims that are placed together."""
+
+    claims: list[str]
+    allocated: bool
+    node: str | None
+    message: str | None
+    """kube-scheduler's, where nothing is allocated."""
+    nodes: list[NodeAnswerJson]
+
+
+class AllocationReportJson(TypedDict):
+    """Which devices claims get, and why not."""
+
+    allocated: bool
+    answers: list[ClaimsAnswerJson]
+
+
+def answer_json(answer: AllocationAnswer) -> ClaimsAnswerJson:
     return {
         "claims": list(answer.claims),
         "allocated": answer.allocated,
@@ -24,7 +96,7 @@ def answer_json(answer: AllocationAnswer) -> Json:
     }
 
 
-def _node_json(answer: NodeAnswer) -> Json:
+def _node_json(answer: NodeAnswer) -> NodeAnswerJson:
     return {
         "node": answer.node,
         "verdict": answer.verdict,
@@ -34,7 +106,7 @@ def _node_json(answer: NodeAnswer) -> Json:
     }
 
 
-def explanation_json(explanation: Explanation) -> Json:
+def explanation_json(explanation: Explanation) -> ExplanationJson:
     """The tree of refusals: pools that can't be used, then per request what refused each device."""
     return {
         "node": explanation.node,
@@ -46,7 +118,7 @@ def explanation_json(explanation: Explanation) -> Json:
     }
 
 
-def _request_json(request: RequestExplanation) -> Json:
+def _request_json(request: RequestExplanation) -> RequestExplanationJson:
     return {
         "claim": request.claim,
         "request": request.request,

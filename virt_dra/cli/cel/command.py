@@ -4,7 +4,7 @@ lines)."""
 from __future__ import annotations
 
 import sys
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -37,8 +37,17 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.matching.matcher import readable
 
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import SelectorAnswerJson
+
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
-NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
+NOTHING: Final[SelectorAnswerJson] = {
+    "compile_error": None,
+    "cost_estimate": None,
+    "result": None,
+    "error": None,
+    "cost": None,
+}
 """The answer's members besides ``id``. Members without a value are null."""
 
 
@@ -46,7 +55,7 @@ _FEATURES: Final = ("consumable", "list")
 """What the expressions of a new object may use by the gates."""
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json) -> SelectorAnswerJson:
     """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result",
     "error", "cost"}``.
 
@@ -62,22 +71,24 @@ def answer(request: Json) -> Json:
         compiled = _compile(text, environment, derived=derived)
     except CompileError as error:
         return {**NOTHING, "compile_error": error.message}
-    return {**NOTHING, "cost_estimate": compiled.cost_estimate, **_evaluated(compiled, driver, device)}
+    return _evaluated(compiled, driver, device)
 
 
 def _compile(expression: str, environment: Environment, *, derived: bool) -> CompiledSelector | DerivedAttribute:
     return compile_derived_attribute(expression, environment) if derived else compile_selector(expression, environment)
 
 
-def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, device: Device) -> Json:
+def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, device: Device) -> SelectorAnswerJson:
+    compiled_alone: SelectorAnswerJson = {**NOTHING, "cost_estimate": compiled.cost_estimate}
     given = readable(driver, device)
     if isinstance(given, str):
-        return {"error": given}
+        return {**compiled_alone, "error": given}
     examined = compiled.examine(given)
     if examined.error is not None:
-        return {"error": examined.error, "cost": examined.cost}
+        return {**compiled_alone, "error": examined.error, "cost": examined.cost}
     value = examined.value
-    return {"result": value.to_wire() if isinstance(value, DeviceAttribute) else value, "cost": examined.cost}
+    result = value.to_wire() if isinstance(value, DeviceAttribute) else value
+    return {**compiled_alone, "result": result, "cost": examined.cost}
 
 
 def _environment_of(request: Json) -> Environment:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NotRequired, TypedDict
 
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.pool_generations import generation_of, newest_generation
@@ -21,6 +21,31 @@ SHOWN_DEVICES: Final = 10
 SHOWN_RESULTS: Final = 20
 SAMPLE: Final = 5
 """The most devices that a line names."""
+
+
+class DeviceResultJson(TypedDict):
+    """The result for one device: matches, attribute or error."""
+
+    device: str
+    """driver/pool/device"""
+    node: NotRequired[str]
+    matches: NotRequired[bool | None]
+    """Of a selector."""
+    attribute: NotRequired[Json]
+    """Of a derived attribute: a DeviceAttribute of resource.k8s.io/v1."""
+    error: NotRequired[str]
+    cost: int | None
+    """What the evaluation cost, by Kubernetes' estimate."""
+
+
+class SelectorReportJson(TypedDict):
+    """An expression with its result for each device."""
+
+    expression: str
+    costEstimate: int | None
+    devices: list[DeviceResultJson]
+    outdatedSlices: list[str]
+    """Slices that were left out, because their pool has a newer generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +63,17 @@ class DeviceResult:
     def matches(self) -> bool:
         return self.value is True
 
-    def to_json(self) -> Json:
-        value = (
-            {"attribute": self.value.to_wire()} if isinstance(self.value, DeviceAttribute) else {"matches": self.value}
-        )
-        result = {"error": self.error} if self.error is not None else value
-        return {"device": self.device, **({"node": self.node} if self.node else {}), **result, "cost": self.cost}
+    def to_json(self) -> DeviceResultJson:
+        result: DeviceResultJson = {"device": self.device, "cost": self.cost}
+        if self.node:
+            result["node"] = self.node
+        if self.error is not None:
+            result["error"] = self.error
+        elif isinstance(self.value, DeviceAttribute):
+            result["attribute"] = self.value.to_wire()
+        else:
+            result["matches"] = self.value
+        return result
 
     @property
     def said(self) -> str:
@@ -81,7 +111,7 @@ class CelReport:
     def good(self) -> bool:
         return not self.failed and (self.derived or not self.devices or self.matching > 0)
 
-    def to_json(self) -> Json:
+    def to_json(self) -> SelectorReportJson:
         return {
             "expression": self.expression,
             "costEstimate": self.cost_estimate,

@@ -19,7 +19,6 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.reading.unknown_kinds import unknown_kind
-from virt_dra.api.wire import Json
 from virt_dra.cli.describe.sections import section_lines
 from virt_dra.cli.documents.heads import output_list
 from virt_dra.cli.get.arguments import KIND_METAVAR, asked_kinds
@@ -32,6 +31,7 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.port import ApiError, Reader
 from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
+from virt_dra.inventory.document_types import EventJson
 from virt_dra.inventory.fields import BadFilter, RowFilter
 from virt_dra.inventory.kinds import ROW_KINDS, RowOptions
 from virt_dra.live.reading import read_cluster
@@ -79,7 +79,7 @@ class _Remarks:
     checked: Sequence[ObjectFindings]
     notes: tuple[str, ...] = ()
 
-    def events(self, objects: Iterable[ObjectId]) -> list[Json]:
+    def events(self, objects: Iterable[ObjectId]) -> list[EventJson]:
         return event_lines(self.event_objects, objects)
 
     def findings(self, objects: Iterable[ObjectId]) -> list[str]:

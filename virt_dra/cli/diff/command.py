@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option, seconds_option
 from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.collector import frozen_heap
 
 if TYPE_CHECKING:
@@ -71,11 +71,30 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         for fact in unknown:
             say(str(fact))
     else:
-        changes = [_json(change) for change in differing]
-        facts = [fact.to_json() for fact in unknown]
-        print_document(output_document("ClusterDifference", {"changes": changes, "unknown": facts}), output)
+        members: ClusterDifferenceJson = {
+            "changes": [_json(change) for change in differing],
+            "unknown": [fact.to_json() for fact in unknown],
+        }
+        print_document(output_document("ClusterDifference", members), output)
     sys.exit(1 if any(change.before == "fits" and change.after not in ("fits", None) for change in differing) else 0)
 
 
-def _json(change: FitChange) -> Json:
+class FitChangeJson(TypedDict):
+    """A VM, VMI or pod that starts or stops fitting."""
+
+    subject: str
+    before: str | None
+    """null where it isn't there."""
+    after: str | None
+    why: str | None
+
+
+class ClusterDifferenceJson(TypedDict):
+    """Which VMs start or stop fitting between two states of a cluster."""
+
+    changes: list[FitChangeJson]
+    unknown: list[UnknownFactJson]
+
+
+def _json(change: FitChange) -> FitChangeJson:
     return {"subject": change.title, "before": change.before, "after": change.after, "why": change.why or None}

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from virt_dra.api.wire import Json
 
 OUTPUT_VERSION: Final = "output.virt-dra.io/v1"
+
+
+class ProblemJson(TypedDict):
+    """What is wrong with a file."""
+
+    source: str
+    """File and line."""
+    message: str
+
+
+class ErrorJson(TypedDict):
+    """Why a command that was asked for JSON or YAML has no answer. It exits with 2."""
+
+    error: str
+    problems: list[ProblemJson | str]
 
 
 def output_document(kind: str, members: Mapping[str, Any]) -> Json:

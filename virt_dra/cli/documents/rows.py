@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
@@ -13,6 +13,9 @@ from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.pool_rows import DriverRow, PoolRow
 from virt_dra.inventory.vm_rows import VmRow
+
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import RowChangeJson
 
 ROW_LIST: Final = "InventoryList"
 _KINDS: Final[Mapping[type, str]] = {
@@ -42,7 +45,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def change_document(change: RowChange) -> Json:
+def change_document(change: RowChange) -> RowChangeJson:
     """The change as a watch of Kubernetes writes it."""
     return {"type": change.type, "object": row_document(change.row)}
 

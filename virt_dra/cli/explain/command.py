@@ -21,6 +21,7 @@ from virt_dra.simulator.collector import frozen_heap
 from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
 
 if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import ExplanationListJson, ReasonPageJson
     from virt_dra.model.cluster import ClusterModel
 
 HELP = """Explain why a VM, VMI, pod or claim gets no place, who holds the devices it wants, and what would help.
@@ -131,7 +132,8 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
     if output == "text":
         say(text.rstrip("\n"))
     else:
-        print_document(output_document("ReasonPage", {"name": words[0], "page": text}), output)
+        reason: ReasonPageJson = {"name": words[0], "page": text}
+        print_document(output_document("ReasonPage", reason), output)
 
 
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
@@ -193,7 +195,10 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
         refuse([str(error)], output)
     unplaced = explained.answers
     if output != "text":
-        members = {"subjects": [answer_json(answer) for answer in unplaced], "leftOut": explained.left_out}
+        members: ExplanationListJson = {
+            "subjects": [answer_json(answer) for answer in unplaced],
+            "leftOut": explained.left_out,
+        }
         print_document(output_document("ExplanationList", members), output)
     else:
         for answer in unplaced[:_LISTED]:

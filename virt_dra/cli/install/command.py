@@ -49,6 +49,7 @@ from virt_dra.installation.plan import (
 )
 
 if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import InstallationJson
     from virt_dra.installation.apply import ChangeReport
 
 EPILOG = """\b
@@ -227,14 +228,13 @@ async def _install(
 
 def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *, waited: bool, output: str) -> None:
     if output != "text":
-        done = [
-            {"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result}
-            for result, key in report.done
-        ]
-        members = {
+        members: InstallationJson = {
             "overlay": choices.overlay,
             "namespace": choices.namespace,
-            "objects": done,
+            "objects": [
+                {"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result}
+                for result, key in report.done
+            ],
             "waitingFor": list(waiting),
         }
         print_document(output_document("Installation", members), output)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import emitter, parse_our_namespace
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
@@ -19,6 +18,7 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.port import ApiError
 
 if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import RemovalJson
     from virt_dra.installation.apply import ChangeReport
     from virt_dra.installation.removal import Removal
 
@@ -118,14 +118,14 @@ async def _uninstall(
 
 def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], output: str, sentence: str) -> None:
     if output != "text":
-        document: Json = {
+        members: RemovalJson = {
             "namespace": plan.namespace,
             "planned": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for key in plan.keys],
             "removed": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for _, key in report.done],
             "kept": list(plan.kept),
             "waitingFor": list(waiting),
         }
-        print_document(output_document("Removal", document), output)
+        print_document(output_document("Removal", members), output)
         return
     for missing in waiting:
         say(f"error: {missing}", err=True)

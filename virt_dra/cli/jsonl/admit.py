@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
 from virt_dra.api.kubevirt_versions import KNOWN_GATES
@@ -13,11 +13,14 @@ from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_or_spec
 from webhooks.admission import admit
 from webhooks.api_server import FieldValidation
 
-REFUSAL: Json = {"allowed": False, "causes": [], "warnings": []}
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import AdmissionCauseJson, AdmitAnswerJson
+
+REFUSAL: AdmitAnswerJson = {"allowed": False, "causes": [], "warnings": []}
 MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json) -> AdmitAnswerJson:
     """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes",
     "warnings"}``.
 
@@ -27,7 +30,7 @@ def answer(request: Json) -> Json:
     raw = vmi_or_spec(request)
     kubevirt = request.get("kubevirt") is not None
     verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
-    causes = [
+    causes: list[AdmissionCauseJson] = [
         {"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes
     ]
     unknown = [gate for gate in member(request, "gates", dict, {}) if gate not in KNOWN_GATES]

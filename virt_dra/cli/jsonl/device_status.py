@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import InvalidKeys, read_keys
@@ -19,11 +19,14 @@ from virt_dra.controllers.loops.device_status import own_report
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 
-REFUSAL: Json = {"deviceStatus": None, "unresolved": []}
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import DeviceStatusAnswerJson
+
+REFUSAL: DeviceStatusAnswerJson = {"deviceStatus": None, "unresolved": []}
 MEMBERS: Final = ("vmi", "pod", "claims", "slices", "options")
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json) -> DeviceStatusAnswerJson:
     """``{"vmi", "pod"?, "claims"?, "slices"?, "options"?}`` -> ``{"deviceStatus", "unresolved"}`` and, if any,
     ``"warnings"``.
 
@@ -38,7 +41,7 @@ def answer(request: Json) -> Json:
     report = own_report(vmi, resolution)
     status = report.device_status()
     unresolved = sorted((*report.unresolved, *report.lost), key=lambda u: u.subject.position)
-    answered: Json = {
+    answered: DeviceStatusAnswerJson = {
         "deviceStatus": None if status is None else status.to_wire(),
         "unresolved": [{"device": str(u.subject), "reason": u.reason, "message": u.message} for u in unresolved],
     }

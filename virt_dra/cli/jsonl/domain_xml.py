@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from launcher import AddressSources, LauncherError, convert
 from virt_dra.api.core_v1 import Pod
@@ -11,11 +11,14 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.members import BadLine, member, under
 from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of
 
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import DomainAnswerJson, HostdevJson
+
 REFUSAL: Json = {"hostdevs": [], "domain": None}
 MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json) -> DomainAnswerJson:
     """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there
     are any.
 
@@ -27,10 +30,14 @@ def answer(request: Json) -> Json:
     try:
         result = convert(vmi, sources, kubevirt=gates_of(request).version)
     except LauncherError as error:
-        return {**REFUSAL, "error": str(error)}
-    hostdevs = [{"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs]
-    warnings = {"warnings": list(result.warnings)} if result.warnings else {}
-    return {"hostdevs": hostdevs, "domain": result.domain_xml, "error": None, **warnings}
+        return {"hostdevs": [], "domain": None, "error": str(error)}
+    hostdevs: list[HostdevJson] = [
+        {"device": device.device, "source": device.source, "xml": device.xml} for device in result.hostdevs
+    ]
+    answered: DomainAnswerJson = {"hostdevs": hostdevs, "domain": result.domain_xml, "error": None}
+    if result.warnings:
+        answered["warnings"] = list(result.warnings)
+    return answered
 
 
 def _files(request: Json) -> dict[str, str] | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import IO, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 import click
 
@@ -21,12 +21,18 @@ from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.members import BadLine, found_type
 from virt_dra.cli.shared.output import json_text, refuse
 
-AnswerFunction = Callable[[Json], Json]
+AnswerMembers = Mapping[str, Any]
+"""An answer without its ``id``."""
+AnswerFunction = Callable[[Json], AnswerMembers]
 """Takes the request object of one line, returns the answer without its ``id``. Raises :class:`BadLine` or WireError."""
 
 
 def answer_lines(
-    lines: Iterable[bytes], out: IO[str], answer: AnswerFunction, refusal: Json, members: Collection[str] = ()
+    lines: Iterable[bytes],
+    out: IO[str],
+    answer: AnswerFunction,
+    refusal: AnswerMembers,
+    members: Collection[str] = (),
 ) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is
     read.
@@ -42,7 +48,9 @@ def answer_lines(
         out.flush()
 
 
-def _answer_line(number: int, line: bytes, answer: AnswerFunction, refusal: Json, members: Collection[str]) -> str:
+def _answer_line(
+    number: int, line: bytes, answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
+) -> str:
     identity: object = None
     unknown: list[str] = []
     try:
@@ -132,7 +140,9 @@ def _finite(text: str) -> float:
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
-def answer_stream(requests: IO[bytes], answer: AnswerFunction, refusal: Json, members: Collection[str]) -> None:
+def answer_stream(
+    requests: IO[bytes], answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
+) -> None:
     """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of
     the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
@@ -154,7 +164,12 @@ _EXIT_CODES: Final = (
 
 
 def jsonl_command(
-    name: str, answer: AnswerFunction, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()
+    name: str,
+    answer: AnswerFunction,
+    refusal: AnswerMembers,
+    help_text: str,
+    epilog: str,
+    members: Collection[str] = (),
 ) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
@@ -13,11 +13,14 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.pods.launcher_resources import RenderError, fragment
 
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import ContainerDevicesJson, RenderAnswerJson
+
 REFUSAL: Json = {"resourceClaims": [], "containers": []}
 MEMBERS: Final = ("vmi", "spec", "gates", "kubevirt", "permittedHostDevices")
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json) -> RenderAnswerJson:
     """``{"vmi" or "spec", "gates"?, "kubevirt"?, "permittedHostDevices"?}`` -> ``{"resourceClaims", "containers",
     "error"}``.
 
@@ -26,8 +29,8 @@ def answer(request: Json) -> Json:
     gates = gates_of(request)
     devices = fragment(_vmi(request), gates, _permitted(request))
     if isinstance(devices, RenderError):
-        return {**REFUSAL, "error": devices.message}
-    compute = {
+        return {"resourceClaims": [], "containers": [], "error": devices.message}
+    compute: ContainerDevicesJson = {
         "name": COMPUTE,
         "claims": [claim.to_wire() for claim in devices.claims],
         "limits": {name: str(quantity) for name, quantity in devices.limits.items()},

@@ -22,6 +22,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
 from virt_dra.cli.documents.heads import output_document
+from virt_dra.cli.lint.codequality import codequality
 from virt_dra.cli.lint.configuration import LintConfiguration, configuration_option
 from virt_dra.cli.lint.exclusion import exclusion
 from virt_dra.cli.lint.fixing import STANDARD_INPUT, FixOutcome, decide, show, write
@@ -105,7 +106,8 @@ standard input the corrected text is printed, and everything else goes to standa
   fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field,
               reason); objects and the numbers are then those of the files as they are now
 With --summary objects is left out. No readable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with
-the page of each finding; github: annotations of a workflow; junit: a test per object, for reports of CI.
+the page of each finding; github: annotations of a workflow; junit: a test per object, and codequality: an issue per
+finding, for reports of CI.
 """
 
 EPILOG = """\b
@@ -140,7 +142,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.command(name="lint", help=HELP, epilog=EPILOG)
 @files_option("Manifests; may be repeated. - is standard input.", "named")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
-@output_option("text", "json", "yaml", "sarif", "github", "junit")
+@output_option("text", "json", "yaml", "sarif", "github", "junit", "codequality")
 @kubevirt_option
 @kubevirt_gates_option
 @severity_options(LintSettings.for_command)
@@ -322,6 +324,8 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, e
         _print_text(report, excerpts=excerpts, err=err)
     elif output == "github":
         print_commands(github_lines(checked, report.places))
+    elif output == "codequality":
+        print_document(codequality(checked, report.places), "json")
     elif output == "junit":
         click.echo(junit([*checked, *_without_findings(report)], report.places))
     elif output == "sarif":

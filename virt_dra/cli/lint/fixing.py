@@ -13,7 +13,7 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.reading.documents import Document
-from virt_dra.api.wire import Json
+from virt_dra.cli.lint.document_types import FixedFileJson, FixOutcomeJson
 from virt_dra.cli.shared.console import say
 from virt_dra.cluster.manifest_file import ChangedMeanwhile, ManifestFile
 from webhooks.lint.fixes.manifest_text import ManifestText
@@ -44,18 +44,10 @@ class FixOutcome:
         """The texts as the files now have them."""
         return {**before, **{text.name: text.content for text in self.plan.texts if text.name in self.applied}}
 
-    def to_json(self) -> Json:
+    def to_json(self) -> FixOutcomeJson:
         return {
             "applied": bool(self.plan.texts) and self.applied == {text.name for text in self.plan.texts},
-            "files": [
-                {
-                    "file": text.name,
-                    "diff": text.diff,
-                    "written": text.name in self.applied,
-                    **({"problem": self.problems[text.name]} if text.name in self.problems else {}),
-                }
-                for text in self.plan.texts
-            ],
+            "files": [self._file(text) for text in self.plan.texts],
             "dropped": [
                 {
                     "file": fix.source.name,
@@ -68,6 +60,12 @@ class FixOutcome:
                 for fix in self.plan.dropped
             ],
         }
+
+    def _file(self, text: ManifestText) -> FixedFileJson:
+        written: FixedFileJson = {"file": text.name, "diff": text.diff, "written": text.name in self.applied}
+        if text.name in self.problems:
+            written["problem"] = self.problems[text.name]
+        return written
 
 
 def show(plan: FixPlan, files: Mapping[str, ManifestFile], *, err: bool) -> None:

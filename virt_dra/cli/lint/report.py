@@ -12,7 +12,15 @@ from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
 from virt_dra.api.reading.documents import DocumentSource
 from virt_dra.api.reading.positions import FieldPosition
-from virt_dra.api.wire import Json
+from virt_dra.cli.lint.document_types import (
+    FaultJson,
+    FindingCountJson,
+    FindingFixJson,
+    FindingPlaceJson,
+    LintedObjectJson,
+    LintReportJson,
+    PlacedFindingJson,
+)
 from virt_dra.cli.lint.fixing import FixOutcome
 from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
@@ -34,7 +42,7 @@ MAX_DIFFS = 4 * 1024 * 1024
 """Characters of all diffs of findings in one document: many findings may have one large fix."""
 
 
-def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) -> Json:
+def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) -> LintedObjectJson:
     """One object as a member of ``objects``. A finding's line and column are those of its field, null where they aren't
     known."""
     return {
@@ -43,28 +51,47 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
         "name": judged.name,
         "file": judged.source.name,
         "line": judged.source.line,
-        "findings": [
-            {
-                **finding.to_json(),
-                **_place(places.field_position(judged.source, finding.field)),
-                **_fault(judged.source, finding, places),
-                **fixes.to_json(judged.source, finding),
-            }
-            for finding in judged.findings
-        ],
+        "findings": [_placed(judged.source, finding, places, fixes) for finding in judged.findings],
     }
 
 
-def _fault(source: DocumentSource, finding: LintFinding, places: FindingPlaces) -> Json:
-    """The member ``fault``, where the fault is in another object of the files."""
+def _placed(
+    source: DocumentSource, finding: LintFinding, places: FindingPlaces, fixes: FindingFixes
+) -> PlacedFindingJson:
+    said, place = finding.to_json(), _place(places.field_position(source, finding.field))
+    placed: PlacedFindingJson = {
+        "id": said["id"],
+        "severity": said["severity"],
+        "field": said["field"],
+        "message": said["message"],
+        "page": said["page"],
+        "line": place["line"],
+        "column": place["column"],
+    }
+    fault, fix = _fault(source, finding, places), fixes.to_json(source, finding)
+    if fault is not None:
+        placed["fault"] = fault
+    if fix is not None:
+        placed["fix"] = fix
+    return placed
+
+
+def _fault(source: DocumentSource, finding: LintFinding, places: FindingPlaces) -> FaultJson | None:
+    """None unless the fault is in another object of the files."""
     at, elsewhere = finding.at, places.fault(source, finding)
     if at is None or elsewhere == source:
-        return {}
-    where = {"kind": at.kind, "namespace": at.namespace, "name": at.name, "field": at.field, "file": elsewhere.name}
-    return {"fault": {**where, **_place(places.position(source, finding))}}
+        return None
+    return {
+        "kind": at.kind,
+        "namespace": at.namespace,
+        "name": at.name,
+        "field": at.field,
+        "file": elsewhere.name,
+        **_place(places.position(source, finding)),
+    }
 
 
-def _place(at: FieldPosition | None) -> Json:
+def _place(at: FieldPosition | None) -> FindingPlaceJson:
     return {"line": at.line if at is not None else None, "column": at.column if at is not None else None}
 
 
@@ -81,15 +108,14 @@ class FindingFixes:
             self._reasons |= dict.fromkeys(plan.waiting, WAITING)
         self._left = MAX_DIFFS
 
-    def to_json(self, source: DocumentSource, finding: LintFinding) -> Json:
-        """The member ``fix``, where one is known: ``available``, and the ``diff``, or a ``reason`` if it can't be
-        made."""
+    def to_json(self, source: DocumentSource, finding: LintFinding) -> FindingFixJson | None:
+        """None where no fix is known."""
         fix, reason = self._fixes.get((source, finding)), self._reasons.get((source, finding))
         if fix is None:
-            return {"fix": {"available": False, "reason": reason}} if reason is not None else {}
+            return {"available": False, "reason": reason} if reason is not None else None
         diff = fix.diff if self._left > 0 else None
         self._left -= len(diff or "")
-        return {"fix": {"available": True, "diff": diff}}
+        return {"available": True, "diff": diff}
 
 
 @dataclass(frozen=True)
@@ -104,7 +130,7 @@ class FindingCount:
     def __str__(self) -> str:
         return f"{self.severity}: {self.id}: {counted(self.findings, 'finding')} on {counted(self.objects, 'object')}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> FindingCountJson:
         return {"id": self.id, "severity": self.severity, "findings": self.findings, "objects": self.objects}
 
 
@@ -228,9 +254,9 @@ class LintReport:
         if self.strict:
             yield f"not judged, though KubeVirt checks it: {'; '.join(NOT_JUDGED)}"
 
-    def to_json(self) -> Json:
+    def to_json(self) -> LintReportJson:
         fixes = FindingFixes(self.plan)
-        return {
+        report: LintReportJson = {
             "version": FORMAT,
             "kubevirt": str(self.version),
             "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
@@ -240,8 +266,12 @@ class LintReport:
             "notChecked": list(self.judgement.not_checked),
             "unknown": [fact.to_json() for fact in self.judgement.unknown],
             "otherTools": list(self.other_tools),
-            **({"notJudged": list(NOT_JUDGED)} if self.strict else {}),
-            **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
             "counts": [count.to_json() for count in self.counts],
-            **({} if self.summary else {"objects": [entry(obj, self.places, fixes) for obj in self.judgement.checked]}),
         }
+        if self.strict:
+            report["notJudged"] = list(NOT_JUDGED)
+        if self.outcome is not None:
+            report["fixes"] = self.outcome.to_json()
+        if not self.summary:
+            report["objects"] = [entry(obj, self.places, fixes) for obj in self.judgement.checked]
+        return report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from virt_dra.cli.shared.aligned import aligned
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import print_document
+
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import ConfigurationJson, OptionDefaultJson
 
 HELP = """Show the defaults of options that are your own, with where each is from.
 
@@ -57,11 +61,12 @@ def command(context: click.Context, output: str) -> None:
         say("\n".join(aligned(("OPTION", "VALUE", "SOURCE"), sorted((*rows, *unset)))))
         say(f"file: {file}{'' if file.exists() else ' (not there)'}")
         return
-    options = [
+    options: list[OptionDefaultJson] = [
         {"command": default.command or None, "option": default.option, "value": default.value, "source": default.source}
         for default in shown
     ]
-    print_document(output_document("Configuration", {"file": str(file), "options": options}), output)
+    members: ConfigurationJson = {"file": str(file), "options": options}
+    print_document(output_document("Configuration", members), output)
 
 
 def _text(value: str | list[str]) -> str:

@@ -47,11 +47,12 @@ _ENDING: Final = ".schema.json"
 def output_kinds() -> dict[str, str]:
     """The names of schemas of outputs, each with its file's text."""
     folder = files("virt_dra.cli.documents").joinpath("schemas")
-    return {
+    texts = {
         file.name.removesuffix(_ENDING): file.read_text(encoding="utf-8")
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        for file in folder.iterdir()
         if file.name.endswith(_ENDING)
     }
+    return dict(sorted(texts.items()))
 
 
 def object_schema(name: str, version: KubeVirtVersion) -> Json:

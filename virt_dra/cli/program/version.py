@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from virt_dra.api.kubevirt_versions import NEWEST
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import print_document
+
+if TYPE_CHECKING:
+    from virt_dra.cli.documents.output_types import VersionJson
 
 EPILOG = """\b
 Examples:
@@ -29,5 +33,5 @@ def command(output: str) -> None:
     if output == "text":
         click.echo(f"virt-dra, version {own}")
         return
-    members = {"version": own, "newestKubeVirt": str(NEWEST)}
+    members: VersionJson = {"version": own, "newestKubeVirt": str(NEWEST)}
     print_document(output_document("Version", members), output)

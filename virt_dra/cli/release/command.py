@@ -18,6 +18,7 @@ from virt_dra.cli.shared.output import print_document, refuse
 if TYPE_CHECKING:
     from virt_dra.api.resource_v1 import ResourceClaim
     from virt_dra.api.wire import Json
+    from virt_dra.cli.documents.output_types import ReleasedClaimJson
     from virt_dra.cluster.port import Cluster
 
 HELP = """Release the devices that a stopped VM keeps (annotation virt-dra.io/keep-devices).
@@ -112,7 +113,7 @@ def _devices(claim: ResourceClaim) -> str:
 def _document(claims: list[ResourceClaim], *, asked: bool) -> Json:
     from virt_dra.cli.documents.heads import output_list
 
-    items = [
+    items: list[ReleasedClaimJson] = [
         {"claim": claim.name, "namespace": claim.namespace, "devices": _devices(claim), "asked": asked}
         for claim in claims
     ]

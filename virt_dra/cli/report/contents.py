@@ -4,18 +4,19 @@ taken. Pure."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.inventory.device_rows import DeviceRow
+from virt_dra.inventory.document_types import VmRowJson
 from virt_dra.inventory.topology import PLACES, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
-from virt_dra.simulator.explaining.answer import answer_json
+from virt_dra.simulator.explaining.answer import ExplainedAnswerJson, answer_json
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
-from webhooks.lint import ObjectFindings
+from webhooks.lint import LintFindingJson, ObjectFindings
 
 SIZES: Final = (1, 2, 4, 8)
 """Devices of one VM for which the report says on how many nodes they fit."""
@@ -47,6 +48,38 @@ class ReportContents:
     findings: tuple[ObjectFindings, ...]
     taken: tuple[tuple[str, int], ...]
     notes: tuple[str, ...] = ()
+
+
+class ModelFreeJson(TypedDict):
+    """How the free devices of a model are spread over nodes."""
+
+    model: str
+    free: int
+    total: int
+    largestOnANode: int
+    nodesFor: Mapping[str, int]
+    """Number of devices -> on how many nodes so many are free."""
+
+
+class ReportedFindingJson(LintFindingJson):
+    """A finding with its object."""
+
+    object: str
+
+
+class ReportJson(TypedDict):
+    """What a report says of a cluster."""
+
+    nodes: int
+    devices: Mapping[str, int]
+    """State -> devices in it."""
+    vms: list[VmRowJson]
+    waiting: list[ExplainedAnswerJson]
+    free: list[ModelFreeJson]
+    findings: list[ReportedFindingJson]
+    takenByDay: Mapping[str, int]
+    """Day -> devices that are held since then."""
+    notes: list[str]
 
 
 def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
@@ -83,7 +116,7 @@ def taken_by_day(rows: Iterable[DeviceRow]) -> tuple[tuple[str, int], ...]:
 
 
 def contents_json(contents: ReportContents) -> Json:
-    members = {
+    members: ReportJson = {
         "nodes": contents.nodes,
         "devices": dict(contents.states),
         "vms": [row.to_json() for row in contents.vms],

@@ -18,8 +18,8 @@ from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, ReadProblem
-from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
+from virt_dra.cli.run.document_types import ClusterRunJson, SeparateRunsJson
 from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
 from virt_dra.cli.shared.cluster_options import ClusterChoice
@@ -159,7 +159,7 @@ def command(
         (job, _lint(job, latest_objects.documents, scoped, lint, output), latest_objects, scoped)
         for job, latest_objects, scoped in once
     ]
-    reports: list[Json] = []
+    reports: list[ClusterRunJson] = []
     ready, lost = True, list[ReadProblem]()
     for job, judgement, latest_objects, scoped in judged:
         ran = replace(
@@ -175,8 +175,8 @@ def command(
             if not show.quiet or not ran.ready:
                 say_unknown(ran.unknown)
     if show.document:
-        members = {"clusters": reports} if separate else reports[0]
-        print_document(output_document("RunReport", members), output)
+        runs: SeparateRunsJson = {"clusters": reports}
+        print_document(output_document("RunReport", runs if separate else reports[0]), output)
     for problem in lost:
         say(f"error: {problem}", err=True)
     sys.exit(1 if not ready else BAD_INPUT if lost else 0)
@@ -267,7 +267,7 @@ def _write(ran: Ran, out: Path, output: str) -> Mapping[str, str]:
     return paths
 
 
-def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
+def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> ClusterRunJson:
     return {
         "input": job.title,
         "ready": ran.ready,

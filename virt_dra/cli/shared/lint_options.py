@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
-from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import ProblemJson
 from virt_dra.cli.shared.suggestions import suggesting
 from webhooks.lint import BY_ID, LintSettings
 
@@ -63,5 +63,5 @@ def unreadable(documents: Iterable[Document]) -> tuple[ReadProblem, ...]:
     return tuple(problem for document in read if not isinstance(document, Sourced) for problem in document)
 
 
-def problems_json(problems: Sequence[ReadProblem]) -> list[Json | str]:
+def problems_json(problems: Sequence[ReadProblem]) -> list[ProblemJson | str]:
     return [{"source": str(problem.source), "message": problem.message} for problem in problems]

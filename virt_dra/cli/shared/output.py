@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import click
 
-from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import ErrorJson, ProblemJson, output_document
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.workflow_log import in_workflow, neutral
+
+OutputValue = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 BAD_INPUT = 2
 """The exit code for bad usage or input."""
 
 
-def json_text(document: Json | list[Json], indent: int | None = None) -> str:
+def json_text(document: OutputValue, indent: int | None = None) -> str:
     """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is
     unprintable."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)
 
 
-def document_text(document: Json | list[Json], output: str) -> str:
+def document_text(document: OutputValue, output: str) -> str:
     """``output``: json or yaml; in a GitHub workflow YAML is JSON's if a text in it needs escapes."""
     if output == "yaml":
         # Only here: YAML takes 5 MiB, which commands that run for long do without.
@@ -36,19 +38,21 @@ def document_text(document: Json | list[Json], output: str) -> str:
     return json_text(document, indent=2) + "\n"
 
 
-def print_document(document: Json | list[Json], output: str) -> None:
+def print_document(document: OutputValue, output: str) -> None:
     click.echo(document_text(document, output), nl=False)
 
 
-def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str] | None = None) -> NoReturn:
+def refuse(sentences: Sequence[str], output: str, problems: Iterable[ProblemJson | str] | None = None) -> NoReturn:
     """End the command with an error: a document for ``-o json`` and ``yaml``, else lines on standard error.
 
     ``problems``: listed in the document in place of the sentences.
     """
     if output in ("json", "yaml"):
-        print_document(
-            {"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output
-        )
+        members: ErrorJson = {
+            "error": "; ".join(sentences),
+            "problems": list(sentences if problems is None else problems),
+        }
+        print_document(output_document("Error", members), output)
     else:
         for sentence in sentences:
             say(f"error: {sentence}", err=True)

@@ -3,23 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NotRequired, TypedDict
 
 from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import say, say_unknown
 from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.simulate.inputs import description_in, refused
+from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.added_nodes import NodeFile, describes_nodes
 from virt_dra.simulator.experiment.added_vms import added_vm
 from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.what_if import ChangeOutcome, Prospect, parse_change, sentences
+
+
+class PlacedPodJson(TypedDict):
+    """A pod, as namespace/name, and its node."""
+
+    pod: str
+    node: str
+
+
+class ChangeOutcomeJson(TypedDict):
+    """What a change does."""
+
+    change: str
+    evicted: list[str]
+    """Pods, as namespace/name."""
+    moved: list[PlacedPodJson]
+    """Of these, those that run elsewhere."""
+    started: list[PlacedPodJson]
+    """Pods that waited, or are new, and run now."""
+    refused: list[str]
+    """New pods that fit nowhere."""
+    why: NotRequired[str]
+    """Why the first of the pods that wait now, and didn't before, fits nowhere."""
+    waiting: int
+    used: float
+
+
+class ClusterNowJson(TypedDict):
+    """The cluster before the changes."""
+
+    running: int
+    waiting: list[str]
+    used: float
+    """The part of the devices in use."""
+
+
+class WhatIfJson(TypedDict):
+    """What changes of a cluster would do, one after the other."""
+
+    policy: str
+    notes: list[str]
+    unknown: list[UnknownFactJson]
+    now: ClusterNowJson
+    changes: list[ChangeOutcomeJson]
 
 
 def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int, output: str) -> None:
@@ -45,12 +90,11 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
         except FatalError as error:
             raise BadExperiment(f"the cluster can't be simulated: {error}") from None
     if output in ("json", "yaml"):
-        now = {"running": running, "waiting": waiting, "used": round(used, 6)}
-        members = {
+        members: WhatIfJson = {
             "policy": policy,
             "notes": list(cluster.notes),
             "unknown": [fact.to_json() for fact in prospect.unknown],
-            "now": now,
+            "now": {"running": running, "waiting": list(waiting), "used": round(used, 6)},
             "changes": [_json(outcome) for outcome in outcomes],
         }
         print_document(output_document("WhatIf", members), output)
@@ -73,17 +117,19 @@ def _added(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sourc
     return NodeFile(source, tuple(objects)) if describes_nodes(objects) else added_vm(objects, cluster, source)
 
 
-def _json(outcome: ChangeOutcome) -> Json:
-    def placed(places: Sequence[tuple[str, str]]) -> list[Json]:
+def _json(outcome: ChangeOutcome) -> ChangeOutcomeJson:
+    def placed(places: Sequence[tuple[str, str]]) -> list[PlacedPodJson]:
         return [{"pod": name, "node": node} for name, node in places]
 
-    return {
+    shown: ChangeOutcomeJson = {
         "change": outcome.text,
         "evicted": outcome.evicted,
         "moved": placed(outcome.moved),
         "started": placed(outcome.started),
         "refused": outcome.refused,
-        **({"why": outcome.why} if outcome.why else {}),
         "waiting": outcome.waiting,
         "used": round(outcome.used, 6),
     }
+    if outcome.why:
+        shown["why"] = outcome.why
+    return shown

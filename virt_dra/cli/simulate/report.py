@@ -7,13 +7,14 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from typing import NotRequired, TypedDict
 
 from rich.table import Table
 
-from virt_dra.api.wire import Json
 from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, in_range, wait_text
+from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.experiment.journal import Stay
-from virt_dra.simulator.experiment.measures import ClusterSample, Measures
+from virt_dra.simulator.experiment.measures import ClusterSample, Measures, MeasuresJson
 from virt_dra.simulator.experiment.sweep import FewestNodes, RunResult, SizeRange, Target
 
 _LOAD_STEPS = 10
@@ -129,31 +130,94 @@ def _at_load(measures: Sequence[Measures], load: float) -> str:
     return f"{unused} / {in_range([sample.fragmentation for _, sample in samples], lambda part: f'{part:.1%}')}"
 
 
-def document(comparison: Comparison) -> Json:
-    seeds = comparison.seeds
-    swept = len(seeds) > 1 or comparison.sized
-    sentence = conclusion(comparison)
-    return {
+class PolicyRunJson(MeasuresJson):
+    """A run of a policy."""
+
+    seed: int
+    size: int | None
+    """How many there are of what --size counts; null without --size."""
+
+
+class ComparisonJson(TypedDict):
+    """Policies compared on one workload."""
+
+    input: str
+    seed: NotRequired[int]
+    """Where there is one alone."""
+    seeds: NotRequired[list[int]]
+    nodes: int
+    unit: str
+    """What is counted: cards, or what they are called in the input."""
+    notes: NotRequired[list[str]]
+    conclusion: NotRequired[str]
+    unknown: list[UnknownFactJson]
+    policies: list[PolicyRunJson]
+    """A run for each policy, seed and size."""
+
+
+class SizedRunJson(TypedDict):
+    """A run with a size of the cluster."""
+
+    size: int | None
+    seed: int
+    value: float
+    """Of the target's measure."""
+    met: bool
+    errors: NotRequired[int]
+    """VMs whose claims are broken."""
+    firstError: NotRequired[str]
+
+
+class FewestNodesJson(TypedDict):
+    """The smallest size with which a policy reaches the target."""
+
+    policy: str
+    fewest: int | None
+    """null if it doesn't with any."""
+    runs: list[SizedRunJson]
+
+
+class SizeReportJson(TypedDict):
+    """How large a cluster must be."""
+
+    part: str
+    """What --size counts."""
+    target: str
+    measure: str
+    """The target's."""
+    answers: list[FewestNodesJson]
+
+
+def document(comparison: Comparison) -> ComparisonJson:
+    seeds, sentence = comparison.seeds, conclusion(comparison)
+    shown: ComparisonJson = {
         "input": comparison.source,
-        **({"seed": seeds[0]} if len(seeds) == 1 else {"seeds": list(seeds)}),
         "nodes": comparison.nodes,
         "unit": comparison.unit,
-        **({"notes": comparison.notes} if comparison.notes else {}),
-        **({"conclusion": sentence} if sentence else {}),
         "unknown": [fact.to_json() for fact in comparison.unknown],
         "policies": [
-            {**({"seed": result.run.seed, "size": result.run.size} if swept else {}), **result.measures.to_json()}
+            {"seed": result.run.seed, "size": result.run.size, **result.measures.to_json()}
             for of in comparison.policies
             for result in of.results
         ],
     }
+    if len(seeds) == 1:
+        shown["seed"] = seeds[0]
+    else:
+        shown["seeds"] = list(seeds)
+    if comparison.notes:
+        shown["notes"] = comparison.notes
+    if sentence:
+        shown["conclusion"] = sentence
+    return shown
 
 
-def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: Target) -> Json:
+def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: Target) -> SizeReportJson:
     """Of the smallest sizes that reach a target."""
     return {
         "part": sizes.part,
         "target": str(target),
+        "measure": target.measure,
         "answers": [
             {
                 "policy": answer.policy,
@@ -165,16 +229,17 @@ def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: T
     }
 
 
-def _attempt(result: RunResult, target: Target) -> Json:
-    value = round(target.value(result.measures), 6)
-    error = result.measures.first_error
-    return {
+def _attempt(result: RunResult, target: Target) -> SizedRunJson:
+    run: SizedRunJson = {
         "size": result.run.size,
         "seed": result.run.seed,
-        target.measure: value,
+        "value": round(target.value(result.measures), 6),
         "met": target.met([result]),
-        **({} if error is None else {"errors": result.measures.errors, "firstError": error}),
     }
+    if result.measures.first_error is not None:
+        run["errors"] = result.measures.errors
+        run["firstError"] = result.measures.first_error
+    return run
 
 
 def placements_text(results: Sequence[RunResult], format: str) -> str:

@@ -4,14 +4,114 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict
 
-from virt_dra.api.wire import Json
 from virt_dra.scheduling.policies.cards import WHOLE
 from virt_dra.scheduling.policies.placer import PolicyPlacer
 from virt_dra.scheduling.policies.typical import TypicalVms
 
 SAMPLES = 200
 """Points of a time series, at most twice as many."""
+
+
+class ClusterSampleJson(TypedDict):
+    """The cluster at one moment. Shares are of 1."""
+
+    at: NotRequired[float]
+    """Seconds since the beginning, where there are times."""
+    arrived: int
+    """VMs that have arrived."""
+    asked: float
+    """What they ask for in cards, beside the cluster's."""
+    used: float
+    """The part of the cards that is in use."""
+    waiting: int
+    """VMs that wait."""
+    fragmentation: float
+    """The part of the cards that is free and that a typical VM can't use."""
+    largestVM: int
+    """The most whole cards that one VM can still get."""
+    largestShare: float
+    """The largest free part of one card that a VM can still get."""
+
+
+class WaitsJson(TypedDict):
+    """Percentiles of the time that VMs wait, in seconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class KindMeasuresJson(TypedDict):
+    """VMs of one kind."""
+
+    kind: str
+    vms: int
+    started: int
+    waiting: int
+    pendingSeconds: NotRequired[WaitsJson]
+    used: float
+    """Over time, the part of the cards that they have."""
+
+
+class UsedJson(TypedDict):
+    """The part of cards in use, over time and at the end."""
+
+    mean: float
+    end: float
+
+
+class FragmentationJson(TypedDict):
+    """The part of the cards that is free and that a typical VM can't use."""
+
+    end: float
+    max: float
+
+
+class LargestVmJson(TypedDict):
+    """The most whole cards that one VM can still get."""
+
+    end: int
+    min: int
+
+
+class ModelMeasuresJson(TypedDict):
+    """The cards of one model of device."""
+
+    model: str
+    cards: int
+    pendingSeconds: NotRequired[WaitsJson]
+    used: UsedJson
+
+
+class MeasuresJson(TypedDict):
+    """The result of one run of a policy."""
+
+    policy: str
+    complete: bool
+    """False if it was interrupted."""
+    ended: NotRequired[float]
+    """Seconds since the beginning, where there are times."""
+    cards: int
+    vms: int
+    started: int
+    waiting: int
+    evictions: int
+    gangs: int
+    gangsWaiting: int
+    pendingSeconds: NotRequired[WaitsJson]
+    used: UsedJson
+    unallocated: float
+    """Cards that are unused at the end."""
+    fragmentation: FragmentationJson
+    largestVM: LargestVmJson
+    errors: int
+    """VMs whose claims are broken."""
+    firstError: NotRequired[str]
+    kinds: list[KindMeasuresJson]
+    models: list[ModelMeasuresJson]
+    samples: list[ClusterSampleJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +136,8 @@ class ClusterSample:
     largest_share: float
     """The largest free part of one card that a VM can still get so."""
 
-    def to_json(self, *, timed: bool) -> Json:
-        return {
-            **({"at": round(self.at, 3)} if timed else {}),
+    def to_json(self, *, timed: bool) -> ClusterSampleJson:
+        sample: ClusterSampleJson = {
             "arrived": self.arrived,
             "asked": round(self.asked, 6),
             "used": round(self.used, 6),
@@ -47,14 +146,18 @@ class ClusterSample:
             "largestVM": self.largest_vm,
             "largestShare": round(self.largest_share, 3),
         }
+        if timed:
+            sample["at"] = round(self.at, 3)
+        return sample
 
 
 WaitPercentiles = tuple[float, float, float]
 """p50, p95 and p99, in seconds."""
 
 
-def _waits_to_json(waits: WaitPercentiles) -> Json:
-    return dict(zip(("p50", "p95", "p99"), (round(seconds, 3) for seconds in waits), strict=True))
+def _waits_to_json(waits: WaitPercentiles) -> WaitsJson:
+    p50, p95, p99 = (round(seconds, 3) for seconds in waits)
+    return {"p50": p50, "p95": p95, "p99": p99}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +172,17 @@ class KindMeasures:
     used: float
     """Over time, the part of the cards that they have."""
 
-    def to_json(self, *, timed: bool) -> Json:
-        return {
+    def to_json(self, *, timed: bool) -> KindMeasuresJson:
+        measures: KindMeasuresJson = {
             "kind": self.kind,
             "vms": self.vms,
             "started": self.started,
             "waiting": self.waiting,
-            **({"pendingSeconds": _waits_to_json(self.waits)} if timed else {}),
             "used": round(self.used, 6),
         }
+        if timed:
+            measures["pendingSeconds"] = _waits_to_json(self.waits)
+        return measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +196,15 @@ class ModelMeasures:
     used_mean: float
     used_end: float
 
-    def to_json(self, *, timed: bool) -> Json:
-        return {
+    def to_json(self, *, timed: bool) -> ModelMeasuresJson:
+        measures: ModelMeasuresJson = {
             "model": self.model,
             "cards": self.cards,
-            **({"pendingSeconds": _waits_to_json(self.waits)} if timed else {}),
             "used": {"mean": round(self.used_mean, 6), "end": round(self.used_end, 6)},
         }
+        if timed:
+            measures["pendingSeconds"] = _waits_to_json(self.waits)
+        return measures
 
 
 @dataclass(frozen=True)
@@ -145,11 +252,10 @@ class Measures:
         """Cards that are unused at the end."""
         return self.cards * (1 - self.last.used)
 
-    def to_json(self) -> Json:
-        shown: Json = {
+    def to_json(self) -> MeasuresJson:
+        shown: MeasuresJson = {
             "policy": self.policy,
             "complete": self.complete,
-            **({"ended": round(self.ended, 3)} if self.timed else {}),
             "cards": self.cards,
             "vms": self.vms,
             "started": self.started,
@@ -157,11 +263,6 @@ class Measures:
             "evictions": self.evictions,
             "gangs": self.gangs,
             "gangsWaiting": self.gangs_waiting,
-            **(
-                {"pendingSeconds": _waits_to_json((self.pending_p50, self.pending_p95, self.pending_p99))}
-                if self.timed
-                else {}
-            ),
             "used": {"mean": round(self.used_mean, 6), "end": round(self.last.used, 6)},
             "unallocated": round(self.unallocated, 3),
             "fragmentation": {
@@ -174,7 +275,12 @@ class Measures:
             "models": [model.to_json(timed=self.timed) for model in self.models],
             "samples": [sample.to_json(timed=self.timed) for sample in self.samples],
         }
-        return shown if self.first_error is None else {**shown, "firstError": self.first_error}
+        if self.timed:
+            shown["ended"] = round(self.ended, 3)
+            shown["pendingSeconds"] = _waits_to_json((self.pending_p50, self.pending_p95, self.pending_p99))
+        if self.first_error is not None:
+            shown["firstError"] = self.first_error
+        return shown
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:

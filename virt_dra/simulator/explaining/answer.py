@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from virt_dra.allocator import DeadlineExceeded, FatalError
 from virt_dra.allocator.features.in_use import IN_USE
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.api.wire import Json
-from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.model.unknown import UnknownFact, UnknownFactJson, unknown_facts
 from virt_dra.model.usage import DeviceHolder, devices_held_by
 from virt_dra.scheduling.alignment import aligned_claims, chosen_alignments
 from virt_dra.scheduling.fit import FitOptions
 from virt_dra.scheduling.pod_requests import pod_requests
-from virt_dra.scheduling.why.document import group_json
+from virt_dra.scheduling.why.document import RefusalGroupJson, group_json
 from virt_dra.scheduling.why.groups import RefusalGroup, grouped, nearest_text
 from virt_dra.scheduling.why.tree import NodeRefusal
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
-from virt_dra.simulator.explaining.ways_out import WayOut, ways_out
+from virt_dra.simulator.explaining.ways_out import Kind, WayOut, ways_out
 
 JudgeProgress = Callable[[int, int], None]
 """Takes how many nodes of how many are judged."""
@@ -157,8 +156,58 @@ def _held(state: ClusterState, groups: Sequence[RefusalGroup]) -> tuple[tuple[De
     return tuple([(device, holder) for device in held for holder in state.holders.get(device, ())][:_HELD])
 
 
-def answer_json(answer: ExplainedAnswer) -> Json:
-    """The answer as a document of docs/schemas/explain.schema.json."""
+class HeldDeviceJson(TypedDict):
+    """A device that matches but is in use, and who has it."""
+
+    device: str
+    claim: str
+    vm: str | None
+    pod: str | None
+    since: str | None
+    """RFC 3339"""
+
+
+class WayOutStepJson(TypedDict):
+    """A change."""
+
+    kind: Kind
+    text: str
+
+
+class WayOutJson(TypedDict):
+    """Changes after which it fits on the node, tried on a copy of the cluster."""
+
+    text: str
+    node: str
+    changes: list[WayOutStepJson]
+
+
+class ExplainedAnswerJson(TypedDict):
+    """Why a VM, pod or claim gets no place, and what would help."""
+
+    subject: str
+    """e.g. VM team-a/trainer"""
+    verdict: ExplainedVerdict
+    """broken: no node is tried, since what it asks for can't be answered"""
+    headline: str
+    reason: str | None
+    """The nearest reason; virt-dra explain REASON shows its page."""
+    nodes: int
+    """Nodes of the cluster."""
+    unjudged: int
+    """Nodes for which the time didn't last."""
+    unknown: list[UnknownFactJson]
+    fitting: list[str]
+    """Nodes that can take it."""
+    unaligned: list[str]
+    """Devices that a profile prefers together, and that it gets apart."""
+    misses: list[RefusalGroupJson]
+    """Nodes that are refused alike, the nearest first."""
+    held: list[HeldDeviceJson]
+    waysOut: list[WayOutJson]
+
+
+def answer_json(answer: ExplainedAnswer) -> ExplainedAnswerJson:
     return {
         "subject": answer.title,
         "verdict": answer.verdict,
@@ -182,7 +231,7 @@ def answer_json(answer: ExplainedAnswer) -> Json:
     }
 
 
-def _held_json(device: DeviceId, holder: DeviceHolder) -> Json:
+def _held_json(device: DeviceId, holder: DeviceHolder) -> HeldDeviceJson:
     return {
         "device": str(device),
         "claim": holder.claim.key,
