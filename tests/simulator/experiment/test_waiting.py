@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.model import Arrival
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(sample(20)))
 def test_vms_start_by_priority_then_age(seed: int) -> None:
     random = Random(seed)
     sizes = {

@@ -11,6 +11,7 @@ import pytest
 
 from tests.controllers.loops.loop_world import LoopWorld, RecordedMetrics, virtual_cluster
 from tests.controllers.loops.taint_eviction.objects import claim, gpus, pod, result, rule, taint, toleration
+from tests.sampling import sample
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -99,7 +100,7 @@ async def _something(world: LoopWorld, chance: Random) -> None:
 
 
 @pytest.mark.slow(seconds=0.2)
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(sample(60)))
 def test_after_faults_and_restarts_the_end_is_that_of_the_undisturbed_run(seed: int) -> None:
     disturbed = run_virtually(history(seed, faults=True))
     assert disturbed == run_virtually(history(seed, faults=False))
