@@ -90,13 +90,17 @@ OTHER_MEANINGS = {
 """An option of one command that is called as another thing of other commands."""
 
 
+def _command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
 def _options() -> Iterator[tuple[str, click.Option]]:
     for name in SUBCOMMANDS:
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
         yield from (
             (name, parameter)
-            for parameter in command.params
+            for parameter in _command(name).params
             if isinstance(parameter, click.Option) and not parameter.hidden
         )
 
@@ -165,9 +169,36 @@ def test_a_meaning_has_no_second_name() -> None:
     assert wrong == set()
 
 
+def test_what_reads_a_cluster_has_the_options_of_a_cluster() -> None:
+    """Those that kubectl's commands have: a habit is right in every command."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for command, option in _options():
+        names[command] |= set(option.opts)
+    reading = {command for command, options in names.items() if {"--live", "-n"} <= options}
+    assert {"explain", "run", "allocate", "plan", "lint", "get"} <= reading
+    wanted = {"-f", "-n", "-A", "--context", "--kubeconfig"}
+    assert {command: wanted - names[command] for command in reading if wanted - names[command]} == {}
+    connecting = {command: "--context" in options for command, options in names.items() if "--kubeconfig" in options}
+    assert len(connecting) > 15
+    assert all(connecting.values())
+
+
+def test_files_are_arguments_too_unless_arguments_are_names() -> None:
+    takes = {
+        command: {parameter.nargs == -1 and "FILE" in (parameter.metavar or "") for parameter in arguments}
+        for command in {name for name, option in _options() if "-f" in option.opts}
+        for arguments in [[p for p in _command(command).params if isinstance(p, click.Argument)]]
+    }
+    of_names = {"explain": "SUBJECT", "get": "KIND NAME", "describe": "KIND NAME"}
+    of_pods = {"node-check", "webhook"}
+    assert {command for command, files in takes.items() if True not in files} == of_names.keys() | of_pods
+
+
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
+        ("explain -A -f {vm}", "explain -f {vm}"),
+        ("run {vm} --all-namespaces -o json", "run {vm} -o json"),
         ("run {vm} --kubevirt 1.9 -o json", "run {vm} --kubevirt-version 1.9 -o json"),
         ("run {vm} --kubevirt=1.9 -o json", "run {vm} --kubevirt-version=1.9 -o json"),
         ("lint {vm} --gates GPUsWithDRA=false -o json", "lint {vm} --kubevirt-gates GPUsWithDRA=false -o json"),

@@ -30,7 +30,13 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
-from virt_dra.cli.shared.options import files_option, namespace_option, output_option, parse_node
+from virt_dra.cli.shared.options import (
+    every_namespace_option,
+    files_option,
+    namespace_option,
+    output_option,
+    parse_node,
+)
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
@@ -117,6 +123,7 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @live_options
 @output_option("text", "json", "yaml")
 @namespace_option
+@every_namespace_option
 @gates_option(
     "--feature-gates",
     help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.",

@@ -15,7 +15,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, status
-from virt_dra.cli.shared.options import namespace_option, output_option
+from virt_dra.cli.shared.options import every_namespace_option, namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
 from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
@@ -76,6 +76,7 @@ _EXPLAINED: Final = 200
 )
 @click.option("--live", is_flag=True, help="Read a cluster.")
 @namespace_option
+@every_namespace_option
 @cluster_options
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=_TIMEOUT, show_default=True,
               help="Limit for judging the nodes, and again for ways out.")  # fmt: skip

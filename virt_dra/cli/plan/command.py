@@ -12,7 +12,13 @@ import click
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.live_input import live_objects, live_options
-from virt_dra.cli.shared.options import file_inputs, namespace_option, output_option, seconds_option
+from virt_dra.cli.shared.options import (
+    every_namespace_option,
+    file_inputs,
+    namespace_option,
+    output_option,
+    seconds_option,
+)
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
 
@@ -54,6 +60,7 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 @click.option("--dump", "dumped", metavar="FILE|DIR", multiple=True, help="The cluster, as files: a dump.")
 @live_options
 @namespace_option
+@every_namespace_option
 @seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
 @output_option("text", "json", "yaml", "github")
 def command(

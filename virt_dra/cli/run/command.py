@@ -28,6 +28,7 @@ from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.live_input import live_options, live_sourced
 from virt_dra.cli.shared.options import (
+    every_namespace_option,
     file_inputs,
     kubevirt_gates_option,
     kubevirt_option,
@@ -119,6 +120,7 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @kubevirt_option
 @kubevirt_gates_option
 @namespace_option
+@every_namespace_option
 @severity_options(LintSettings.for_command)
 @click.option("--separate", is_flag=True, help="An embedded cluster for each FILE|DIR instead of one for all.")
 def command(

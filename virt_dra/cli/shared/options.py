@@ -154,6 +154,14 @@ namespace_option = click.option(
     callback=parse_namespace,
     help="Namespace of objects that name none.",
 )
+every_namespace_option = click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    expose_value=False,
+    help="VMs and claims of all namespaces, as without it.",
+)
+"""Of commands that always take all: what is typed out of habit is right."""
 kubevirt_option = click.option(
     "--kubevirt-version", "kubevirt", metavar="VERSION", callback=parsed_by(KubeVirtVersion.parse_known),
     help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
