@@ -20,6 +20,7 @@ import click
 
 from launcher import Conversion, LauncherError
 from launcher.addresses.metadata_files import overlaid, read_base, read_folder
+from launcher.features import check_supported
 from launcher.layout import uses_host
 from launcher.placement.sysfs import read_host
 from launcher.process import libvirt_conn
@@ -210,6 +211,8 @@ def _text(path: Path) -> str:
 
 def _run(folders: Folders, conversion: Conversion, uri: str, follower: Follower) -> None:
     """Start the domain, and return when it has ended. Raises LaunchFailed, LauncherError, OSError."""
+    # What it doesn't know libvirt passes over: a device would be there, but not as it was asked for.
+    check_supported(conversion.domain, libvirt_conn.release(uri))
     ready, prepared = folders.run / standalone.READY_FILE, folders.run / f".{standalone.READY_FILE}"
     write_whole(folders.run / standalone.DOMAIN_FILE, conversion.domain_xml)
     prepared.touch()  # before the domain starts: on a full disk it would only be destroyed again

@@ -176,6 +176,13 @@ def answers(uri: str = DEFAULT_URI) -> bool:
         return False
 
 
+def release(uri: str = DEFAULT_URI) -> str:
+    """The release of the libvirt that answers, as ``9.0.0``. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        number = int(connection.getLibVersion())
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
+
+
 def _binding() -> Any:  # Any: the binding publishes no types
     try:
         import libvirt

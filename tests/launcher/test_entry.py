@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from devtools.libvirt import witness as libvirt_witness
+from launcher.process import libvirt_conn
 from virt_dra.api.wire import Json
 
 PATIENCE = 30.0
@@ -212,6 +213,17 @@ def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(
         code, told = ended(process)
 
     assert (code, told, pod.message.exists()) == (want, [], False)
+
+
+def test_what_its_libvirt_passes_over_is_the_reason(pod: Pod) -> None:
+    """K-7.25: libvirt 9.0 reads a domain with iommufd, and opens the device without."""
+    metadata = {**VMI["metadata"], "annotations": {"virt-dra.io/hostdev-options": '{"gpus/g": {"iommufd": true}}'}}
+    pod.write("vmi.json", {**VMI, "metadata": metadata})
+    pod.write("device-status.json", STATUS)
+    with pod.running() as process:
+        code, lines = ended(process)
+    reason = f"libvirt {libvirt_conn.release('test:///default')} lacks iommufd (12.2.0 and newer)"
+    assert (code, lines[-1], pod.message.read_text()) == (1, f"error: {reason}", reason)
 
 
 def test_a_daemon_that_does_not_start_is_the_reason(pod: Pod) -> None:
