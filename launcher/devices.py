@@ -11,6 +11,7 @@ from launcher.elements.page import XmlTextError, checked_text
 from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
 from launcher.errors import DUPLICATE_ADDRESS, DUPLICATE_ALIAS, UNWRITABLE_TEXT, LauncherError
 from launcher.sriov import left_out, sriov_devices
+from virt_dra.api.integration.pci_placement import ROOT_COMPLEX_ANNOTATION, is_on_root_complex
 from virt_dra.api.kubevirt_versions import V1_8_0
 
 
@@ -44,7 +45,14 @@ def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) ->
         if d.address.libvirt_refuses
     ]
     notes += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
-    return (*notes, *_second_framebuffer(devices), *left_out(request))
+    return (*notes, *_second_framebuffer(devices), *left_out(request), *_not_on_root_complex(request))
+
+
+def _not_on_root_complex(request: ConversionInputs) -> tuple[str, ...]:
+    """KubeVirt's slots on bus 0 depend on its network interfaces, which the domain of ours hasn't."""
+    if not is_on_root_complex(request.vmi.metadata.annotations):
+        return ()
+    return (f"{ROOT_COMPLEX_ANNOTATION} isn't followed: devices are placed by libvirt, or by node and root",)
 
 
 def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from launcher.elements.page import element
 from launcher.errors import UNPLACEABLE_DEVICE, LauncherError
 from launcher.hook.domain_text import number, pci_source
 from launcher.host_addresses.pci import HIGHEST_SLOT, PciAddress
+from virt_dra.api.integration.pci_placement import ROOT_COMPLEX_ANNOTATION, is_on_root_complex
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
-ANNOTATION: Final = "kubevirt.io/placePCIDevicesOnRootComplex"
 _KEPT_FREE: Final = frozenset((0x00, 0x01, 0x1B, 0x1F))
 """Slots that KubeVirt leaves to the root, VGA, sound and SATA."""
 
@@ -22,7 +22,7 @@ def place_on_root_complex(root: etree._Element, vmi: VirtualMachineInstance) -> 
     """Gives the PCI host devices without a guest address the next slots of bus 0, if the VMI's annotation asks for it:
     KubeVirt has done so with its own, so these are the hook's. Returns a sentence for each. Raises
     :class:`LauncherError` where no slot is left."""
-    if vmi.metadata.annotations.get(ANNOTATION) != "true":
+    if not is_on_root_complex(vmi.metadata.annotations):
         return []
     taken = _KEPT_FREE | {
         number(address.get("slot"))
@@ -37,8 +37,8 @@ def place_on_root_complex(root: etree._Element, vmi: VirtualMachineInstance) -> 
             continue
         slot = next(free, None)
         if slot is None:
-            message = f"{ANNOTATION}: no slot is left on the guest's PCI bus 0 for device {source}"
-            raise LauncherError(UNPLACEABLE_DEVICE, f"metadata.annotations[{ANNOTATION}]", message)
+            message = f"{ROOT_COMPLEX_ANNOTATION}: no slot is left on the guest's PCI bus 0 for device {source}"
+            raise LauncherError(UNPLACEABLE_DEVICE, f"metadata.annotations[{ROOT_COMPLEX_ANNOTATION}]", message)
         place = PciAddress("0000", "00", f"{slot:02x}", "0")
         hostdev.extend(element(at_guest_address(Hostdev("pci"), place)).findall("address"))
         changes.append(f"device {source}: placed at {place}")

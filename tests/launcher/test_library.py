@@ -125,3 +125,16 @@ def test_a_domain_is_defined_read_back_and_forgotten(capfd: pytest.CaptureFixtur
         define("<domain/>", "nosuch:///system")
     assert unreachable.value.reason == LIBVIRT_UNAVAILABLE
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_kubevirt_alone_places_is_said() -> None:
+    """K-7.24."""
+    vmi = {
+        "metadata": {"name": "vm", "annotations": {"kubevirt.io/placePCIDevicesOnRootComplex": "true"}},
+        "spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/gpu"}]}}},
+    }
+    result = convert(vmi, AddressSources({"PCI_RESOURCE_V_COM_GPU": "0000:41:00.0"}))
+    assert result.warnings == (
+        "kubevirt.io/placePCIDevicesOnRootComplex isn't followed: devices are placed by libvirt, or by node and root",
+    )
+    assert result.hostdevs[0].element.guest_type is None

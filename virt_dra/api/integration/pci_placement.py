@@ -1,4 +1,5 @@
-"""The values of the annotation by which a VMI says how its passed-through devices are placed (K-8.13).
+"""The annotations by which a VMI says how its passed-through devices are placed: KubeVirt's, and the values of ours
+(K-8.13).
 
 ``none``: as KubeVirt does. ``numa-node``: by the NUMA node of the host, as KubeVirt does with its gate. ``pcie-root``:
 by the host's PCIe root, too, so that the guest sees which devices share one. With ``,strict`` a device that can't be
@@ -31,6 +32,14 @@ PCI_PLACEMENT_CHOICES: Final[Mapping[str, PciPlacementChoice]] = {
     "pcie-root": PciPlacementChoice(by_numa_node=True, by_pcie_root=True),
     "pcie-root,strict": PciPlacementChoice(by_numa_node=True, by_pcie_root=True, strict=True),
 }
+
+
+ROOT_COMPLEX_ANNOTATION: Final = "kubevirt.io/placePCIDevicesOnRootComplex"
+"""On VMIs, KubeVirt's own: ``true`` puts every PCI device on bus 0 of the guest (K-7.24)."""
+
+
+def is_on_root_complex(annotations: Mapping[str, str]) -> bool:
+    return annotations.get(ROOT_COMPLEX_ANNOTATION) == "true"
 
 
 def pci_placement_choice(value: str) -> PciPlacementChoice:
