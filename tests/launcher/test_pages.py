@@ -63,6 +63,10 @@ def test_every_declared_property_is_exercised(page: type[Page], declared: Proper
     assert any(document.getroottree().xpath(path) for document in produced()), f"nothing writes {declared}"
 
 
+def test_no_page_is_left_out() -> None:
+    assert set(PAGES) == {page for page in Page.__subclasses__() if page.__module__.startswith("launcher.")}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_property_names_a_field_and_every_field_is_declared(page: type[Page]) -> None:
     declared = {declared.field for declared in page.PROPERTIES}
