@@ -205,8 +205,8 @@ def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
     """Bytes that the pod needs beside the guest's memory (K-4.9).
 
     What KubeVirt's processes take (fixed, per vCPU, page tables), what the guest has, 1Gi once with any device that is
-    passed through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). The ratio by which a cluster's configuration
-    multiplies it isn't applied.
+    passed through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). The ratio by which a cluster's
+    configuration multiplies it isn't applied.
     """
     spec = vmi.spec
     qemu = 50 if gates.version >= MAIN else 30
