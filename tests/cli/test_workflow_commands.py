@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +66,30 @@ def _vm(name: str) -> dict[str, Any]:
     return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata, "spec": spec}
 
 
-@pytest.fixture(params=HOSTILE)
-def dump(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Objects whose names, attributes, selectors and unknown fields are hostile; also the file's name."""
-    monkeypatch.chdir(tmp_path)
-    hostile = request.param
+@cache
+def _objects(hostile: str) -> str:
+    """Objects whose names, attributes, selectors and unknown fields are hostile."""
     late = [claim("late", selectors=[f'device.driver == "{hostile!r}"']), pod("late", ["late"])]
     objects = [*classes(), *node("n1", [gpu("g0", hostile)]), *late, *user("u", "n1", "g0"), _vm(hostile)]
     objects += _renamed(late, {"late": hostile})
     objects.append({"apiVersion": "v1", "kind": hostile, "metadata": {"name": hostile}})
-    name = f"{hostile.replace('/', '')}.json"
-    (tmp_path / name).write_text("\n".join(map(json.dumps, objects)), encoding="utf-8")
-    return f"./{name}"
+    return "\n".join(map(json.dumps, objects))
+
+
+@pytest.fixture
+def dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The paths of such dumps, whose names are hostile, too; each is alone in the current folder while it is asked
+    about."""
+
+    def dump(number: int, hostile: str) -> str:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        name = f"{hostile.replace('/', '')}.json"
+        Path(name).write_text(_objects(hostile), encoding="utf-8")
+        return f"./{name}"
+
+    return (dump(number, hostile) for number, hostile in enumerate(HOSTILE))
 
 
 def _walk() -> Iterator[tuple[str, ...]]:
@@ -107,14 +120,15 @@ def _walk() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("arguments", list(_walk()), ids=" ".join)
-def test_no_command_gives_the_runner_commands(arguments: tuple[str, ...], dump: str) -> None:
-    name = Path(dump).stem
-    given = [argument.replace("FILE", dump).replace("NAME", name) for argument in arguments]
-    result = run(*given)
-    if "json" in arguments and result.exit_code in (0, 1) and result.stdout.startswith("{"):
-        json.loads(result.stdout)
-    if "yaml" in arguments and result.exit_code in (0, 1):
-        list(yaml.safe_load_all(result.stdout))
+def test_no_command_gives_the_runner_commands(arguments: tuple[str, ...], dumps: Iterator[str]) -> None:
+    for dump in dumps:
+        name = Path(dump).stem
+        given = [argument.replace("FILE", dump).replace("NAME", name) for argument in arguments]
+        result = run(*given)
+        if "json" in arguments and result.exit_code in (0, 1) and result.stdout.startswith("{"):
+            json.loads(result.stdout)
+        if "yaml" in arguments and result.exit_code in (0, 1):
+            list(yaml.load_all(result.stdout, yaml.CSafeLoader))
 
 
 def test_documents_mean_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
