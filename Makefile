@@ -15,9 +15,10 @@ help:  ## List these commands
 setup:  ## Make .venv with the command virt-dra and what it needs
 	@tools/venv.sh
 
-setup-tests:  ## Make .venv for tests; get libvirt (as root), a control plane (with Go) and a node (both)
+setup-tests:  ## Make .venv for tests; get libvirt and Chromium (as root), a control plane (with Go) and a node (both)
 	@tools/venv.sh dev
 	@tools/libvirt.sh
+	@tools/browser.sh
 	@tools/control-plane.sh
 	@tools/node.sh
 	@tools/go-tools.sh
