@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from lxml import etree
 
-from tests.launcher.hook.kubevirt_side import Callback, collect
+from tests.launcher.hook.kubevirt_side import Callback, collect, mutate_domain
 
 PATIENCE = 60.0
 DOMAIN = (Path(__file__).parent.parent / "cases" / "hook" / "domain.xml").read_bytes()
@@ -134,6 +134,27 @@ async def test_a_domain_is_completed_from_the_files_of_its_node_until_the_vm_end
         warning,
         warning,
     ]
+
+
+async def test_a_plugin_of_kubevirt_1_9_gives_options_to_a_domain_that_boots(sidecar: Sidecar) -> None:
+    """K-11.19, as K-11.8 asks."""
+    options = json.dumps({"gpus/plugin": {"bootOrder": 2, "romBar": "off"}})
+    metadata = {"name": "trainer", "annotations": {"virt-dra.io/hostdev-options": options}}
+    devices = {"gpus": [{"name": "plugin", "deviceName": "v.com/gpu"}]}
+    asked = json.dumps({"metadata": metadata, "spec": {"domain": {"devices": devices}}}).encode()
+
+    async with sidecar.running():
+        await sidecar.collected()
+        booted = await mutate_domain(sidecar.socket, DOMAIN, asked, "Boot")
+        migrated = await mutate_domain(sidecar.socket, DOMAIN, asked, "MigrationTarget")
+
+    gpu = etree.fromstring(booted).findall("devices/hostdev")[0]
+    assert [(child.tag, dict(child.attrib)) for child in gpu][1:] == [
+        ("alias", {"name": "ua-gpu-plugin"}),
+        ("boot", {"order": "2"}),
+        ("rom", {"bar": "off"}),
+    ]
+    assert migrated == DOMAIN
 
 
 async def test_a_sidecar_that_is_stopped_ends_with_0_and_one_without_its_folder_with_1(sidecar: Sidecar) -> None:
