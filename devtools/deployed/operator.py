@@ -43,6 +43,11 @@ def profiles_kind(plane: ControlPlane) -> AbstractContextManager[None]:
     return _served(plane, _CRDS / "profiles" / "deviceprofiles.yaml")
 
 
+def keep_policies_kind(plane: ControlPlane) -> AbstractContextManager[None]:
+    """KeepPolicies are served while it lasts."""
+    return _served(plane, _CRDS / "keeper" / "keeppolicies.yaml")
+
+
 @contextmanager
 def _served(plane: ControlPlane, crd: Path) -> Iterator[None]:
     definition = yaml.safe_load(crd.read_text(encoding="utf-8"))

@@ -14,6 +14,8 @@ from virt_dra.api.schemas.custom_resources import (
     BESIDE_KUBEVIRT,
     DEVICE_PROFILES,
     DEVICES,
+    KEEP_POLICIES,
+    KEEPER,
     NODE_DRIVER,
     NODE_POLICIES,
     PROFILES,
@@ -29,6 +31,7 @@ FILES = {
         ("standalone", STANDALONE),
         ("node-driver", NODE_DRIVER),
         ("profiles", PROFILES),
+        ("keeper", KEEPER),
     )
     for definition in definitions
 }
@@ -62,7 +65,7 @@ def test_every_file_belongs_to_a_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "definition", [DEVICES, NODE_POLICIES, DEVICE_PROFILES], ids=lambda definition: definition.kind.KIND
+    "definition", [DEVICES, NODE_POLICIES, DEVICE_PROFILES, KEEP_POLICIES], ids=lambda definition: definition.kind.KIND
 )
 def test_kubectl_explain_says_something_of_every_field_of_ours(definition: Definition) -> None:
     (version,) = definition.to_wire()["spec"]["versions"]

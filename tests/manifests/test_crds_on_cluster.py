@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
-from devtools.deployed.operator import devices_kind, policies_kind, profiles_kind
+from devtools.deployed.operator import devices_kind, keep_policies_kind, policies_kind, profiles_kind
 from devtools.deployed.webhook import until
 from tests.api.validation.test_validation import CASES, changed
 from tests.conftest import Golden
@@ -328,12 +328,23 @@ def test_policies_of_nodes_are_judged_as_the_driver_judges_them(control_plane: C
 def test_profiles_are_judged_as_those_who_write_them_out_judge_them(
     control_plane: ControlPlane, golden: Golden
 ) -> None:
-    cases = yaml.safe_load((CASES / "device_profiles.yaml").read_text(encoding="utf-8"))
-    answers = []
     with profiles_kind(control_plane):
-        assert answer(control_plane, "deviceprofiles", cases["base"]) == ""
-        for case in cases["cases"]:
-            said = answer(control_plane, "deviceprofiles", changed(cases["base"], case["set"]))
-            assert bool(said) == bool(case["errors"] and not case.get("beyond-a-schema")), (case["name"], said)
-            answers.append(f"{case['name']}\n  {said or 'admitted'}\n")
-    golden("device_profiles.txt", "".join(answers))
+        golden("device_profiles.txt", answers_to_cases(control_plane, "deviceprofiles", "device_profiles.yaml"))
+
+
+def test_keep_policies_are_judged_as_the_commands_judge_them(control_plane: ControlPlane, golden: Golden) -> None:
+    with keep_policies_kind(control_plane):
+        resource = "namespaces/default/keeppolicies"
+        golden("keep_policies.txt", answers_to_cases(control_plane, resource, "keep_policies.yaml"))
+
+
+def answers_to_cases(plane: ControlPlane, resource: str, file: str) -> str:
+    """What an API server says to each case, which is wrong if and only if our rules say so."""
+    cases = yaml.safe_load((CASES / file).read_text(encoding="utf-8"))
+    answers = []
+    assert answer(plane, resource, cases["base"]) == ""
+    for case in cases["cases"]:
+        said = answer(plane, resource, changed(cases["base"], case["set"]))
+        assert bool(said) == bool(case["errors"] and not case.get("beyond-a-schema")), (case["name"], said)
+        answers.append(f"{case['name']}\n  {said or 'admitted'}\n")
+    return "".join(answers)

@@ -182,10 +182,12 @@ def test_what_a_thief_could_do_with_claims(thief: Thief, tried: Try) -> None:
 @pytest.mark.control_plane
 def test_it_may_change_nothing_else(thief: Thief) -> None:
     vms = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines"
+    policies = "/apis/virt-dra.io/v1alpha1/namespaces/default/keeppolicies"
     for verb, path in (
         ("PATCH", f"{vms}/a"), ("DELETE", f"{vms}/a"), ("POST", vms),
         ("GET", "/api/v1/pods"), ("GET", "/api/v1/secrets"),
         ("DELETE", "/apis/resource.k8s.io/v1/resourceslices/any"),
+        ("PATCH", f"{policies}/team"), ("DELETE", f"{policies}/team"), ("POST", policies),
     ):  # fmt: skip
         code, text = thief.ask(verb, path, {})
         assert (code, "cannot" in text) == (403, True), (verb, path, text)

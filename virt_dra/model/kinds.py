@@ -11,6 +11,7 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.instancetypes import names
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
@@ -26,11 +27,12 @@ REVISIONS: Final = unknown_kind("apps/v1", names.REVISION)
 
 OFTEN_NOT_SERVED: Final = frozenset({
     VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule, DeviceProfile,
+    KeepPolicy,
     *INSTANCETYPES,
 })  # fmt: skip
 """Kinds that a cluster may not serve (yet): then it has no object of them."""
-UNMISSED: Final = frozenset({DeviceProfile})
-"""Kinds that a cluster without virt-dra doesn't serve, where no VM can ask for them: not worth a note."""
+UNMISSED: Final = frozenset({DeviceProfile, KeepPolicy})
+"""Kinds that a cluster without virt-dra or its keeper doesn't serve, where no VM can ask for them: not worth a note."""
 LABELS: Final[Mapping[type[TypedObject], str]] = {REVISIONS: names.REVISED}
 """Label selectors of kinds of which most objects are of no interest."""
 
@@ -96,14 +98,16 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "explain": _PLACEMENT | ReadKinds(optional=(Namespace,)),
     "plan": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
     "run": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
-    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS, DeviceProfile, Namespace)),
+    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS, DeviceProfile, Namespace, KeepPolicy)),
     "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),
     "cel": ReadKinds(optional=(ResourceSlice,)),
     "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),
     "webhook": ReadKinds(required=(*_WEBHOOK, DeviceProfile, Namespace)),
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
     "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),
-    "keeper": ReadKinds(required=(Node, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, *_VMS)),
+    "keeper": ReadKinds(
+        required=(Node, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, *_VMS, KeepPolicy)
+    ),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
     "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass, Node)),
 }

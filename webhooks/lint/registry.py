@@ -10,6 +10,7 @@ from typing import Final
 from webhooks.lint.checks import (
     configuration,
     drivers,
+    keeping,
     lifetime,
     manifests,
     nodes,
@@ -171,6 +172,19 @@ _CHECKS: Final = (
         profiles.profile_line_ignored,
         find_beside=profiles.instancetype_line_ignored,
         matters=WRITTEN,
+    ),
+    LintCheck(
+        "keep-limited",
+        WARNING,
+        "A KeepPolicy allows less than the VM asks to keep.",
+        keeping.keep_limited,
+        matters=RUNNING,
+    ),
+    LintCheck(
+        "kept-claim-clash",
+        DENIAL,
+        "The claim that the VM would keep has the name of another.",
+        keeping.kept_claim_clash,
     ),
     LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     LintCheck(

@@ -10,6 +10,7 @@ import pytest
 from tests.controllers.changed_objects import base_of, cases_in, changed
 from tests.controllers.keeping.stores import filled_stores
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -23,6 +24,7 @@ BASE = base_of(CASES)
 KINDS: dict[str, type[TypedObject]] = {
     "vms": VirtualMachine, "vmis": VirtualMachineInstance, "claims": ResourceClaim,
     "templates": ResourceClaimTemplate, "nodes": Node, "slices": ResourceSlice, "rules": DeviceTaintRule,
+    "policies": KeepPolicy,
 }  # fmt: skip
 
 

@@ -43,8 +43,7 @@ def kept_instance(
     owner = vmi.metadata.controller_owner
     if owner is None or owner.kind != VirtualMachine.KIND:
         return admitted
-    named = [profiles[item.profile] for item in asked_profiles(vmi.metadata.annotations)]
-    places = [vmi.metadata.annotations, vm_annotations, *profile_terms(profile.spec.keep for profile in named)]
+    places = places_of_terms(vmi.metadata.annotations, vm_annotations, profiles)
     try:
         terms = keep_terms(*places)
     except KeepingError as error:
@@ -54,6 +53,15 @@ def kept_instance(
     if terms is None:
         return admitted
     return with_kept_claims(admitted, next(texts for texts in places if KEEP_ANNOTATION in texts))
+
+
+def places_of_terms(
+    annotations: Mapping[str, str], vm_annotations: Mapping[str, str], profiles: Mapping[str, DeviceProfile]
+) -> list[Mapping[str, str]]:
+    """Where it may be said that a VM keeps its devices, the first place to be heard first. ``annotations``: of its VMI;
+    ``profiles``: those that aren't there say nothing. Raises :class:`RefusedLineError`."""
+    named = [profiles[item.profile] for item in asked_profiles(annotations) if item.profile in profiles]
+    return [annotations, vm_annotations, *profile_terms(profile.spec.keep for profile in named)]
 
 
 def profile_terms(keeps: Iterable[ProfileKeep | None]) -> Iterable[dict[str, str]]:

@@ -92,3 +92,11 @@ def speaks_of_keeping(*annotations: Mapping[str, str]) -> bool:
 def recorded_terms(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotations that speak of keeping."""
     return {name: annotations[name] for name in (KEEP_ANNOTATION, NODE_LOSS_ANNOTATION) if name in annotations}
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration in its two largest units: 3d4h, 5m10s."""
+    seconds = max(int(duration.total_seconds()), 0)
+    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    first = next((index for index, (number, _) in enumerate(parts) if number), len(parts) - 1)
+    return "".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number) or "0s"

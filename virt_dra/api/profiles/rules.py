@@ -22,6 +22,7 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import (
     ProfileKeep,
 )
 from virt_dra.api.profiles.profile_limits import (
+    A_DURATION,
     CAPACITIES_MAX,
     CONFIGURATIONS_MAX,
     DURATION,
@@ -54,7 +55,6 @@ _PLACES: Final = (
     (re.compile(r"claim\.config"), "spec.config"),
 )
 """Paths in the claim that a profile stands for, and in the profile."""
-_A_DURATION: Final = "a duration in days, hours, minutes and seconds, such as 24h or 1d12h"
 
 
 def device_profile(profile: DeviceProfile, rules: Rules = DEFAULT_RULES) -> Errors:
@@ -108,9 +108,9 @@ def _alignment(alignment: ProfileAlignment, names: Sequence[str], path: str) -> 
 
 def _keep(keep: ProfileKeep, path: str) -> Errors:
     if keep.stopped_for is not None and not _is_duration(keep.stopped_for):
-        yield invalid(f"{path}.stoppedFor", keep.stopped_for, f"must be {_A_DURATION}")
+        yield invalid(f"{path}.stoppedFor", keep.stopped_for, f"must be {A_DURATION}")
     if keep.on_node_loss is not None and keep.on_node_loss != NEVER and not _is_duration(keep.on_node_loss):
-        yield invalid(f"{path}.onNodeLoss", keep.on_node_loss, f"must be {NEVER} or {_A_DURATION}")
+        yield invalid(f"{path}.onNodeLoss", keep.on_node_loss, f"must be {NEVER} or {A_DURATION}")
 
 
 def _is_duration(text: str) -> bool:

@@ -21,6 +21,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "policies.quota_v1": ("ResourceQuota",),
     "policies.node_policy_v1alpha1": ("VirtDraNodePolicy",),
     "profiles.device_profile_v1alpha1": ("DeviceProfile",),
+    "keeping.keep_policy_v1alpha1": ("KeepPolicy",),
     "policies.rbac_v1": ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
     "scheduling_v1": ("PodDisruptionBudget", "PriorityClass", "PodGroup", "Workload"),
     "kubevirt_v1": ("VirtualMachineInstance", "VirtualMachine", "KubeVirt"),

@@ -1,8 +1,8 @@
 """Our CustomResourceDefinitions: the types' own schemas, and what types can't say (required, bounds, list keys, CEL
 rules, columns).
 
-``manifests/crds`` holds :data:`BESIDE_KUBEVIRT`, :data:`STANDALONE`, :data:`PROFILES` and :data:`NODE_DRIVER` as YAML;
-a test holds them together. Why it is like this: docs/decisions/0014-manifests.md.
+``manifests/crds`` holds :data:`BESIDE_KUBEVIRT`, :data:`STANDALONE`, :data:`PROFILES`, :data:`KEEPER` and
+:data:`NODE_DRIVER` as YAML; a test holds them together. Why it is like this: docs/decisions/0014-manifests.md.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.meta import Condition, TypedObject
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.schemas import device_profile_schema, node_policy_schema
+from virt_dra.api.schemas import device_profile_schema, keep_policy_schema, node_policy_schema
 from virt_dra.api.schemas.field_descriptions import DESCRIPTIONS
 from virt_dra.api.schemas.structural import NOT_DESCRIBED, Additions, Descriptions, object_schema
 from virt_dra.api.wire import Json, Wire
@@ -299,8 +300,21 @@ DEVICE_PROFILES: Final = Definition(
     device_profile_schema.ADDITIONS,
     descriptions=device_profile_schema.DESCRIPTIONS,
 )
+KEEP_POLICIES: Final = Definition(
+    KeepPolicy,
+    ("kpol",),
+    (
+        Column("Stopped-For", ".spec.stoppedFor"),
+        Column("Devices", ".spec.devices", "integer"),
+        Column("Classes", ".spec.classes[*].deviceClassName"),
+        _AGE,
+    ),
+    keep_policy_schema.ADDITIONS,
+    descriptions=keep_policy_schema.DESCRIPTIONS,
+)
 STANDALONE: Final = (VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES)
 BESIDE_KUBEVIRT: Final = (DEVICES,)
 NODE_DRIVER: Final = (NODE_POLICIES,)
 PROFILES: Final = (DEVICE_PROFILES,)
 """In either mode."""
+KEEPER: Final = (KEEP_POLICIES,)

@@ -1,4 +1,4 @@
-"""Unknown fields in kinds of resource.k8s.io, in VirtDraNodePolicies and in the claims of a Pod, as an API server's
+"""Unknown fields in kinds of resource.k8s.io, in our own settings, and in the claims of a Pod, as an API server's
 strict validation finds them.
 
 An object is checked as written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our
@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.nearest import nearest
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
@@ -43,7 +44,7 @@ _KINDS: Final[Mapping[str, type[Wire]]] = {
         ResourcePoolStatusRequest,
     )
 }
-_OURS: Final[Mapping[str, type[Wire]]] = {kind.KIND: kind for kind in (VirtDraNodePolicy, DeviceProfile)}
+_OURS: Final[Mapping[str, type[Wire]]] = {kind.KIND: kind for kind in (VirtDraNodePolicy, DeviceProfile, KeepPolicy)}
 FOUND_MAX: Final = 50
 """The most unknown fields of one object that are reported."""
 

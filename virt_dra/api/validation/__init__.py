@@ -7,7 +7,7 @@
 
 Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every
 kind is checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
-ResourcePoolStatusRequest, VirtDraNodePolicy and DeviceProfile whole, and of a Pod ``spec.resourceClaims``,
+ResourcePoolStatusRequest, VirtDraNodePolicy, DeviceProfile and KeepPolicy whole, and of a Pod ``spec.resourceClaims``,
 ``resources.claims`` and ``status.resourceClaimStatuses``. No other field of another kind is checked.
 
 Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's
@@ -20,6 +20,8 @@ from itertools import chain
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.policy_rules import keep_policy
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.policies.node_policy_rules import node_policy
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
@@ -126,6 +128,8 @@ def _create(obj: TypedObject, rules: Rules) -> Errors:
             yield from node_policy(obj)
         case DeviceProfile():
             yield from device_profile(obj, rules)
+        case KeepPolicy():
+            yield from keep_policy(obj)
         case PriorityClass():
             yield from pod_groups.priority_class(obj)
 
@@ -154,6 +158,8 @@ def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
             yield from node_policy(new)
         case DeviceProfile(), DeviceProfile():
             yield from device_profile(new, rules)
+        case KeepPolicy(), KeepPolicy():
+            yield from keep_policy(new)
 
 
 def _status_update(new: TypedObject, old: TypedObject) -> Errors:

@@ -3,15 +3,25 @@ VM."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.keeping.claims import is_kept, kept_claim_name, kept_entries, vm_name_of
+from virt_dra.api.keeping.claims import (
+    STOPPED_ANNOTATION,
+    is_kept,
+    kept_claim_name,
+    kept_entries,
+    other_consumers,
+    vm_name_of,
+)
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.limits import KeepLimits, StoppedVm, devices_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.port import NotFound, Reader
 from virt_dra.cluster.watching.informer import InformerStore
@@ -23,13 +33,16 @@ from virt_dra.model.usage import claim_node
 
 _OF_VM: Final = "virtual machine"
 _ON_NODE: Final = "node"
+_IN_NAMESPACE: Final = "namespace"
 _KEEPS: Final = "kept claims"
 _MAKES_FROM: Final = "templates"
 INDEXES: Final[Mapping[type[TypedObject], Mapping[str, Callable[[Any], tuple[str, ...]]]]] = {
     ResourceClaim: {
         _OF_VM: lambda claim: (vm_key_of(claim),) if is_kept(claim) else (),
         _ON_NODE: lambda claim: (claim_node(claim),) if is_kept(claim) else (),
+        _IN_NAMESPACE: lambda claim: (claim.namespace,) if is_kept(claim) else (),
     },
+    KeepPolicy: {_IN_NAMESPACE: lambda policy: (policy.namespace,)},
     VirtualMachineInstance: {
         _KEEPS: lambda vmi: tuple(f"{vmi.namespace}/{kept_claim_name(vmi.name, entry)}" for entry in kept_entries(vmi)),
         _MAKES_FROM: lambda vmi: tuple({f"{vmi.namespace}/{template}" for template in kept_entries(vmi).values()}),
@@ -72,7 +85,10 @@ class KeeperStores:
     claims: InformerStore[ResourceClaim]
     templates: InformerStore[ResourceClaimTemplate]
     nodes: InformerStore[Node]
+    policies: InformerStore[KeepPolicy]
     taints: AllocatedTaints
+    _refused: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By namespace: the VMs that are over a limit; forgotten when one of its claims or policies changes."""
 
     def vm_keys_of_claims(self) -> tuple[str, ...]:
         """The VMs that have kept claims, whether they are there or not."""
@@ -121,11 +137,48 @@ class KeeperStores:
                 if node is not None
             },
             evictions={claim.name: eviction for claim in claims for eviction in self._eviction(claim)},
+            limits=self._limits(namespace), over=self._over(namespace).get(key.rpartition("/")[2], ""),
         )  # fmt: skip
+
+    def _limits(self, namespace: str) -> KeepLimits:
+        return KeepLimits(self.policies.by_index(_IN_NAMESPACE, namespace))
+
+    def _over(self, namespace: str) -> Mapping[str, str]:
+        """The VMs of a namespace that are over a limit of devices, each with the limit."""
+        limits = self._limits(namespace)
+        if not limits.policies:
+            return {}
+        if namespace not in self._refused:
+            self._refused[namespace] = limits.refused(self._stopped_vms(namespace))
+        return self._refused[namespace]
+
+    def _stopped_vms(self, namespace: str) -> list[StoppedVm]:
+        devices: dict[str, Counter[str]] = {}
+        since: dict[str, datetime] = {}
+        for claim in self.claims.by_index(_IN_NAMESPACE, namespace):
+            moment = stopped_since(claim)
+            if moment is not None:
+                vm = vm_name_of(claim)
+                devices.setdefault(vm, Counter()).update(devices_of(claim))
+                since[vm] = min(moment, since.get(vm, moment))
+        return [StoppedVm(vm, since[vm], devices[vm]) for vm in devices]
 
     def _eviction(self, claim: ResourceClaim) -> tuple[Eviction, ...]:
         allocated = self.taints.get(claim.namespace, claim.name)
         return (allocated.eviction,) if allocated is not None and allocated.eviction is not None else ()
+
+    def _displaced(self, before: ResourceClaim | None, after: ResourceClaim | None) -> set[str]:
+        """The VMs that stopped no earlier than one that is said to be stopped now: they may be over a limit with it."""
+        since = stopped_since(after) if after is not None else None
+        if after is None or since is None or (before is not None and stopped_since(before) == since):
+            return set()
+        if not self.policies.by_index(_IN_NAMESPACE, after.namespace):
+            return set()
+        return {
+            vm_key_of(claim)
+            for claim in self.claims.by_index(_IN_NAMESPACE, after.namespace)
+            if (moment := stopped_since(claim)) is not None and moment >= since
+        }
 
     def affected(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
         """The keys of the VMs that a change affects; the taints learn of it."""
@@ -139,11 +192,17 @@ class KeeperStores:
                     state if isinstance(state, ResourceClaim) and is_kept(state) else None for state in (old, new)
                 )
                 self.taints.change_claim(before, after)
-                return {vm_key_of(state) for state in (before, after) if state is not None} | {
-                    vmi.key for vmi in self.vmis.by_index(_KEEPS, claim.key)
-                }
+                self._refused.pop(claim.namespace, None)
+                return (
+                    {vm_key_of(state) for state in (before, after) if state is not None}
+                    | {vmi.key for vmi in self.vmis.by_index(_KEEPS, claim.key)}
+                    | self._displaced(before, after)
+                )
             case ResourceClaimTemplate() as template:
                 return {vmi.key for vmi in self.vmis.by_index(_MAKES_FROM, template.key)}
+            case KeepPolicy() as policy:
+                self._refused.pop(policy.namespace, None)
+                return {vm_key_of(claim) for claim in self.claims.by_index(_IN_NAMESPACE, policy.namespace)}
             case Node() as node:
                 if isinstance(old, Node) and isinstance(new, Node) and old.spec == new.spec:
                     return set()
@@ -159,6 +218,16 @@ class KeeperStores:
                 )
                 return set(map(vm_key_of, self.taints.change_rule(before_rule, after_rule)))
         return set()
+
+
+def stopped_since(claim: ResourceClaim) -> datetime | None:
+    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet."""
+    if claim.status.allocation is None or other_consumers(claim):
+        return None
+    try:
+        return parse_time(claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
+    except ValueError:
+        return None
 
 
 def _is_of(vmi: VirtualMachineInstance, vm: VirtualMachine | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_kept, kept_entries, other_consumers
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -66,9 +67,10 @@ class KeepingLoop(KeyedLoop):
         nodes = self._informer(Node, everywhere=True)
         slices = self._informer(ResourceSlice, everywhere=True)
         rules = self._informer(DeviceTaintRule, everywhere=True, optional=True)
-        self._informers = (vms, vmis, claims, templates, nodes, slices, rules)
+        policies = self._informer(KeepPolicy, optional=True)
+        self._informers = (vms, vmis, claims, templates, nodes, slices, rules, policies)
         self._stores = KeeperStores(
-            vms.store, vmis.store, claims.store, templates.store, nodes.store, AllocatedTaints()
+            vms.store, vmis.store, claims.store, templates.store, nodes.store, policies.store, AllocatedTaints()
         )
         for informer in self._informers:
             informer.on_change(self._changed)

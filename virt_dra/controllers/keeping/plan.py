@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,11 +23,13 @@ from virt_dra.api.keeping.claims import (
     vm_name_of,
     vm_reference,
 )
+from virt_dra.api.keeping.limits import KeepLimits, least_devices
 from virt_dra.api.keeping.terms import (
     KEEP_ANNOTATION,
     NODE_LOSS_ANNOTATION,
     KeepingError,
     KeepTerms,
+    duration_text,
     keep_terms,
     recorded_terms,
     vm_keep_annotations,
@@ -71,6 +74,8 @@ TEMPLATE_MISSING: Final = "KeptTemplateMissing"
 """Event: a claim can't be made, as its template isn't there; the VM's pod waits for it."""
 NAME_TAKEN: Final = "KeptClaimNameTaken"
 """Event: a claim that isn't the VM's has the name of the claim that it would keep."""
+LIMITED: Final = "KeepingLimited"
+"""Event: a KeepPolicy allows less than the VM asks to keep."""
 EARLIER_CLAIM: Final = "KeptClaimTerminating"
 """Event: a claim of that name is still being deleted; it is made again afterwards (P-8)."""
 
@@ -81,7 +86,8 @@ class KeepingInputs:
     have the name of one that the VMI keeps and aren't among ``claims``.
 
     ``templates``: by name. ``nodes``: by name, of the claims' devices. ``evictions``: by claim. ``ended``: UIDs of pods
-    that certainly don't use their claims any more (P-4).
+    that certainly don't use their claims any more (P-4). ``limits``: of the namespace; ``over``: which of them the VM's
+    devices exceed beside those of other stopped VMs, "" if none.
     """
 
     vm: VirtualMachine | None
@@ -93,6 +99,8 @@ class KeepingInputs:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     evictions: Mapping[str, Eviction] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
+    limits: KeepLimits = field(default_factory=KeepLimits)
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,7 @@ class _Kept:
             recorded=None if ending else recorded, entry=entry,
             template=None if ending else inputs.templates.get(recorded.get(entry, "")),
             node=inputs.nodes.get(claim_node(claim)), eviction=inputs.evictions.get(claim.name),
+            longest=inputs.limits.longest(), over=inputs.over,
         )  # fmt: skip
 
     def plan(self) -> tuple[ClaimWrites, datetime | None, list[Event]]:
@@ -305,7 +314,9 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites],
                 f"ResourceClaim {shown} is still being deleted; it is made again once that is gone",
             )
         elif there is not None and not (is_kept(there) and _is_of(there, vm)):
-            said += _both(vm, vmi, NAME_TAKEN, f"ResourceClaim {shown} isn't the VM's: delete it, or rename the entry")
+            other = vm_name_of(there)
+            whose = f"is kept by VM {visible(other)}: rename" if other else "isn't the VM's: delete it, or rename"
+            said += _both(vm, vmi, NAME_TAKEN, f"ResourceClaim {shown} {whose} entry {visible(entry)}")
         elif there is None and template is None:
             text = f"ResourceClaim {shown} can't be made: there is no ResourceClaimTemplate {visible(template_name)}"
             said += _both(vm, vmi, TEMPLATE_MISSING, text)
@@ -329,10 +340,29 @@ def _about_vm(inputs: KeepingInputs, vm: VirtualMachine) -> list[Event]:
         return [warning(vm, INVALID_TERMS, str(error))]
     if terms is None or vmi is None or vmi.finished or vmi.metadata.deletion_timestamp is not None:
         return []
+    limited = _limited(inputs, vm, terms)
     late = [entry.name for entry in vmi.spec.resource_claims if entry.resource_claim_template_name]
     if not late:
-        return []
+        return limited
     entries = ", ".join(map(visible, sorted(late)))
     asks_in_template = KEEP_ANNOTATION in vm.spec.template.metadata.annotations
     where = "" if asks_in_template else f"; beside KubeVirt if {KEEP_ANNOTATION} stands in its template, too (P-10)"
-    return [normal(vm, STARTS_LATER, f"the devices of {entries} are kept from the VM's next start on{where}")]
+    return [*limited, normal(vm, STARTS_LATER, f"the devices of {entries} are kept from the VM's next start on{where}")]
+
+
+def _limited(inputs: KeepingInputs, vm: VirtualMachine, terms: KeepTerms) -> list[Event]:
+    """What a VM asks for and won't get when it stops, however few devices others keep."""
+    limits = inputs.limits
+    own: Counter[str] = Counter()
+    for name in kept_entries(inputs.vmi).values() if inputs.vmi is not None else ():
+        if name in inputs.templates:
+            own.update(least_devices(inputs.templates[name].spec.spec))
+    over = limits.exceeded(own)
+    if over:
+        return [warning(vm, LIMITED, f"the VM's devices aren't kept when it stops: {over}")]
+    policy, longest = limits.shortened(terms), limits.longest()
+    if not policy or longest is None:
+        return []
+    allowed = duration_text(longest[0])
+    text = f"the VM asks to keep its devices for longer than {allowed}, which KeepPolicy {visible(policy)} allows"
+    return [warning(vm, LIMITED, text)]

@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION, STOPPED_ANNOTATION
-from virt_dra.api.keeping.terms import KeepTerms
+from virt_dra.api.keeping.terms import KeepTerms, duration_text
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.taint_eviction.evictions import Eviction
@@ -30,6 +30,11 @@ RELEASE_REQUESTED: Final = "KeptReleaseRequested"
 """Somebody asked for the release, by the annotation ``virt-dra.io/release-requested`` of the claim."""
 LEASE_OVER: Final = "KeptLeaseOver"
 """The VM has been stopped for longer than it keeps its devices."""
+OVER_LIMIT: Final = "KeptOverLimit"
+"""A KeepPolicy of the namespace allows stopped VMs to keep fewer devices, or for a shorter time."""
+
+RESTART: Final = timedelta(minutes=1)
+"""A VM that starts again within this time was restarted, not stopped: no limit of devices takes its own away."""
 
 _AWAY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service")
 """Taints of nodes that run no pod for now."""
@@ -50,7 +55,8 @@ class ClaimSituation:
 
     ``terms``: of the VM, None if it doesn't ask to keep. ``runs``: the VM has a VMI that isn't finished. ``recorded``:
     the entries that this VMI keeps claims for, with their templates; None without a VMI, or with one that is being
-    deleted. ``entry``: of those, the claim's.
+    deleted. ``entry``: of those, the claim's. ``longest``: for how long stopped VMs may keep devices, and by which
+    KeepPolicy. ``over``: which limit of devices the VM is over, "" if none.
     """
 
     claim: ResourceClaim
@@ -62,6 +68,8 @@ class ClaimSituation:
     template: ResourceClaimTemplate | None = None
     node: Node | None = field(default=None, repr=False)
     eviction: Eviction | None = None
+    longest: tuple[timedelta, str] | None = None
+    over: str = ""
 
     @property
     def allocated(self) -> bool:
@@ -144,17 +152,41 @@ def release_requested(situation: ClaimSituation) -> Release | None:
 
 
 def lease_over(situation: ClaimSituation) -> Release | datetime | None:
-    if situation.runs or not situation.allocated or situation.terms is None or situation.terms.stopped_for is None:
+    if situation.terms is None or situation.terms.stopped_for is None:
         return None
+    stopped, due = _stopped_until(situation, situation.terms.stopped_for)
+    return Release(LEASE_OVER, stopped) if stopped else due
+
+
+def too_long(situation: ClaimSituation) -> Release | datetime | None:
+    if situation.terms is None or situation.longest is None:
+        return None
+    longest, policy = situation.longest
+    stopped, due = _stopped_until(situation, longest)
+    return Release(OVER_LIMIT, f"{stopped}, longer than KeepPolicy {visible(policy)} allows") if stopped else due
+
+
+def too_many(situation: ClaimSituation) -> Release | datetime | None:
+    if not situation.over:
+        return None
+    stopped, due = _stopped_until(situation, RESTART)
+    return Release(OVER_LIMIT, situation.over) if stopped else due
+
+
+def _stopped_until(situation: ClaimSituation, time: timedelta) -> tuple[str, datetime | None]:
+    """That the VM has been stopped for so long, in words, else when it will have been."""
+    if situation.runs or not situation.allocated:
+        return "", None
     since = marked_time(situation.claim, STOPPED_ANNOTATION, situation.now) or situation.now
-    due = since + situation.terms.stopped_for
+    due = since + time
     if due > situation.now:
-        return due
-    return Release(LEASE_OVER, f"the VM has been stopped for {duration_text(situation.now - since)}")
+        return "", due
+    return f"the VM has been stopped for {duration_text(situation.now - since)}", None
 
 
 CHECKS: Final[tuple[ReleaseCheck, ...]] = (
     keeping_ended, not_used, template_changed, device_tainted, node_lost, release_requested, lease_over,
+    too_long, too_many,
 )  # fmt: skip
 
 
@@ -177,11 +209,3 @@ def marked_time(claim: ResourceClaim, annotation: str, now: datetime) -> datetim
     except ValueError:
         return None
     return moment if moment <= now else None
-
-
-def duration_text(duration: timedelta) -> str:
-    """A duration in its two largest units: 3d4h, 5m10s."""
-    seconds = max(int(duration.total_seconds()), 0)
-    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
-    first = next((index for index, (number, _) in enumerate(parts) if number), len(parts) - 1)
-    return "".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number) or "0s"

@@ -11,6 +11,7 @@ from virt_dra.api.integration.device_claims import assign, read_device_claims
 from virt_dra.api.integration.hostdev_options import read_hostdev_options
 from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION, InvalidPathChoice, chosen_path
 from virt_dra.api.integration.pci_placement import pci_placement_choice
+from virt_dra.api.keeping.terms import KeepingError, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
@@ -126,7 +127,7 @@ def unknown_lint_id(lint_ids: Collection[str]) -> Callable[[Linted], Iterator[Fi
 
 def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
     """Invalid annotations, for which the pod webhook would refuse the launcher pod (K-11), or launcher and hook the
-    domain (K-7.27, K-8.13)."""
+    domain (K-7.27, K-8.13), or the VMI isn't admitted (P-rules)."""
     annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
     spec = None if linted.reviewed.instancetype else linted.reviewed.spec  # of one that isn't known, no device is
     try:
@@ -139,6 +140,10 @@ def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
             pci_placement_choice(annotations[PCI_PLACEMENT_ANNOTATION])
         except ValueError as error:
             yield FieldIssue(f"{root}[{PCI_PLACEMENT_ANNOTATION}]", str(error))
+    try:
+        keep_terms(annotations)
+    except KeepingError as error:
+        yield FieldIssue(f"{root}[{error.annotation}]", f"{quoted(error.value)} {error.wanted}")
     try:
         claims = read_device_claims(annotations, root)
         if claims and spec is not None:

@@ -1,0 +1,123 @@
+"""What the KeepPolicies of a namespace allow its stopped VMs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from virt_dra.api.go_text import visible
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, parsed_duration
+from virt_dra.api.resource_v1 import EXACT_COUNT, ResourceClaim, ResourceClaimSpec
+
+DevicesByClass = Mapping[str, int]
+"""DeviceClass → how many devices."""
+
+
+@dataclass(frozen=True)
+class StoppedVm:
+    """A stopped VM that keeps devices, since when."""
+
+    name: str
+    since: datetime
+    devices: DevicesByClass
+
+
+@dataclass(frozen=True)
+class KeepLimits:
+    """The policies of one namespace, all of which hold."""
+
+    policies: tuple[KeepPolicy, ...] = ()
+
+    def longest(self) -> tuple[timedelta, str] | None:
+        """The shortest of the times for which the policies allow keeping, and whose it is; None if none says."""
+        return min(
+            (
+                (time, policy.name)
+                for policy in self.policies
+                for time in [_time(policy.spec.stopped_for)]
+                if time is not None
+            ),
+            default=None,
+        )
+
+    def shortened(self, terms: KeepTerms) -> str:
+        """The policy that allows keeping for a shorter time than the VM asks for; "" if none does."""
+        longest = self.longest()
+        if longest is None or (terms.stopped_for is not None and terms.stopped_for <= longest[0]):
+            return ""
+        return longest[1]
+
+    def exceeded(self, devices: DevicesByClass) -> str:
+        """Which limit so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if
+        none."""
+        total = sum(devices.values())
+        for policy in self.policies:
+            spec = policy.spec
+            if spec.devices is not None and total > spec.devices:
+                return _over(policy, spec.devices, "", total)
+            for limit in spec.classes:
+                number = devices.get(limit.device_class_name, 0)
+                if limit.devices is not None and number > limit.devices:
+                    return _over(policy, limit.devices, f" of {visible(limit.device_class_name)}", number)
+        return ""
+
+    def refused(self, stopped: Iterable[StoppedVm]) -> dict[str, str]:
+        """The VMs whose devices aren't kept, each with the limit that it is over. Who stopped first keeps; a VM keeps
+        all of its devices or none, and one that has too many doesn't stand in the way of a later one."""
+        kept: Counter[str] = Counter()
+        refused = {}
+        for vm in sorted(stopped, key=lambda vm: (vm.since, vm.name)):
+            why = self.exceeded(kept + Counter(vm.devices))
+            if why:
+                refused[vm.name] = why
+            else:
+                kept.update(vm.devices)
+        return refused
+
+
+def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
+    allows = f"{allowed} device{'s' if allowed != 1 else ''}" if allowed else "no devices"
+    name = visible(policy.name)
+    return f"KeepPolicy {name} lets stopped VMs keep {allows}{of_class}; with these they would keep {number}"
+
+
+def _time(text: str | None) -> timedelta | None:
+    """None for a text that an API server would have refused, too: it limits nothing."""
+    if text is None:
+        return None
+    try:
+        return parsed_duration(KEEP_ANNOTATION, text, '""')
+    except KeepingError:
+        return None
+
+
+def devices_of(claim: ResourceClaim) -> DevicesByClass:
+    """The devices that a claim is allocated, by the class that they were asked for by."""
+    if claim.status.allocation is None:
+        return {}
+    classes = _classes(claim.spec)
+    return Counter(classes.get(result.request, "") for result in claim.status.allocation.devices.results)
+
+
+def least_devices(spec: ResourceClaimSpec) -> DevicesByClass:
+    """The devices that a claim is certain to get, by class; of alternatives it isn't known which."""
+    devices: Counter[str] = Counter()
+    for request in spec.devices.requests:
+        exactly = request.exactly
+        if exactly is not None and (exactly.allocation_mode or EXACT_COUNT) == EXACT_COUNT:
+            devices[exactly.device_class_name] += max(exactly.count, 1)
+    return devices
+
+
+def _classes(spec: ResourceClaimSpec) -> dict[str, str]:
+    """By request, and by ``request/alternative``."""
+    classes = {}
+    for request in spec.devices.requests:
+        if request.exactly is not None:
+            classes[request.name] = request.exactly.device_class_name
+        for alternative in request.first_available:
+            classes[f"{request.name}/{alternative.name}"] = alternative.device_class_name
+    return classes

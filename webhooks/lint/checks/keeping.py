@@ -1,0 +1,99 @@
+"""VMs that keep their devices while they are stopped (P-rules): what policies don't allow, and claims of one name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.keeping.claims import kept_claim_name, vm_name_of
+from virt_dra.api.keeping.instances import places_of_terms
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.limits import KeepLimits, least_devices
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, duration_text, keep_terms
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.profiles.asking import RefusedLineError
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.model.cluster import ModelIndex
+from webhooks.lint.inputs import NamespacedName, title
+from webhooks.lint.linted import Linted
+from webhooks.verdict import FieldIssue
+
+
+def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
+    """KeepPolicies of the namespace by which the VM keeps its devices for a shorter time than it asks for, or not at
+    all, however few others keep."""
+    if not isinstance(linted.object, VirtualMachine):
+        return
+    terms = _terms(linted, linted.object)
+    policies = [policy for policy in linted.inputs.model.of(KeepPolicy) if policy.namespace == linted.namespace]
+    if terms is None or not policies:
+        return
+    limits = KeepLimits(tuple(policies))
+    devices: Counter[str] = Counter()
+    for claim in linted.claims:
+        if not claim.direct and claim.spec is not None:
+            devices.update(least_devices(claim.spec))
+    field = f"{linted.reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
+    over, longest, policy = limits.exceeded(devices), limits.longest(), limits.shortened(terms)
+    if over:
+        yield FieldIssue(field, f"the VM's devices aren't kept when it stops: {over}")
+    elif policy and longest is not None:
+        yield FieldIssue(
+            field, f"KeepPolicy {policy} of the namespace allows to keep devices for {duration_text(longest[0])} only"
+        )
+
+
+def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
+    """Entries for which the VM would keep a claim that has the name of another VM's, or of somebody's."""
+    vm = linted.object
+    if not isinstance(vm, VirtualMachine) or _terms(linted, vm) is None:
+        return
+    for index, entry in enumerate(linted.reviewed.spec.resource_claims[: linted.settings.max_entries]):
+        if not entry.resource_claim_template_name:
+            continue
+        name = kept_claim_name(vm.name, entry.name)
+        whose = _other_use(linted, vm, name)
+        if whose:
+            kept = f"the VM keeps the devices of entry {quoted(entry.name)} in ResourceClaim {quoted(name)}"
+            text = f"{kept}, which {whose}; rename the entry"
+            yield FieldIssue(linted.path(f"resourceClaims[{index}].name"), text)
+
+
+def _other_use(linted: Linted, vm: VirtualMachine, name: str) -> str:
+    """Who else has a claim of the name: a clause, "" if nobody."""
+    inputs, place = linted.inputs, (linted.namespace, name)
+    for other in _would_keep(inputs.model, place):
+        if other.name != vm.name and _terms(linted, other) is not None:
+            return f"{title(other)} keeps, too"
+    claim = inputs.claim(*place)
+    owner = claim.metadata.controller_owner if claim is not None else None
+    if claim is not None and (owner is None or owner.name != vm.name or owner.kind != VirtualMachine.KIND):
+        of = vm_name_of(claim)
+        return f"VirtualMachine {quoted(of)} keeps, too" if of and of != vm.name else "isn't the VM's"
+    users = [user for user in inputs.users(*place) if user != title(vm)]
+    return f"{users[0]} names" if users else ""
+
+
+def _names(vm: VirtualMachine) -> tuple[NamespacedName, ...]:
+    """The claims that a VM keeps if it keeps its devices."""
+    return tuple(
+        (vm.namespace, kept_claim_name(vm.name, entry.name))
+        for entry in vm.spec.template.spec.resource_claims
+        if entry.resource_claim_template_name
+    )
+
+
+_would_keep = ModelIndex(VirtualMachine, _names)
+
+
+def _terms(linted: Linted, vm: VirtualMachine) -> KeepTerms | None:
+    """The terms on which a VM keeps its devices; None if it doesn't, or if what it says about it means nothing."""
+    annotations = linted.reviewed.annotations if vm is linted.object else vm.spec.template.metadata.annotations
+    # KubeVirt doesn't pass on what the VM itself says (P-10).
+    own = vm.metadata.annotations if linted.inputs.configuration.own_crds else {}
+    profiles = linted.inputs.model.by_key(DeviceProfile)
+    try:
+        return keep_terms(*places_of_terms(annotations, own, profiles))
+    except (KeepingError, RefusedLineError):
+        return None
