@@ -232,7 +232,8 @@ def _wrong(words: list[str]) -> str:
         except click.UsageError as error:
             return error.message
         return ""
-    objects = [ObjectKey.from_object(obj) for obj in planned(Choices(parts=ONLY), packaged())]
+    parts = Choices(parts=frozenset({MONITORING, "keeper"}))
+    objects = [ObjectKey.from_object(obj) for obj in planned(parts, packaged())]
     named = {key.name for key in objects} | {"virt-dra-operator"}
     unknown = {word for word in re.findall(r"virt-dra-\w[\w-]*", " ".join(words)) if word not in named}
     return f"not installed: {', '.join(sorted(unknown))}" if unknown else ""

@@ -56,7 +56,7 @@ class _NothingYet:
     def _one(self) -> dict[str, float]:
         return {"": 0.0}
 
-    devices_by_state = vmis_by_path = informer_ages = _one
+    devices_by_state = vmis_by_path = informer_ages = unused_device_seconds = _one
 
     def kept_devices(self) -> dict[tuple[str, str], float]:
         return {("", ""): 0.0}

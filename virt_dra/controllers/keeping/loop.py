@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_kept, kept_entries, other_consumers
+from virt_dra.api.keeping.claims import is_kept, kept_entries, other_consumers
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
@@ -20,6 +20,7 @@ from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.keeping.gathering import INDEXES, TRANSFORMS, KeeperStores
 from virt_dra.controllers.keeping.plan import KeepingInputs, KeepingPlan, plan
+from virt_dra.controllers.keeping.unused_time import UnusedTime, unused_devices
 from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop, KeyedLoopObserver, Result
 from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
@@ -60,6 +61,7 @@ class KeepingLoop(KeyedLoop):
         self._cluster, self._settings, self._observer = cluster, settings, observer
         self._said: dict[str, frozenset[Event]] = {}
         """What lasts and was said of a VM, so that it is said once."""
+        self._unused = UnusedTime(ambient.monotonic)
         vms = self._informer(VirtualMachine)
         vmis = self._informer(VirtualMachineInstance)
         claims = self._informer(ResourceClaim)
@@ -85,12 +87,16 @@ class KeepingLoop(KeyedLoop):
         """Devices of kept claims, by namespace and whether their VM is stopped (``unused``)."""
         return dict(
             Counter(
-                (claim.namespace, "unused" if STOPPED_ANNOTATION in claim.metadata.annotations else "in_use")
+                (claim.namespace, "unused" if unused_devices(claim) else "in_use")
                 for claim in self._stores.claims.values()
                 if is_kept(claim) and claim.status.allocation is not None
                 for _ in claim.status.allocation.devices.results
             )
         )
+
+    def unused_device_seconds(self) -> dict[str, float]:
+        """How long stopped VMs have kept devices since the process began, by namespace."""
+        return self._unused.device_seconds()
 
     def _all_keys(self) -> Iterable[str]:
         stores = self._stores
@@ -98,6 +104,8 @@ class KeepingLoop(KeyedLoop):
         return sorted(keeping | {vm.key for vm in stores.vms.values()} | set(stores.vm_keys_of_claims()))
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
+        if isinstance(old, ResourceClaim) or isinstance(new, ResourceClaim):
+            self._unused.claim_changed(*(state if isinstance(state, ResourceClaim) else None for state in (old, new)))
         for key in self._stores.affected(old, new):
             self._requeue(key, 0.0)
 

@@ -1,0 +1,44 @@
+"""How long devices were kept by stopped VMs: what keeping costs, in device-seconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_kept
+from virt_dra.api.resource_v1 import ResourceClaim
+
+
+def unused_devices(claim: ResourceClaim | None) -> int:
+    """The devices of a claim that a stopped VM keeps."""
+    if claim is None or claim.status.allocation is None or not is_kept(claim):
+        return 0
+    return len(claim.status.allocation.devices.results) if STOPPED_ANNOTATION in claim.metadata.annotations else 0
+
+
+class UnusedTime:
+    """Device-seconds by namespace since the process began. A change of a claim costs the same however many there are.
+
+    ``monotonic``: seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._devices: Counter[str] = Counter()
+        self._until: dict[str, tuple[float, float]] = {}
+        """The sum of a namespace, and the moment up to which it is computed."""
+
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new or old
+        more = unused_devices(new) - unused_devices(old)
+        if claim is not None and more:
+            self._until[claim.namespace] = self._sum(claim.namespace), self._monotonic()
+            self._devices[claim.namespace] += more
+
+    def device_seconds(self) -> dict[str, float]:
+        return {namespace: self._sum(namespace) for namespace in self._until}
+
+    def _sum(self, namespace: str) -> float:
+        now = self._monotonic()
+        seconds, until = self._until.get(namespace, (0.0, now))
+        return seconds + self._devices[namespace] * (now - until)
