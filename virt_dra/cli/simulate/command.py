@@ -28,12 +28,14 @@ from virt_dra.cli.simulate.report import (
     by_kind,
     by_model,
     document,
+    of_stopped_vms,
     over_load,
     placements_text,
     samples_csv,
     summary,
 )
 from virt_dra.scheduling.policies.catalog import POLICIES, RATED
+from virt_dra.simulator.experiment.description import without_keeping
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.sweep import (
@@ -192,6 +194,8 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 @click.option("--whole-per-cent", is_flag=True,
               help="Policies that rate nodes do it in whole per cent, and one of the best is drawn, "
               "as with plugins of kube-scheduler.")  # fmt: skip
+@click.option("--without-keeping", is_flag=True,
+              help="VMs give up their devices when they stop, whatever the description says.")  # fmt: skip
 @click.option("--by", "tables", metavar="kind|model,...", callback=parsed_by(_parse_tables),
               help="Also show waits and use by kind of VM, or model of device.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 1024),
@@ -217,7 +221,7 @@ def command(
     paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, warm_up: float | None,
     seed: int | None, seeds: tuple[int, ...] | None, sizes: SizeRange | None, target: Target | None,
     trace_nodes: str | None, trace_pods: str | None, inflate: float | None, changes: tuple[str, ...],
-    nodes_only: bool, whole_per_cent: bool,
+    nodes_only: bool, whole_per_cent: bool, without_keeping: bool,
     tables: tuple[str, ...] | None, jobs: int | None, dask: str | None, output: str, plot: Path | None,
     placements: Path | None,
 ) -> None:  # fmt: skip
@@ -238,7 +242,9 @@ def command(
     _check_file(placements, "--placements", (".csv", ".jsonl"))
     draw = _plots(plot)
     with status("reading"), collector_paused():
-        asked = _read(paths, policies, seeds, sizes, trace_nodes, trace_pods, inflate, output)
+        asked = _read(
+            paths, policies, seeds, sizes, trace_nodes, trace_pods, inflate, output, keeping=not without_keeping
+        )
         sweep = Sweep(asked.workload, until, nodes_only, whole_per_cent, warm_up or 0.0, placements is not None)
         if whole_per_cent:
             _check_rated(asked.policies)
@@ -364,7 +370,7 @@ class _Asked:
 
 def _read(
     paths: tuple[str, ...], policies: tuple[str, ...], seeds: tuple[int, ...] | None, sizes: SizeRange | None,
-    trace_nodes: str | None, trace_pods: str | None, inflate: float | None, output: str,
+    trace_nodes: str | None, trace_pods: str | None, inflate: float | None, output: str, *, keeping: bool,
 ) -> _Asked:  # fmt: skip
     if trace_nodes is not None or trace_pods is not None:
         if trace_nodes is None or trace_pods is None:
@@ -381,9 +387,13 @@ def _read(
         raise click.UsageError("name a description or a dump (or use --trace-nodes and --trace-pods)")
     described = inputs.description_in(paths, output)
     if described is None:
+        if not keeping:
+            raise click.UsageError("--without-keeping goes with a description, which says what VMs keep")
         dumped = inputs.dumped_workload(paths, sizes, output)
         return _Asked(dumped, ", ".join(Path(path).name for path in paths), policies or _DEFAULT, seeds or (0,))
     description, source = described
+    if not keeping:
+        description = without_keeping(description)
     return _Asked(
         inputs.described_workload(description, source, sizes, output),
         Path(source).name,
@@ -454,6 +464,9 @@ def _show(comparison: Comparison, results: Sequence[RunResult], output: str, tab
         say(f"{comparison.size_text}, {comparison.arrivals} arrivals, {comparison.seeds_text}")
         console = output_console()
         console.print(summary(comparison))
+        if comparison.stops:
+            say("\nVMs that are stopped and start again")
+            console.print(of_stopped_vms(comparison))
         if comparison.loaded:
             say(f"\nBy load: unused {comparison.unit} / fragmented part of all {comparison.unit}")
             console.print(over_load(comparison))

@@ -54,6 +54,11 @@ class Comparison:
         return [of for compared in self.policies for of in compared.measures]
 
     @property
+    def stops(self) -> bool:
+        """Whether VMs are stopped and started again."""
+        return any(of.keeping is not None for of in self.measures)
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(result.run.seed for compared in self.policies for result in compared.results))
 

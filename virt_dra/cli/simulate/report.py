@@ -51,6 +51,23 @@ def by_kind(comparison: Comparison) -> Table:
     return table
 
 
+def of_stopped_vms(comparison: Comparison) -> Table:
+    """How long stopped VMs waited to start again, and what was kept for them, a row for each policy."""
+    headings = ["RESTARTS", "WAIT p50", "p95", "p99", f"KEPT, {comparison.unit[:-1].upper()} HOURS", "RELEASED"]
+    table = _table(["POLICY"], headings)
+    for of in comparison.policies:
+        measured = [measures.keeping for measures in of.measures if measures.keeping is not None]
+        if measured:
+            table.add_row(
+                _labelled(of, comparison),
+                in_range([of_run.restarts for of_run in measured], str),
+                *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
+                in_range([of_run.kept_hours for of_run in measured], lambda hours: f"{hours:,.0f}"),
+                in_range([of_run.released for of_run in measured], str),
+            )
+    return table
+
+
 def by_model(comparison: Comparison) -> Table:
     """Waits and use of each model of device, a row for each policy."""
     headings = [comparison.unit.upper(), "WAIT p50", "p95", "p99", "USED mean", "end"]

@@ -364,6 +364,14 @@ class PolicyPlacer:
         """The exact reverse of `take`."""
         self._use(placed, -1)
 
+    def stop(self, placed: PlacedVm) -> None:
+        """Free a VM's cpu and memory; its devices stay in use, as it keeps them."""
+        self._use_room(placed, -1)
+
+    def resume(self, placed: PlacedVm) -> None:
+        """The exact reverse of `stop`."""
+        self._use_room(placed, 1)
+
     def set_open(self, number: int, *, open: bool) -> None:
         """Let VMs be placed on a node, or not."""
         self.open[number] = open

@@ -40,6 +40,7 @@ from virt_dra.simulator.experiment.model import (
     RunningPod,
     by_time,
 )
+from virt_dra.simulator.experiment.stopping import KeepRule, Span, StopPattern
 
 _PER_SLICE: Final = 128
 
@@ -65,7 +66,7 @@ def build_experiment(
     shapes = {vm.name: _shape(vm, number, source) for number, vm in enumerate(description.vms)}
     arriving = _arrivals(description, source, shapes, seed)
     if arrivals is not None:
-        arriving += _listed(*arrivals, description, shapes)
+        arriving += _listed(*arrivals, description, shapes, seed)
     running: list[RunningPod] = []
     followed: list[TypedObject] = []
     if description.cluster.pods is not None:
@@ -189,12 +190,20 @@ def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShap
     for number, vm in enumerate(description.vms):
         if vm.arrivals is None:
             continue
-        random = Random(f"{seed}/{vm.name}")
+        random, pattern = Random(f"{seed}/{vm.name}"), _pattern(vm, seed)
         for index, at in enumerate(_times(vm.arrivals, random)):
             if len(arriving) >= MOST_ARRIVALS:
                 raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
             arriving.append(
-                Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm.lifetime, random), vm.priority, vm.gang)
+                Arrival(
+                    at,
+                    shapes[vm.name],
+                    f"{vm.name}-{index}",
+                    _lifetime(vm.lifetime, random),
+                    vm.priority,
+                    vm.gang,
+                    pattern=pattern,
+                )
             )
     return arriving
 
@@ -218,15 +227,34 @@ def _lifetime(part: float | LifetimePart | None, random: Random) -> float | None
     return random.expovariate(1 / max(part.mean, 1e-9)) if isinstance(part, LifetimePart) else part
 
 
-def _listed(name: str, lines: Iterable[str], description: Description, shapes: Mapping[str, VmShape]) -> list[Arrival]:
+def _pattern(vm: VmPart, seed: int) -> StopPattern | None:
+    if vm.stops is None:
+        return None
+    keep = None if vm.keep is None else KeepRule(vm.keep.stopped_for, vm.keep.node_loss)
+    return StopPattern(_span(vm.stops.after), _span(vm.stops.lasts), f"{seed}/{vm.name}", keep)
+
+
+def _span(part: float | LifetimePart) -> Span:
+    return Span(part.mean, drawn=True) if isinstance(part, LifetimePart) else Span(part)
+
+
+def _listed(
+    name: str, lines: Iterable[str], description: Description, shapes: Mapping[str, VmShape], seed: int
+) -> list[Arrival]:
     """The arrivals of a CSV file. Raises BadExperiment with file, line and column."""
     kinds = {vm.name: vm for vm in description.vms}
     rows = read_csv(lines, name, ("at", "vm"), ("name", "lifetime", "priority", "gang"))
-    return [_listed_one(name, line, row, kinds, shapes) for line, row in rows]
+    patterns = {vm.name: _pattern(vm, seed) for vm in description.vms}
+    return [_listed_one(name, line, row, kinds, shapes, patterns) for line, row in rows]
 
 
 def _listed_one(
-    name: str, line: int, row: Mapping[str, Any], kinds: Mapping[str, VmPart], shapes: Mapping[str, VmShape]
+    name: str,
+    line: int,
+    row: Mapping[str, Any],
+    kinds: Mapping[str, VmPart],
+    shapes: Mapping[str, VmShape],
+    patterns: Mapping[str, StopPattern | None],
 ) -> Arrival:
     def read(column: str, convert: Callable[[str], Any], missing: Any) -> Any:
         text = (row.get(column) or "").strip()
@@ -257,4 +285,5 @@ def _listed_one(
         read("lifetime", seconds_of, fixed),
         read("priority", int, vm.priority),
         members,
+        pattern=patterns[kind],
     )

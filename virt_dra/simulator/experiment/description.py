@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from virt_dra.api.core_v1 import Node, Taint
 from virt_dra.api.defaults import defaulted
+from virt_dra.api.keeping.terms import DEFAULT_NODE_LOSS
 from virt_dra.api.nearest import nearest
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
@@ -22,6 +23,7 @@ from virt_dra.api.wire import WireError
 from virt_dra.cel.validation import COMPILED
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.stopping import SHORTEST
 
 KIND: Final = "Simulation"
 MOST_NODES: Final = 100_000
@@ -105,6 +107,44 @@ Lifetime = Annotated[
 ]
 
 
+class StopsPart(_Part):
+    """That VMs of a kind are stopped, and started again."""
+
+    after: Lifetime
+    """How long a VM runs each time."""
+    lasts: Lifetime = Field(alias="for")
+    """How long it is stopped then."""
+
+    @model_validator(mode="after")
+    def _not_at_once(self) -> StopsPart:
+        for name, given in (("after", self.after), ("for", self.lasts)):
+            if (given.mean if isinstance(given, LifetimePart) else given) < SHORTEST:
+                raise ValueError(f"{name} must be at least {SHORTEST:g}s")
+        return self
+
+
+def _never_or_seconds(value: object) -> float | None:
+    return None if value == "never" else seconds_of(value)
+
+
+class KeepPart(_Part):
+    """On which terms stopped VMs keep their devices."""
+
+    stopped_for: Seconds | None = Field(None, alias="stoppedFor")
+    """For how long; None: until they start again."""
+    node_loss: Annotated[float | None, BeforeValidator(_never_or_seconds)] = Field(
+        DEFAULT_NODE_LOSS.total_seconds(), alias="onNodeLoss"
+    )
+    """How long a VM waits for a node that is failed, drained or cordoned, before it starts elsewhere."""
+
+
+def _terms(value: object) -> object:
+    """``true``, ``false`` and durations are short for terms."""
+    if isinstance(value, bool):
+        return {} if value else None
+    return {"stoppedFor": value} if isinstance(value, str | int | float) else value
+
+
 class PodsPart(_Part):
     """What becomes of the pods of the files: they run where they are, or wait, and end as VMs do."""
 
@@ -161,10 +201,15 @@ class VmPart(_Part):
     priority: int = 0
     gang: int = Field(1, ge=1, le=1000)
     lifetime: Lifetime | None = None
+    stops: StopsPart | None = None
+    keep: Annotated[KeepPart | None, BeforeValidator(_terms)] = None
+    """None: a VM that stops gives up its devices."""
     arrivals: ArrivalsPart | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> VmPart:
+        if self.keep is not None and self.stops is None:
+            raise ValueError("keep is about stopped VMs: say by stops when they are")
         if self.devices is not None and self.claims:
             raise ValueError("devices and claims exclude each other: devices is the one claim of a VM that has one")
         return self
@@ -221,6 +266,12 @@ class Description(_Part):
     arrivals: str | None = None
     """A CSV file of arrivals: at, vm, and optionally name, lifetime, priority, gang."""
     events: list[EventPart] = []
+
+
+def without_keeping(description: Description) -> Description:
+    """The description with VMs that give up their devices when they stop."""
+    vms = [vm.model_copy(update={"keep": None}) for vm in description.vms]
+    return description.model_copy(update={"vms": vms})
 
 
 def read_description(raw: object, source: str) -> Description:
@@ -350,7 +401,8 @@ def _fields_at(path: Sequence[object]) -> list[str]:
     model: type[BaseModel] = Description
     parts: dict[str, type[BaseModel]] = {
         "cluster": ClusterPart, "nodes": NodesPart, "devices": DevicesPart, "vms": VmPart, "arrivals": ArrivalsPart,
-        "lifetime": LifetimePart, "pods": PodsPart, "events": EventPart, "taint": TaintPart,
+        "lifetime": LifetimePart, "stops": StopsPart, "keep": KeepPart, "pods": PodsPart, "events": EventPart,
+        "taint": TaintPart,
     }  # fmt: skip
     for step in path:
         model = parts.get(str(step), model)

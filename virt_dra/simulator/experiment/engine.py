@@ -1,13 +1,16 @@
 """Runs one policy over an experiment: a queue of events in virtual time, and of VMs that wait.
 
-VMs are tried in the order of their priority, then of their arrival, whenever something was freed. Everything is
-deterministic: the same experiment, policy and seed give the same result.
+VMs are tried in the order of their priority, then of their arrival, whenever something was freed; those that keep their
+devices, and only need room, before the others. Everything is deterministic: the same experiment, policy and seed give
+the same result.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -20,10 +23,12 @@ from virt_dra.api.tolerations import tolerates
 from virt_dra.scheduling.policies.cards import WHOLE
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.journal import Journal, Stay
-from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, Measures
+from virt_dra.simulator.experiment.kept_vms import KeptVm, KeptVms
+from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, KeepingMeasures, Measures
 from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, RunningPod
 from virt_dra.simulator.experiment.model_use import ModelUse, models_of_devices
 from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
+from virt_dra.simulator.experiment.stopping import KeepRule
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
 ArrivalProgress = Callable[[int, int], None]
@@ -31,6 +36,16 @@ ArrivalProgress = Callable[[int, int], None]
 
 _REPORTED_EVERY: Final = 200
 """Arrivals between two reports of progress."""
+
+
+class _Due(IntEnum):
+    """What becomes of a VM."""
+
+    ENDS = 0
+    STOPS = 1
+    LEASE_OVER = 2
+    NODE_LOST = 3
+    STARTS = 4
 
 
 class Simulation:
@@ -69,9 +84,17 @@ class Simulation:
             keeps_stays=experiment.keeps_stays,
         )
         self._model_use = ModelUse(self._placer, self._cluster.meter.counted)
-        self._departures: list[tuple[float, int]] = []
+        self._due: list[tuple[float, int, _Due]] = []
+        """Time, number of the VM or gang, and what happens to it."""
+        self._kept = KeptVms(self._placer, self._cards_of)
+        self._stopped: dict[int, Arrival] = {}
+        """Those that keep nothing."""
+        self._released = 0
+        self._kept_seconds = 0.0
+        self._stops = any(arrival.pattern is not None for arrival in experiment.arrivals)
         self._closed: Counter[int] = Counter()
         """By node, for how many reasons it is closed."""
+        self._closed_since: dict[int, float] = {}
         self._numbers = count()
         self._samples: list[ClusterSample] = []
         self._now = self._used_seconds = 0.0
@@ -88,7 +111,7 @@ class Simulation:
         self._journal.runs(number, pod.arrival, placed)
         self._update_meters([placed])
         if pod.arrival.lifetime is not None:
-            heappush(self._departures, (pod.arrival.lifetime, number))
+            heappush(self._due, (pod.arrival.lifetime, number, _Due.ENDS))
 
     def run(self) -> None:
         """To the end of the experiment."""
@@ -106,8 +129,8 @@ class Simulation:
                     self._sample()
                 if self._arrivals % _REPORTED_EVERY == 0:
                     self._progress(self._arrivals, total)
-            elif isinstance(happening, int):
-                self._depart(happening)
+            elif isinstance(happening[0], int):
+                self._happen(*happening)
             else:
                 self._disturb(*happening)
                 self._sample()
@@ -120,9 +143,10 @@ class Simulation:
         self._sample()
         experiment, meter, journal = self._experiment, self._cluster.meter, self._journal
         measured = self._now - experiment.warm_up
+        waiting = list(self._all_waiting())
         unfinished = [
             self._now - since
-            for arrival, since in self._waiting
+            for arrival, since in waiting
             if since >= experiment.warm_up
             for _ in range(arrival.members)
         ]
@@ -134,7 +158,7 @@ class Simulation:
             cards=meter.cards,
             vms=self._vms,
             started=journal.started,
-            waiting=self._waiting.vms,
+            waiting=sum(arrival.members for arrival, _ in waiting),
             evictions=journal.evicted,
             gangs=self._gangs,
             gangs_waiting=self._gangs - journal.started_gangs,
@@ -147,9 +171,31 @@ class Simulation:
             samples=tuple(self._samples),
             timed=experiment.timed,
             notes=experiment.notes,
-            kinds=journal.kinds(self._now, meter.cards * WHOLE, self._cards_of, self._waiting),
+            kinds=journal.kinds(self._now, meter.cards * WHOLE, self._cards_of, waiting),
             models=journal.models(self._model_use.measured(measured)),
+            keeping=self._keeping(waiting) if self._stops else None,
         )
+
+    def _keeping(self, waiting: Sequence[tuple[Arrival, float]]) -> KeepingMeasures:
+        unfinished = [
+            self._now - since
+            for arrival, since in waiting
+            if arrival.stops and not arrival.evicted and since >= self._experiment.warm_up
+            for _ in range(arrival.members)
+        ]
+        journal = self._journal
+        return KeepingMeasures(
+            journal.restarts,
+            journal.restart_waits.percentiles(unfinished),
+            self._kept_seconds / 3600 / WHOLE,
+            self._released,
+        )
+
+    def _all_waiting(self) -> Iterator[tuple[Arrival, float]]:
+        yield from self._waiting
+        for _, vm in self._kept.wanting:
+            if vm.wants_since is not None:
+                yield vm.arrival, vm.wants_since
 
     @property
     def stays(self) -> tuple[Stay, ...]:
@@ -169,9 +215,9 @@ class Simulation:
                 by_name[name] = self._experiment.nodes[vm.node].name
         return by_name
 
-    def _happenings(self) -> Iterator[tuple[float, Arrival | int | tuple[Disturbance, bool]]]:
-        """In the order of time; at one moment departures come first, then what happens to the cluster, then
-        arrivals."""
+    def _happenings(self) -> Iterator[tuple[float, Arrival | tuple[int, _Due] | tuple[Disturbance, bool]]]:
+        """In the order of time; at one moment what becomes of VMs that are there comes first, then what happens to the
+        cluster, then arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
         for number, disturbance in enumerate(self._experiment.disturbances):
             changes.append((disturbance.at, 2 * number, disturbance, True))
@@ -184,8 +230,9 @@ class Simulation:
             at_arrival = arrival.at if arrival is not None else None
             at_change = changes[-1][0] if changes else None
             next_other = min((at for at in (at_arrival, at_change) if at is not None), default=None)
-            if self._departures and (next_other is None or self._departures[0][0] <= next_other):
-                yield heappop(self._departures)
+            if self._due and (next_other is None or self._due[0][0] <= next_other):
+                at, number, due = heappop(self._due)
+                yield at, (number, due)
             elif at_change is not None and (at_arrival is None or at_change <= at_arrival):
                 at, _, change, begins = changes.pop()
                 yield at, (change, begins)
@@ -199,6 +246,7 @@ class Simulation:
         seconds = to - max(self._now, self._experiment.warm_up)
         if seconds > 0:
             self._used_seconds += self._cluster.meter.used * seconds
+            self._kept_seconds += self._kept.cards * seconds
             self._model_use.pass_time(seconds)
         self._now = to
 
@@ -238,17 +286,34 @@ class Simulation:
         if len(placed) < arrival.members:
             self._release(placed)
             return False
-        number = next(self._numbers)
-        self._journal.starts(number, arrival, since, self._now, tuple(placed))
-        self._update_meters(placed)
-        if arrival.lifetime is not None:
-            heappush(self._departures, (self._now + arrival.lifetime, number))
+        self._runs(arrival, since, tuple(placed))
         return True
+
+    def _runs(self, arrival: Arrival, since: float, placed: tuple[PlacedVm, ...]) -> None:
+        number = next(self._numbers)
+        self._journal.starts(number, arrival, since, self._now, placed)
+        self._update_meters(placed)
+        lifetime, pattern = arrival.lifetime, arrival.pattern
+        until_stop = None if pattern is None else pattern.runs_for(arrival.name, arrival.stops)
+        if until_stop is not None and (lifetime is None or until_stop < lifetime):
+            heappush(self._due, (self._now + until_stop, number, _Due.STOPS))
+        elif lifetime is not None:
+            heappush(self._due, (self._now + lifetime, number, _Due.ENDS))
 
     def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
         for vm in placed:
             self._placer.release(vm)
         self._update_meters(placed)
+
+    def _happen(self, number: int, due: _Due) -> None:
+        if due is _Due.ENDS:
+            self._depart(number)
+        elif due is _Due.STOPS:
+            self._stop(number)
+        elif due is _Due.STARTS:
+            self._start_again(number)
+        elif number in self._kept:
+            self._end_keeping(number, due)
 
     def _depart(self, number: int) -> None:
         running = self._journal.running.get(number)
@@ -258,7 +323,78 @@ class Simulation:
         self._release(running.placed)
         self._retry()
 
+    def _stop(self, number: int) -> None:
+        running = self._journal.running.get(number)
+        if running is None or running.arrival.pattern is None:
+            return  # it was evicted, and runs under another number
+        arrival, pattern = running.arrival, running.arrival.pattern
+        self._journal.ends(number, self._now, self._cards_of(arrival))
+        again = replace(self._rest(arrival, running.since), stops=arrival.stops + 1, evicted=False)
+        if pattern.keep is None:
+            self._release(running.placed)
+            self._stopped[number] = again
+        else:
+            self._keep(number, KeptVm(again, running.placed), pattern.keep)
+            if pattern.keep.stopped_for is not None:
+                heappush(self._due, (self._now + pattern.keep.stopped_for, number, _Due.LEASE_OVER))
+        heappush(self._due, (self._now + pattern.stopped_for(arrival.name, arrival.stops), number, _Due.STARTS))
+        self._retry()
+
+    def _keep(self, number: int, vm: KeptVm, rule: KeepRule) -> None:
+        self._kept.keep(number, vm)
+        self._update_meters(vm.placed)
+        closed = [self._closed_since[placed.node] for placed in vm.placed if self._closed[placed.node]]
+        if closed and rule.node_loss is not None:
+            heappush(self._due, (max(min(closed) + rule.node_loss, self._now), number, _Due.NODE_LOST))
+
+    def _start_again(self, number: int) -> None:
+        if number in self._kept:
+            self._kept.wants(number, self._now)
+            self._start_kept(number)
+            return
+        arrival = self._stopped.pop(number, None)
+        if arrival is not None and not self._start(arrival, self._now):
+            self._waiting.add(arrival, self._now)
+
+    def _start_kept(self, number: int) -> None:
+        vm = self._kept.start(number)
+        if vm is not None and vm.wants_since is not None:
+            self._runs(vm.arrival, vm.wants_since, vm.placed)
+
+    def _end_keeping(self, number: int, due: _Due) -> None:
+        """The lease is over, while it is stopped; or its node is closed for too long."""
+        vm = self._kept[number]
+        rule = vm.arrival.pattern.keep if vm.arrival.pattern is not None else None
+        if due is _Due.LEASE_OVER:
+            ends = vm.wants_since is None
+        else:
+            loss = rule.node_loss if rule is not None else None
+            ends = loss is not None and any(
+                self._closed[placed.node] and self._closed_since[placed.node] + loss <= self._now
+                for placed in vm.placed
+            )
+        if ends:
+            self._give_up(number)
+            self._retry()
+
+    def _give_up(self, number: int) -> None:
+        """It keeps its devices no longer, and starts where it finds others."""
+        vm = self._kept.release(number)
+        self._update_meters(vm.placed)
+        self._released += vm.arrival.members if self._now >= self._experiment.warm_up else 0
+        if vm.wants_since is None:
+            self._stopped[number] = vm.arrival
+        else:
+            self._waiting.add(vm.arrival, vm.wants_since)
+
+    def _rest(self, arrival: Arrival, since: float) -> Arrival:
+        """What is left of a VM that has run since then."""
+        ran = self._now - since
+        return arrival if arrival.lifetime is None else replace(arrival, lifetime=max(arrival.lifetime - ran, 0.0))
+
     def _retry(self) -> None:
+        for number, _ in self._kept.wanting:
+            self._start_kept(number)
         if self._waiting.vms:
             self._waiting.start_what_fits(self._start)
 
@@ -273,31 +409,43 @@ class Simulation:
 
     def _close(self, down: NodesDown, begins: bool) -> None:
         for number in down.nodes:
+            if begins and not self._closed[number]:
+                self._closed_since[number] = self._now
             self._closed[number] += 1 if begins else -1
             self._placer.set_open(number, open=not self._closed[number])
-        if begins and down.evicts:
-            nodes = frozenset(down.nodes)
-            self._evict(lambda placed: placed.node in nodes)
+        if not begins:
+            return
+        nodes = frozenset(down.nodes)
+        for number, vm in self._kept:
+            rule = vm.arrival.pattern.keep if vm.arrival.pattern is not None else None
+            if rule is not None and rule.node_loss is not None and any(placed.node in nodes for placed in vm.placed):
+                heappush(self._due, (self._now + rule.node_loss, number, _Due.NODE_LOST))
+        if down.evicts:
+            self._evict(lambda placed: placed.node in nodes, keeps=True)
 
     def _taint(self, tainted: DevicesTainted, begins: bool) -> None:
         rule = _rule(self._experiment.disturbances.index(tainted), tainted)
         self._model = self._model.changed([rule]) if begins else self._model.changed(removed=[rule])
         self._cluster.publish(self._model)
         if begins and tainted.taint.effect == "NoExecute":
-            self._evict(lambda placed: _holds(placed, tainted))
+            self._evict(lambda placed: _holds(placed, tainted), keeps=False)
+            for number, vm in self._kept:
+                if any(_holds(placed, tainted) for placed in vm.placed):
+                    self._give_up(number)
 
-    def _evict(self, concerns: Callable[[PlacedVm], bool]) -> None:
-        """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives."""
+    def _evict(self, concerns: Callable[[PlacedVm], bool], *, keeps: bool) -> None:
+        """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives. ``keeps``:
+        those that keep their devices wait for these."""
         running = self._journal.running
         for number in [number for number, of in running.items() if any(map(concerns, of.placed))]:
             arrival, since = running[number].arrival, running[number].since
             ended = self._journal.ends(number, self._now, self._cards_of(arrival), evicted=True)
-            self._release(ended.placed)
-            rest = None if arrival.lifetime is None else max(arrival.lifetime - (self._now - since), 0.0)
-            again = Arrival(
-                arrival.at, arrival.shape, arrival.name, rest, arrival.priority, arrival.members, evicted=True
-            )
-            self._waiting.add(again, self._now)
+            again = replace(self._rest(arrival, since), evicted=True)
+            if keeps and arrival.pattern is not None and arrival.pattern.keep is not None:
+                self._keep(number, KeptVm(again, ended.placed, wants_since=self._now), arrival.pattern.keep)
+            else:
+                self._release(ended.placed)
+                self._waiting.add(again, self._now)
 
     def _sample(self) -> None:
         meter = self._cluster.meter
@@ -310,7 +458,7 @@ class Simulation:
                 self._vms,
                 asked,
                 meter.used,
-                self._waiting.vms,
+                sum(arrival.members for arrival, _ in self._all_waiting()),
                 meter.fragmentation(),
                 meter.largest_vm,
                 meter.largest_share(),

@@ -84,7 +84,8 @@ class Journal:
         self.stays: list[Stay] = []
         self.running: dict[int, RunningVms] = {}
         """By number, in the order of their starts."""
-        self.waits = Waits()
+        self.waits, self.restart_waits = Waits(), Waits()
+        self.restarts = 0
         self.started = self.evicted = self.started_gangs = 0
         self._kinds: dict[str, _KindTotals] = {}
         self._models: dict[str, Waits] = {}
@@ -105,13 +106,17 @@ class Journal:
         running = self.running[number] = RunningVms(arrival, now, placed, len(self.stays))
         if self._keeps_stays:
             self.stays += [self._stay(arrival, name, now, vm) for name, vm in running.named]
-        self.started_gangs += arrival.members > 1 and not arrival.evicted
+        self.started_gangs += arrival.members > 1 and not arrival.ran_before
         if since < self._warm_up:
             return
         kind = self._kind(arrival)
-        if not arrival.evicted:
+        if not arrival.ran_before:
             self.started += arrival.members
             kind.started += arrival.members
+        elif arrival.stops and not arrival.evicted:
+            self.restarts += arrival.members
+            for _ in placed:
+                self.restart_waits.add(now - since)
         for vm in placed:
             self.waits.add(now - since)
             kind.waits.add(now - since)

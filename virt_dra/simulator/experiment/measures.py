@@ -85,6 +85,18 @@ class ModelMeasuresJson(TypedDict):
     used: UsedJson
 
 
+class KeepingMeasuresJson(TypedDict):
+    """VMs that are stopped and start again."""
+
+    restarts: int
+    """Times that a stopped VM started again."""
+    restartPendingSeconds: WaitsJson
+    keptUnusedHours: float
+    """Cards that stopped VMs kept, times hours."""
+    released: int
+    """VMs whose kept devices were released."""
+
+
 class MeasuresJson(TypedDict):
     """The result of one run of a policy."""
 
@@ -109,6 +121,8 @@ class MeasuresJson(TypedDict):
     errors: int
     """VMs whose claims are broken."""
     firstError: NotRequired[str]
+    keeping: NotRequired[KeepingMeasuresJson]
+    """Where VMs are stopped."""
     kinds: list[KindMeasuresJson]
     models: list[ModelMeasuresJson]
     samples: list[ClusterSampleJson]
@@ -207,6 +221,28 @@ class ModelMeasures:
         return measures
 
 
+@dataclass(frozen=True, slots=True)
+class KeepingMeasures:
+    """VMs that are stopped and started again, whether they keep their devices or not."""
+
+    restarts: int
+    """Times that a stopped VM started again."""
+    waits: WaitPercentiles
+    """How long stopped VMs waited to start again; those that still wait count with the time so far."""
+    kept_hours: float
+    """Cards that stopped VMs kept, times hours: in use by nobody."""
+    released: int
+    """VMs whose devices were released while they were stopped, or waited for their node."""
+
+    def to_json(self) -> KeepingMeasuresJson:
+        return {
+            "restarts": self.restarts,
+            "restartPendingSeconds": _waits_to_json(self.waits),
+            "keptUnusedHours": round(self.kept_hours, 3),
+            "released": self.released,
+        }
+
+
 @dataclass(frozen=True)
 class Measures:
     """The result of one policy."""
@@ -242,6 +278,8 @@ class Measures:
     notes: tuple[str, ...] = field(default=())
     kinds: tuple[KindMeasures, ...] = ()
     models: tuple[ModelMeasures, ...] = ()
+    keeping: KeepingMeasures | None = None
+    """None where no VM is stopped."""
 
     @property
     def last(self) -> ClusterSample:
@@ -278,6 +316,8 @@ class Measures:
         if self.timed:
             shown["ended"] = round(self.ended, 3)
             shown["pendingSeconds"] = _waits_to_json((self.pending_p50, self.pending_p95, self.pending_p99))
+        if self.keeping is not None:
+            shown["keeping"] = self.keeping.to_json()
         if self.first_error is not None:
             shown["firstError"] = self.first_error
         return shown

@@ -12,6 +12,7 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.stopping import StopPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,15 @@ class Arrival:
     """More than one: a gang."""
     evicted: bool = False
     """True for a VM that runs again after it was evicted."""
+    pattern: StopPattern | None = None
+    """When it is stopped and started again; None: it runs to its end."""
+    stops: int = 0
+    """How often it was stopped."""
+
+    @property
+    def ran_before(self) -> bool:
+        """True for a VM that doesn't start for the first time."""
+        return self.evicted or self.stops > 0
 
 
 def by_time(arrivals: Iterable[Arrival]) -> list[Arrival]:
