@@ -14,6 +14,7 @@ from virt_dra.doctor.caller_checks import callers
 from virt_dra.doctor.driver_checks import node_driver
 from virt_dra.doctor.extender_checks import extender
 from virt_dra.doctor.facts import ClusterFacts
+from virt_dra.doctor.keeper_checks import keeper
 
 DoctorCheck = Callable[[ClusterFacts], Iterator[CheckFinding]]
 
@@ -27,6 +28,7 @@ _AFTER: Final[tuple[DoctorCheck, ...]] = (
     install.limits,
     install.leader,
     extender,
+    keeper,
 )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from virt_dra.api.integration.check_findings import WARNING, CheckFinding, CheckSubject, Level
 from virt_dra.api.wire import Json
 
 T = TypeVar("T")
+
+KEEPER: Final = "virt-dra-keeper"
+"""The Deployment of a part that needn't be installed."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,13 @@ class ClusterFacts:
     """DaemonSets of the scheduler extender."""
     extender_answers: Mapping[str, int] | Unknown = field(default_factory=dict)
     """Answers to kube-scheduler since the extenders' pods started, by what became of the requests."""
+
+    keeping_vms: Sequence[str] | Unknown = ()
+    """Namespace and name of the VMs that ask to keep their devices; read only where there is no keeper."""
+
+    @property
+    def has_keeper(self) -> bool:
+        return any(deployment["metadata"]["name"] == KEEPER for deployment in items(self.deployments))
 
     @property
     def overlay(self) -> str:

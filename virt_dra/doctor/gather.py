@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from virt_dra.api.integration.check_findings import INFO, WARNING, Level
 from virt_dra.api.integration.paths import PATH_ANNOTATION
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.wire import Json, WireError
@@ -77,6 +78,8 @@ async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SE
         extenders=await tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=OURS)),
         extender_answers=await tried(_extender_answers(cluster)),
     )
+    if not facts.has_keeper:
+        facts = replace(facts, keeping_vms=await tried(_keeping_vms(cluster)))
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace, tried)
 
 
@@ -95,8 +98,8 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         network_policy=await tried(
             get_or_none(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
         ),
-        permissions=await tried(_permissions(cluster, overlay, namespace)),
-        missing=await tried(_missing(cluster, overlay, namespace)),
+        permissions=await tried(_permissions(cluster, facts)),
+        missing=await tried(_missing(cluster, facts)),
         probe=await tried(_probe(cluster, probe_namespace)),
         launcher_policy=await tried(get_or_none(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
         if overlay == STANDALONE
@@ -258,18 +261,33 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
 # --- permissions and objects of the manifests -------------------------------------------------------------------
 
 
-async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Json]:
-    """The manifests of the installed overlay, with cert-manager if its annotation is there."""
+async def _keeping_vms(cluster: KubeCluster) -> Sequence[str]:
+    try:
+        vms = await cluster.list_raw(KUBEVIRT, "VirtualMachine")
+    except NotFound:  # the cluster doesn't serve VMs
+        return ()
+    return [f"{vm['metadata'].get('namespace', '')}/{vm['metadata']['name']}" for vm in vms if asks_to_keep(vm)]
+
+
+def asks_to_keep(vm: Json) -> bool:
+    """Whether a VM says so itself; what its instancetype or a profile says isn't looked up."""
+    template = (vm.get("spec") or {}).get("template") or {}
+    places = [(obj.get("metadata") or {}).get("annotations") or {} for obj in (template, vm)]
+    return next((texts[KEEP_ANNOTATION] for texts in places if KEEP_ANNOTATION in texts), "false") != "false"
+
+
+async def _wanted(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[Json]:
+    """The manifests of the installed overlay, with cert-manager if its annotation is there, and the keeper if its
+    Deployment is."""
+    overlay = BESIDE_KUBEVIRT if facts.overlay == BESIDE_KUBEVIRT else STANDALONE
+    parts = frozenset({"keeper"} if facts.has_keeper else ())
     configuration = await get_or_none(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
     cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
-    return planned(
-        Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager),
-        packaged(),
-    )
+    return planned(Choices(overlay, facts.namespace, cert_manager=cert_manager, parts=parts), packaged())
 
 
-async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[str]:
-    wanted = await _wanted(cluster, overlay, namespace)
+async def _missing(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[str]:
+    wanted = await _wanted(cluster, facts)
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def missing(obj: Json) -> bool:
@@ -307,7 +325,8 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
                 yield account["name"], {key: value for key, value in given.items() if value}
 
 
-async def _permissions(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Permission]:
+async def _permissions(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[Permission]:
+    namespace = facts.namespace
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def asked(account: str, given: Json) -> Permission:
@@ -326,7 +345,7 @@ async def _permissions(cluster: KubeCluster, overlay: str, namespace: str) -> Se
             bool(answer["status"].get("allowed")),
         )
 
-    everything = attributes(await _wanted(cluster, overlay, namespace), namespace)
+    everything = attributes(await _wanted(cluster, facts), namespace)
     return await asyncio.gather(*(asked(account, given) for account, given in everything))
 
 

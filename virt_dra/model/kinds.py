@@ -109,6 +109,6 @@ READ: Final[Mapping[str, ReadKinds]] = {
         required=(Node, ResourceSlice, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, *_VMS, KeepPolicy)
     ),
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
-    "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass, Node)),
+    "doctor": ReadKinds(optional=(KubeVirt, VirtualMachine, ResourceSlice, DeviceClass, Node)),
 }
 """By command, with the kind of rows or the mode where these read differently."""

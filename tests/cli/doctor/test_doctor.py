@@ -20,7 +20,7 @@ from virt_dra.cli.main import cli
 from virt_dra.cli.shared.check_report import report
 from virt_dra.doctor.checks import examine
 from virt_dra.doctor.facts import Certificate, ClusterFacts, Permission, Unknown
-from virt_dra.doctor.gather import gather
+from virt_dra.doctor.gather import asks_to_keep, gather
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -270,3 +270,28 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["doctor", "--kubeconfig", str(tmp_path / "none"), "-o", "json"])
     assert result.exit_code == 2
     assert "none" in yaml.safe_load(result.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    ("template", "own", "asks"),
+    [
+        ({}, {}, False),
+        (None, None, False),
+        ({"virt-dra.io/keep-devices": "24h"}, {}, True),
+        ({"virt-dra.io/keep-devices": "false"}, {"virt-dra.io/keep-devices": "true"}, False),
+        ({}, {"virt-dra.io/keep-devices": "true"}, True),
+    ],
+)
+def test_which_vms_ask_to_keep_their_devices(template: Json | None, own: Json | None, asks: bool) -> None:
+    vm = {"metadata": {"annotations": own}, "spec": {"template": {"metadata": {"annotations": template}}}}
+    assert asks_to_keep(vm) is asks
+
+
+def test_nobody_misses_a_keeper_that_is_there_or_isnt_read_about() -> None:
+    def said(**given: Any) -> list[str]:
+        return [finding.message for finding in examine(facts(**given), VERSION) if finding.id == "keeper"]
+
+    here = facts()
+    keeper = deployment("virt-dra-keeper", "", VERSION, 2, [])
+    assert said(keeping_vms=["lab/a"], deployments=[*cast("Any", here.deployments), keeper]) == []
+    assert said(keeping_vms=Unknown("forbidden")) == ["whether VMs ask to keep their devices can't be read: forbidden"]

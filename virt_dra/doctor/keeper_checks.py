@@ -1,0 +1,30 @@
+"""Doctor's check of kept devices: whether there is a keeper for the VMs that ask for it. Pure: facts in, findings out.
+
+That it runs, and has its objects and permissions, is said as of everything that is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_dra.api.counting import counted
+from virt_dra.api.go_text import visible
+from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
+from virt_dra.doctor.facts import ClusterFacts, Unknown, unread
+
+_SHOWN: Final = 3
+
+
+def keeper(facts: ClusterFacts) -> Iterator[CheckFinding]:
+    """A finding where VMs ask to keep their devices, and nobody makes the claims that they start with."""
+    subject = CheckSubject("keeper", "keeper")
+    if not facts.overlay or facts.has_keeper:
+        return
+    if isinstance(facts.keeping_vms, Unknown):
+        yield unread(subject, facts.keeping_vms, prefix="whether VMs ask to keep their devices can't be read: ")
+    elif facts.keeping_vms:
+        named = ", ".join(map(visible, facts.keeping_vms[:_SHOWN])) + (", …" if len(facts.keeping_vms) > _SHOWN else "")
+        number = counted(len(facts.keeping_vms), "VM")
+        message = f"there is none, and {number} with virt-dra.io/keep-devices can't start without it: {named}"
+        yield subject.error(message, "virt-dra install --keeper, with the options of the first time")
