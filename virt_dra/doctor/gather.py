@@ -33,6 +33,7 @@ from virt_dra.installation.plan import (
     STANDALONE,
     Choices,
     ObjectKey,
+    Overlay,
     packaged,
     planned,
 )
@@ -279,7 +280,7 @@ def asks_to_keep(vm: Json) -> bool:
 async def _wanted(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[Json]:
     """The manifests of the installed overlay, with cert-manager if its annotation is there, and the keeper if its
     Deployment is."""
-    overlay = BESIDE_KUBEVIRT if facts.overlay == BESIDE_KUBEVIRT else STANDALONE
+    overlay: Overlay = BESIDE_KUBEVIRT if facts.overlay == BESIDE_KUBEVIRT else STANDALONE
     parts = frozenset({"keeper"} if facts.has_keeper else ())
     configuration = await get_or_none(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
     cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})

@@ -36,11 +36,13 @@ from virt_dra.simulator.experiment.model import (
     DevicesTainted,
     Disturbance,
     Experiment,
+    KeepRule,
     NodesDown,
     RunningPod,
+    Span,
+    StopPattern,
     by_time,
 )
-from virt_dra.simulator.experiment.stopping import KeepRule, Span, StopPattern
 
 _PER_SLICE: Final = 128
 

@@ -23,7 +23,7 @@ from virt_dra.api.wire import WireError
 from virt_dra.cel.validation import COMPILED
 from virt_dra.simulator.experiment.durations import seconds_of
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.stopping import SHORTEST
+from virt_dra.simulator.experiment.model import SHORTEST
 
 KIND: Final = "Simulation"
 MOST_NODES: Final = 100_000

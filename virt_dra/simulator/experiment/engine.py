@@ -25,10 +25,17 @@ from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.journal import Journal, Stay
 from virt_dra.simulator.experiment.kept_vms import KeptVm, KeptVms
 from virt_dra.simulator.experiment.measures import SAMPLES, ClusterSample, KeepingMeasures, Measures
-from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown, RunningPod
+from virt_dra.simulator.experiment.model import (
+    Arrival,
+    DevicesTainted,
+    Disturbance,
+    Experiment,
+    KeepRule,
+    NodesDown,
+    RunningPod,
+)
 from virt_dra.simulator.experiment.model_use import ModelUse, models_of_devices
 from virt_dra.simulator.experiment.placed_cluster import PlacedCluster
-from virt_dra.simulator.experiment.stopping import KeepRule
 from virt_dra.simulator.experiment.waiting import WaitingVms
 
 ArrivalProgress = Callable[[int, int], None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
 
 from virt_dra.allocator import DEFAULT, Features
 from virt_dra.api.core_v1 import Node
@@ -12,7 +14,52 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
-from virt_dra.simulator.experiment.stopping import StopPattern
+
+SHORTEST: Final = 1.0
+"""Seconds that a VM runs, or is stopped, at least: bounds the number of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in seconds, or the mean of an exponential distribution."""
+
+    seconds: float
+    drawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """``stopped_for``: for how long a stopped VM keeps its devices, ``node_loss``: how long it waits for a closed node,
+    in seconds; None: for ever."""
+
+    stopped_for: float | None
+    node_loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopPattern:
+    """A kind of VM that runs, is stopped, and runs again until its lifetime, which counts while it runs, is over. How
+    long each time depends on the seed and the VM alone, so that every policy sees the same, with keeping and without.
+
+    ``seed``: of what is drawn. ``keep``: None if a VM gives up its devices when it stops.
+    """
+
+    running: Span
+    stopped: Span
+    seed: str
+    keep: KeepRule | None = None
+
+    def runs_for(self, vm: str, stops: int) -> float:
+        """Seconds that a VM runs after it was stopped so many times."""
+        return self._drawn(self.running, f"{self.seed}/{vm}/{stops}/runs")
+
+    def stopped_for(self, vm: str, stops: int) -> float:
+        """Seconds that it is stopped the next time."""
+        return self._drawn(self.stopped, f"{self.seed}/{vm}/{stops}/stopped")
+
+    @staticmethod
+    def _drawn(span: Span, seed: str) -> float:
+        return max(Random(seed).expovariate(1 / span.seconds) if span.drawn else span.seconds, SHORTEST)
 
 
 @dataclass(frozen=True, slots=True)
