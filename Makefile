@@ -64,12 +64,13 @@ compiled:  ## Make a copy in out/compiled with a compiled allocator, a third fas
 	@tools/venv.sh dev
 	$(BIN)/python -m devtools.compiled
 
-conformance:  ## Compare with Kubernetes' own Go code: N=20000 allocations, 10 N expressions; SEED=S repeats
+conformance:  ## Compare with Kubernetes' own Go code: N=20000 allocations, 10 N expressions; 5 N histories of a node; SEED=S repeats
 	@tools/venv.sh dev
 	@tools/control-plane.sh
 	@tools/control-plane.sh 1.30.14
 	@tools/control-plane.sh 1.31.14
 	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m devtools.node $$((5 * $(N))) $(if $(SEED),--seed $(SEED))
 
 lint:  ## Check code: ruff and mypy --strict
 	@tools/venv.sh dev

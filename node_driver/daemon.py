@@ -33,6 +33,7 @@ from node_driver.devices import PassthroughDevice, PublishedSet, Sanitizing
 from node_driver.hardware.inventory import Hardware, VfCount
 from node_driver.host.changes import Host, HostError
 from node_driver.host.locks import LockBusy, Locks
+from node_driver.last_reading import HardwareReader, LastReading
 from node_driver.metrics import DriverMetrics
 from node_driver.publishing import Publisher
 from node_driver.slices import slice_contents
@@ -52,16 +53,9 @@ PAUSE: Final = 1.0
 """Seconds between two looks: many claims at once are seen together."""
 
 
-class HardwareSource(Protocol):
-    def read(self) -> Hardware:
-        """The node as it is now; called in a thread."""
-
-    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
-        """The node as it is now, where only ``touched``, addresses and UUIDs, changed since it was read ``earlier``;
-        called in a thread."""
-
-    def links(self) -> Mapping[str, bool]:
-        """PCI function with a network interface that is up -> whether it has a carrier; called in a thread."""
+class HardwareSource(HardwareReader, Protocol):
+    async def links(self) -> Mapping[str, bool]:
+        """PCI function with a network interface that is up -> whether it has a carrier."""
 
     async def changed(self) -> frozenset[str] | None:
         """What the kernel has reported as changed, addresses and UUIDs, once it has settled; None if it may be any."""
@@ -119,11 +113,7 @@ class DeviceSurvey:
         self._wanted: Evaluation | None = None
         """What is being published."""
         self._earlier: dict[str, PassthroughDevice] = {}
-        self._seen = Hardware()
-        self._claims_before: Mapping[str, ClaimRecord] = {}
-        """The claims as they were before the hardware was read."""
-        self._touched: frozenset[str] | None = None
-        """What the kernel has reported since; None if everything is to be read."""
+        self._last = LastReading(hardware)
         self._rest = Hardware()
         self._obstacles: dict[str, str] = {}
         self._woken, self._reported = asyncio.Event(), asyncio.Event()
@@ -149,21 +139,14 @@ class DeviceSurvey:
 
     async def look(self) -> None:
         """Looks once, makes the VFs that are wanted, and publishes what it sees."""
-        touched, self._touched = self._touched, frozenset()
         try:
-            before = (await self._checkpoint.read()).claims
-        except CheckpointError:  # it is said below
-            before, touched = {}, None
-        if touched is not None:
-            touched |= touched_by_claims(self._claims_before, before)
-        try:
-            hardware = await asyncio.to_thread(self._read, touched)
-            links = await asyncio.to_thread(self._hardware.links)
-        except OSError as error:  # while a device goes, its files fail; what was seen before still holds
+            await self._last.renew(await self._claims())
+            links = await self._hardware.links()
+        except OSError as error:  # what was seen before still holds
             log.warning("the node's devices can't be read: %s", error)
-            self._touched = None
+            self._last.report(None)
             return
-        self._seen, self._claims_before = hardware, before
+        hardware, before = self._last.hardware, self._last.claims
         try:
             state = await self._checkpoint.read()
         except CheckpointError as error:
@@ -177,7 +160,7 @@ class DeviceSurvey:
         if wanted_vfs is None or published is None:
             return
         if await self._vfs.make(self._rest, wanted_vfs):
-            self._touched = None
+            self._last.report(None)
             await self.look()
             return
         published = with_failures(published, self._vfs.failures(wanted_vfs))
@@ -194,16 +177,19 @@ class DeviceSurvey:
         self._earlier = {device.name: device for device in evaluation.published.devices}
         self._show(evaluation, state)
 
-    def _read(self, touched: frozenset[str] | None) -> Hardware:
-        return self._hardware.read() if touched is None else self._hardware.read_again(self._seen, touched)
+    async def _claims(self) -> Mapping[str, ClaimRecord] | None:
+        """Those of the checkpoint; None if it can't be read."""
+        try:
+            return (await self._checkpoint.read()).claims
+        except CheckpointError:  # the look that follows says so
+            return None
 
     async def look_for_obstacles(self) -> None:
         """Asks the host of each device that no claim has, one after the other: it takes a while."""
-        try:
-            claims = (await self._checkpoint.read()).claims.values()
-        except CheckpointError:
+        claims = await self._claims()
+        if claims is None:
             return
-        claimed = {record.device for claim in claims for record in claim.devices}
+        claimed = {record.device for claim in claims.values() for record in claim.devices}
         obstacles: dict[str, str] = {}
         for device in self._evaluation.published.devices:
             if device.name in claimed or not device.members:
@@ -232,7 +218,8 @@ class DeviceSurvey:
                         await self._woken.wait()
                 self._woken.clear()
                 if loop.time() >= rescan_at:
-                    self._touched, rescan_at = None, loop.time() + self._settings.rescan
+                    self._last.report(None)
+                    rescan_at = loop.time() + self._settings.rescan
                 await self.look()
                 await asyncio.sleep(self._settings.pause)
 
@@ -249,8 +236,7 @@ class DeviceSurvey:
 
     async def _follow_hardware(self) -> None:
         while True:
-            names = await self._hardware.changed()
-            self._touched = None if names is None or self._touched is None else self._touched | names
+            self._last.report(await self._hardware.changed())
             self.wake()
 
     async def _wake_when(self, changed: Callable[[], Awaitable[None]]) -> None:
@@ -294,18 +280,6 @@ class DeviceSurvey:
         self._wanted = evaluation
         tainted = taints(evaluation, self._settings.driver, self._settings.effects)
         self._publisher.publish(slice_contents(evaluation.published, tainted))
-
-
-def touched_by_claims(earlier: Mapping[str, ClaimRecord], now: Mapping[str, ClaimRecord]) -> frozenset[str]:
-    """The addresses and UUIDs of devices whose claims are others now: whatever a claim changes of the node, its record
-    says before and after."""
-    names: set[str] = set()
-    for uid in earlier.keys() | now.keys():
-        before, after = earlier.get(uid), now.get(uid)
-        if before is not after and before != after:  # most are the same objects
-            for record in filter(None, (before, after)):
-                names |= record.held_names | record.parents | {change.target for change in record.changes}
-    return frozenset(names)
 
 
 def _as_seen(record: ClaimRecord, before: Mapping[str, ClaimRecord]) -> ClaimRecord:

@@ -4,7 +4,7 @@ driver at once, and faults at every write of sysfs, checkpoint and files.
 The scheduler is hostile: claims may want what others have. Whatever happens, no device is given to two claims, and no
 group to two pods; a device isn't taken away from a claim or a running VM, by making VFs neither; nobody finds a
 predecessor's data; what the node needs is never touched. Once all is calm and every claim is released, nothing of it is
-left on the node.
+left on the node. What an instance reads again after claims is what there is, though it reads what they touched only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,18 +96,25 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class History:
-    """One history. ``given``: UID -> the record of a claim whose answer was ready and that wasn't released since;
-    ``open_groups``: UID -> nodes that its VM has open."""
+    """One history.
+
+    ``every_claim``: also those that were replaced under their names. ``heard``: how many of the kernel's reports have
+    reached each instance. ``given``: UID -> the record of a claim whose answer was ready and that wasn't released
+    since; ``open_groups``: UID -> nodes that its VM has open.
+    """
 
     random: random.Random
     node: Node = field(default_factory=Node)
     claims: list[ResourceClaim] = field(default_factory=list)
+    every_claim: list[ResourceClaim] = field(default_factory=list)
     instances: list[DriverInstance] = field(default_factory=list)
+    heard: list[int] = field(default_factory=lambda: [0, 0])
     given: dict[str, ClaimRecord] = field(default_factory=dict)
     open_groups: dict[str, list[str]] = field(default_factory=dict)
     pulled: dict[str, Function] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     trouble: float = 0.0
+    faults: list[tuple[Fault, str]] = field(default_factory=list)
     now: float = 0.0
 
     async def play(self) -> None:
@@ -119,6 +126,7 @@ class History:
             (self._both, 3),
             (self._run_vm, 4),
             (self._stop_vm, 3),
+            (self._take_over, 4),
             (self._restart, 2),
             (self._reboot, 1),
             (self._hotplug, 1),
@@ -126,6 +134,7 @@ class History:
             (self._forget, 1),
             (self._erase, 1),
             (self._make_vfs, 2),
+            (lambda: self._look(self.random.randrange(2)), 4),
         ]
         chosen = self.random.choices([action for action, _ in actions], [weight for _, weight in actions], k=STEPS)
         for action in chosen:
@@ -145,12 +154,14 @@ class History:
         self.node.devices = DEVICES
         self.trouble = self.random.choice((0.0, 0.0, 0.02, 0.06, 0.2))
         self.node.faults = self._fault
+        wanted = self.random.sample(sorted(BY_NAME), self.random.choice((3, 5, len(BY_NAME))))
         for index in range(5):
-            devices = self.random.sample(sorted(BY_NAME), self.random.choice((1, 1, 2)))
+            devices = self.random.sample(wanted, self.random.choice((1, 1, 2)))
             pod = self.random.choice(("pod-1", "pod-2", "pod-3"))
             parameters = {**PARAMETERS, **NETWORK} if devices == ["vf"] and self.random.random() < 0.8 else None
             self.claims.append(claim(f"c{index}", *devices, pods=(pod,), parameters=parameters))
             self._note(f"c{index}: {devices} for {pod}")
+        self.every_claim = list(self.claims)
         self.node.reader.claims = {("default", claim.metadata.name): claim for claim in self.claims}
         self.instances = [self.node.start(), self.node.start()]
 
@@ -159,21 +170,28 @@ class History:
             return Fault.NONE
         fault = self.random.choice((Fault.REFUSED, Fault.STUCK, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
         self._note(f"  {fault.value}: {step}")
+        self.faults.append((fault, step))
         return fault
 
     # --- what happens ---
 
     async def _prepare(self) -> None:
-        await self._call(self.random.randrange(2), "prepare", self._some_claims())
+        claims = self._some_claims()
+        index, earlier, faults = self.random.randrange(2), self.node.state.claims, len(self.faults)
+        await self._call(index, "prepare", claims)
+        self._check_rolled_back(claims, earlier, self.faults[faults:])
 
     async def _unprepare(self) -> None:
-        await self._call(self.random.randrange(2), "unprepare", self._some_claims())
+        claims = self.random.sample(self.every_claim, self.random.choice((1, 1, 2)))
+        await self._call(self.random.randrange(2), "unprepare", claims)
 
     async def _both(self) -> None:
         """Both instances at once, for different claims: the kubelet asks for one claim once at a time."""
         shuffled = self.random.sample(self.claims, 4)
         calls = [self.random.choice(("prepare", "prepare", "unprepare")) for _ in range(2)]
-        await asyncio.gather(self._call(0, calls[0], shuffled[:2]), self._call(1, calls[1], shuffled[2:]))
+        await asyncio.gather(
+            self._call(0, calls[0], shuffled[:2]), self._call(1, calls[1], shuffled[2:]), self._look(0), self._look(1)
+        )
 
     def _some_claims(self) -> list[ResourceClaim]:
         return self.random.sample(self.claims, self.random.choice((1, 1, 2)))
@@ -244,6 +262,22 @@ class History:
         for node in self.open_groups.pop(uid):
             self.node.kernel.open_nodes.pop(node, None)
 
+    async def _take_over(self) -> None:
+        """A VM ends, its claim is released, and another claim gets one of its devices."""
+        if not self.open_groups:
+            return
+        uid = self.random.choice(sorted(self.open_groups))
+        addresses = {device.address for device in self.given[uid].devices}
+        self._stop(uid)
+        await self._call(self.random.randrange(2), "unprepare", [_by_uid(self.every_claim, uid)])
+        heirs = [
+            other
+            for other in self.claims
+            if other.metadata.uid != uid and addresses & {BY_NAME[name].address for name in _devices(other)}
+        ]
+        if heirs:
+            await self._call(self.random.randrange(2), "prepare", [self.random.choice(heirs)])
+
     async def _restart(self) -> None:
         await self._replace(self.random.randrange(2))
 
@@ -252,7 +286,7 @@ class History:
         self.instances[index].process.crashed = True
         for _ in range(ATTEMPTS):
             self._note(f"{index} starts")
-            self.instances[index] = self.node.start()
+            self._start(index)
             try:
                 await self.instances[index].repair.at_start()
             except Crash:
@@ -261,8 +295,12 @@ class History:
                 self._note(f"  {error}")
             break
         else:
-            self.instances[index] = self.node.start()
+            self._start(index)
         self._check_leftovers()
+
+    def _start(self, index: int) -> None:
+        self.instances[index] = self.node.start()
+        self.heard[index] = len(self.node.kernel.uevents)
 
     async def _reboot(self) -> None:
         self._note("reboot")
@@ -274,6 +312,11 @@ class History:
         self.node.kernel.vf_settings[VF] = dict(SETTINGS)
         for function in self.node.kernel.functions.values():
             function.group += 20
+        if self.random.random() < 0.5 and NIC in self.node.kernel.functions:
+            self._note(f"{NIC} has another driver")
+            nic = self.node.kernel.functions[NIC]
+            nic.natural = "" if nic.natural else "e1000e"
+            nic.driver = nic.natural
         for index in range(2):
             await self._replace(index)
 
@@ -309,6 +352,13 @@ class History:
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
         self.now += ORPHANED
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
+        if self.random.random() < 0.5:
+            self._note("  and made again, with another UID")
+            uid = f"{gone.metadata.uid}'"
+            again = gone.with_(metadata=gone.metadata.with_(uid=uid))
+            self.claims[self.claims.index(gone)] = again
+            self.every_claim.append(again)
+            gone = again
         self.node.reader.claims["default", gone.metadata.name] = gone
         kept = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
         for uid in set(self.given) - kept:
@@ -330,6 +380,27 @@ class History:
         prepared = self._some_claims() if self.random.random() < 0.5 else []
         await asyncio.gather(making, self._call(1 - index, "prepare", prepared))
 
+    async def _look(self, index: int) -> None:
+        """An instance looks at its devices again, of which it reads what claims have touched; the kernel's reports may
+        not have reached it yet."""
+        reading, kernel = self.instances[index].reading, self.node.kernel
+        claims = self.node.state.claims
+        changed = _names_in_changed(reading.claims, claims)
+        unheard = set(kernel.uevents[self.heard[index] :]) - changed
+        if self.random.random() < 0.5:
+            reading.report(frozenset(kernel.uevents[self.heard[index] :]))
+            self.heard[index] = len(kernel.uevents)
+            unheard.clear()
+        elif self.random.random() < 0.2:  # the kernel's reports were lost
+            reading.report(None)
+            self.heard[index] = len(kernel.uevents)
+            unheard.clear()
+        self._note(f"{index} looks, but for {sorted(unheard)}")
+        before = len(kernel.uevents)
+        await reading.renew(claims)
+        unheard.update(kernel.uevents[before:])
+        self._check_seen(index, unheard)
+
     async def _guarded(self, index: int, work: Callable[[DriverInstance], Awaitable[object]]) -> None:
         try:
             await work(self.instances[index])
@@ -339,6 +410,30 @@ class History:
             self._note(f"  {error}")
 
     # --- what must hold ---
+
+    def _check_rolled_back(
+        self, claims: list[ResourceClaim], earlier: Mapping[str, ClaimRecord], faults: list[tuple[Fault, str]]
+    ) -> None:
+        """A prepare that failed has left nothing, unless something stood in the way of putting it back, too (D-46)."""
+        if len(faults) > 1 or any(fault is not Fault.REFUSED or PLUGIN_FOLDER in step for fault, step in faults):
+            return
+        for name in map(claim_name, claims):
+            uid = name.uid
+            record = self.node.state.claims.get(uid)
+            if record is None or uid in earlier or record.stage is Stage.DONE:
+                continue
+            if not self.node.kernel.pending.keys() & {change.target for change in record.changes}:
+                raise self._broken(f"{uid} was half prepared, and left so")
+
+    def _check_seen(self, index: int, unheard: set[str]) -> None:
+        """What an instance has read is what there is, but for what happened without its knowledge."""
+        seen, there = self.instances[index].reading.hardware, self.node.hardware
+        if seen.functions.keys() ^ there.functions.keys() or seen.mdevs.keys() ^ there.mdevs.keys():
+            raise self._broken(f"{index} sees other devices than there are")
+        for address in seen.functions.keys() - unheard:
+            before, now = seen.functions[address], there.functions[address]
+            if (before.driver, before.iommu_group) != (now.driver, now.iommu_group):
+                raise self._broken(f"{index} sees {address} on {before.driver!r} instead of {now.driver!r}")
 
     def _check_ready(self, uid: str) -> None:
         """A claim that was answered has all it needs, and nobody's data."""
@@ -363,6 +458,8 @@ class History:
         holders: dict[str, str] = {}
         groups: dict[str, str] = {}
         for uid, record in self.given.items():
+            if lost := set(record.files) - self.node.disk.contents.keys():
+                raise self._broken(f"{uid} lost {lost}")
             for device in record.devices:
                 if holders.setdefault(device.address, uid) != uid:
                     raise self._broken(f"{device.address} was given to {uid} and {holders[device.address]}")
@@ -403,7 +500,7 @@ class History:
         for _ in range(ATTEMPTS):
             self.node.kernel.settle()
             await self._replace(0)
-            await self._call(0, "unprepare", self.claims)
+            await self._call(0, "unprepare", self.every_claim)
             await self._guarded(0, lambda instance: instance.repair.erase_unclean())
             if not self.node.state.claims:
                 break
@@ -428,6 +525,27 @@ class History:
 
     def _broken(self, text: str) -> Broken:
         return Broken("\n".join((*self.story, f"BROKEN: {text}")))
+
+
+def _by_uid(claims: Iterable[ResourceClaim], uid: str) -> ResourceClaim:
+    return next(wanted for wanted in claims if wanted.metadata.uid == uid)
+
+
+def _devices(claim: ResourceClaim) -> list[str]:
+    assert claim.status.allocation is not None
+    return [result.device for result in claim.status.allocation.devices.results]
+
+
+def _names_in_changed(earlier: Mapping[str, ClaimRecord], now: Mapping[str, ClaimRecord]) -> set[str]:
+    """All that records name of the claims that are others now."""
+    names: set[str] = set()
+    for uid in earlier.keys() | now.keys():
+        if earlier.get(uid) != now.get(uid):
+            for record in (earlier.get(uid), now.get(uid)):
+                for device in record.devices if record is not None else ():
+                    names |= {device.address, device.parent, *device.members}
+                    names |= {change.target for change in device.changes}
+    return names
 
 
 async def play(seed: int) -> None:

@@ -85,15 +85,19 @@ class Kernel:
     """Target -> what is stuck."""
     touched: set[str] = field(default_factory=set)
     """Functions that were written to."""
+    uevents: list[str] = field(default_factory=list)
+    """Functions and mdevs that were added, removed, bound or unbound, in order."""
 
     def add(self, function: Function) -> None:
         """A function appears, and the kernel's driver binds it."""
         self.functions[function.address] = function
+        self.uevents.append(function.address)
         self._probe(function)
 
     def remove(self, address: str) -> None:
         """It is pulled out."""
         self.functions.pop(address, None)
+        self.uevents.append(address)
         self.pending.pop(address, None)
         self.mdevs = {uuid: mdev for uuid, mdev in self.mdevs.items() if mdev.parent != address}
 
@@ -249,12 +253,15 @@ class Kernel:
             if function.driver != path.split("/")[-2]:
                 raise _refused(errno.ENODEV, path)
             self.touched.add(function.address)
+            self.uevents.append(function.address)
             function.driver = ""
         elif path.startswith("/sys/class/mdev_bus/") and path.endswith("/create"):
             self._make_mdev(path.split("/")[4], path.split("/")[6], operation.text, path)
         elif path.startswith("/sys/bus/mdev/devices/") and path.endswith("/remove"):
-            if self.mdevs.pop(path.split("/")[5], None) is None:
+            uuid = path.split("/")[5]
+            if self.mdevs.pop(uuid, None) is None:
                 raise _refused(errno.ENOENT, path)
+            self.uevents.append(uuid)
         elif path.startswith(f"{PCI}devices/"):
             address, attribute = path.removeprefix(f"{PCI}devices/").split("/", 1)
             function = self._written_function(address, errno.ENOENT, path)
@@ -272,6 +279,7 @@ class Kernel:
             raise _refused(errno.EEXIST, path)
         if len(made) >= self.mdev_types[parent][type_id] or set(made) - {type_id}:
             raise _refused(errno.ENOSPC, path)
+        self.uevents.append(uuid)
         self.mdevs[uuid] = Mdev(parent, type_id, 1000 + len(uuid) + sum(map(ord, uuid)) % 1000)
 
     def _set(self, function: Function, attribute: str, text: str, path: str) -> None:
@@ -311,6 +319,7 @@ class Kernel:
     def make_vfs(self, function: Function, number: int) -> None:
         for address in function.virtual_functions:
             del self.functions[address]
+            self.uevents.append(address)
         slot = function.address.rpartition(".")[0]
         function.virtual_functions = [f"{slot}.{index + 1}" for index in range(number)]
         for index, address in enumerate(function.virtual_functions):
@@ -330,6 +339,7 @@ class Kernel:
         wanted = function.override or function.natural
         if wanted in self.drivers and (wanted == function.natural or wanted == function.override):
             function.driver = wanted
+            self.uevents.append(function.address)
 
     def _is_held(self, operations: Iterable[KernelOperation]) -> bool:
         """Whether an operation waits for a process to close the device: vfio-pci is unbound only then."""

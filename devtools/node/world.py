@@ -3,7 +3,8 @@ instances of the driver as are started."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from devtools.node.disk import Disk, MemoryLocks, ProcessDisk
@@ -14,9 +15,10 @@ from node_driver.claims.placement import FilePlacement
 from node_driver.claims.repairing import ClaimRepair
 from node_driver.claims.service import NodeClaims
 from node_driver.devices import PassthroughDevice, PublishedSet
-from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.hardware.inventory import Hardware, MediatedDevice, PciFunction
 from node_driver.host.changes import Host
 from node_driver.host.node_host import NodeHost
+from node_driver.last_reading import LastReading
 from node_driver.state.checkpoint import Checkpoint, decoded
 from node_driver.state.records import DriverState
 from node_driver.vf_making import VfMaker
@@ -61,6 +63,7 @@ class DriverInstance:
     claims: NodeClaims
     repair: ClaimRepair
     vfs: VfMaker
+    reading: LastReading
 
 
 @dataclass(slots=True)
@@ -75,6 +78,7 @@ class Node:
     boot_id: str = "boot-1"
     faults: Faults = no_faults
     """What befalls the instances that are started from now on."""
+    _decoded: tuple[str, DriverState] = ("", DriverState())
 
     def published(self) -> PublishedSet:
         return PublishedSet(self.devices)
@@ -92,7 +96,8 @@ class Node:
         )
         claims = NodeClaims(self.reader, self, work, checkpoint, self.locks)
         repair = ClaimRepair(claims, work, checkpoint, self.locks, self.reader)
-        return DriverInstance(process, host, checkpoint, claims, repair, VfMaker(host, checkpoint, self.locks))
+        vfs = VfMaker(host, checkpoint, self.locks)
+        return DriverInstance(process, host, checkpoint, claims, repair, vfs, LastReading(self))
 
     @property
     def hardware(self) -> Hardware:
@@ -109,7 +114,25 @@ class Node:
                 reset_methods=("flr",) if function.resets else (), physical_function=pf.address if pf else "",
                 vf_index=index, virtual_functions=tuple(function.virtual_functions), total_vfs=function.total_vfs,
             )  # fmt: skip
-        return Hardware(functions)
+        mdevs = {
+            uuid: MediatedDevice(uuid, mdev.parent, mdev.type_id, mdev.group)
+            for uuid, mdev in self.kernel.mdevs.items()
+        }
+        return Hardware(functions, mdevs=mdevs)
+
+    async def read(self) -> Hardware:
+        """:class:`node_driver.last_reading.HardwareReader`."""
+        await asyncio.sleep(0)
+        return self.hardware
+
+    async def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        """As :func:`node_driver.hardware.reading.read_again`, of functions and mdevs."""
+        await asyncio.sleep(0)
+        now = self.hardware
+        if now.functions.keys() != earlier.functions.keys() or now.mdevs.keys() != earlier.mdevs.keys():
+            return now
+        read = {address: now.functions[address] for address in touched & now.functions.keys()}
+        return replace(earlier, functions={**earlier.functions, **read})
 
     def reboot(self) -> None:
         self.kernel.reboot()
@@ -121,7 +144,11 @@ class Node:
     @property
     def state(self) -> DriverState:
         text = self.disk.contents.get(f"{PLUGIN_FOLDER}/checkpoint.json")
-        return DriverState() if text is None else decoded(text)
+        if text is None:
+            return DriverState()
+        if self._decoded[0] != text:
+            self._decoded = text, decoded(text)
+        return self._decoded[1]
 
 
 def claim(

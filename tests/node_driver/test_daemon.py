@@ -48,14 +48,14 @@ class Machine:
         self.reported: frozenset[str] | None = None
         self.read_anew: list[frozenset[str]] = []
 
-    def read(self) -> Hardware:
+    async def read(self) -> Hardware:
         return Hardware(dict(self.functions))
 
-    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+    async def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
         self.read_anew.append(touched)
-        return self.read()
+        return await self.read()
 
-    def links(self) -> Mapping[str, bool]:
+    async def links(self) -> Mapping[str, bool]:
         return dict(self.carriers)
 
     def published(self, hardware: Hardware) -> PublishedSet:
@@ -282,7 +282,7 @@ async def test_everything_is_read_once_a_rescan_is_due_or_reports_were_lost(
     class UnreportedMachine(Machine):
         """On which nothing was reported of what changed."""
 
-        def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        async def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
             return earlier
 
     here, machine = await world(tmp_path), UnreportedMachine(ONE)
@@ -301,14 +301,12 @@ async def test_everything_is_read_once_a_rescan_is_due_or_reports_were_lost(
 
 
 async def test_a_claim_that_is_prepared_while_its_node_is_read_has_no_wrong_device(tmp_path: Path) -> None:
-    loop = asyncio.get_running_loop()
-
     class BusyMachine(Machine):
         """On which a claim is prepared just after sysfs was read."""
 
-        def read(self) -> Hardware:
-            asyncio.run_coroutine_threadsafe(here.claimed(claim_of(ONE)), loop).result(60)
-            return super().read()
+        async def read(self) -> Hardware:
+            await here.claimed(claim_of(ONE))
+            return await super().read()
 
     here = await world(tmp_path)
     devices = here.survey(BusyMachine(ONE), Publisher(here.cluster, DRIVER, NODE))

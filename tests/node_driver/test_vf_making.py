@@ -55,13 +55,13 @@ class NodeHardware:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def read(self) -> Hardware:
+    async def read(self) -> Hardware:
         return self._node.hardware
 
-    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+    async def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
         return self._node.hardware
 
-    def links(self) -> Mapping[str, bool]:
+    async def links(self) -> Mapping[str, bool]:
         return {}
 
     async def changed(self) -> None:

@@ -35,14 +35,14 @@ class NodeHardware:
         self._roots = HardwareRoots(f"{root}/sys", f"{root}/proc", modules if Path(modules).is_dir() else "")
         self._reports: KernelReports | None = None
 
-    def read(self) -> Hardware:
-        return read_hardware(self._roots)
+    async def read(self) -> Hardware:
+        return await asyncio.to_thread(read_hardware, self._roots)
 
-    def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
-        return read_again(self._roots, earlier, touched)
+    async def read_again(self, earlier: Hardware, touched: frozenset[str]) -> Hardware:
+        return await asyncio.to_thread(read_again, self._roots, earlier, touched)
 
-    def links(self) -> Mapping[str, bool]:
-        return read_links(self._roots.sysfs)
+    async def links(self) -> Mapping[str, bool]:
+        return await asyncio.to_thread(read_links, self._roots.sysfs)
 
     async def changed(self) -> frozenset[str] | None:
         """Reports begin with the first call: what changed before is seen by the look at the start."""
