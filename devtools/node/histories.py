@@ -45,6 +45,8 @@ SETTINGS: Final = {"vlan": 0, "vlanQos": 0, "mac": "02:aa:00:00:00:01"}
 ROOT_DISK: Final = "0000:00:02.0"
 PROTECTED: Final = frozenset((ROUTE, ROOT_DISK, BRIDGE, PF))
 
+WEAK: Final = ("", "", "/reset", "/unbind", "/drivers_probe", "/driver_override", "/remove", "/create", "vgpu", "nvme",
+               CDI_FOLDER, "checkpoint.json")  # fmt: skip
 STEPS: Final = 16
 ATTEMPTS: Final = 4
 """Calls that a kubelet needs at most once all is calm: one goes on with what was stuck."""
@@ -100,7 +102,8 @@ class History:
 
     ``every_claim``: also those that were replaced under their names. ``heard``: how many of the kernel's reports have
     reached each instance. ``given``: UID -> the record of a claim whose answer was ready and that wasn't released
-    since; ``open_groups``: UID -> nodes that its VM has open.
+    since; ``open_groups``: UID -> nodes that its VM has open. ``trouble``: how likely a write fails; ``weak``: in the
+    names of those that fail often.
     """
 
     random: random.Random
@@ -114,6 +117,7 @@ class History:
     pulled: dict[str, Function] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     trouble: float = 0.0
+    weak: str = ""
     faults: list[tuple[Fault, str]] = field(default_factory=list)
     now: float = 0.0
 
@@ -153,6 +157,7 @@ class History:
         kernel.needed = {ROOT_DISK: "has the disk nvme0n1, which is mounted at /"}
         self.node.devices = DEVICES
         self.trouble = self.random.choice((0.0, 0.0, 0.02, 0.06, 0.2))
+        self.weak = self.random.choice(WEAK)
         self.node.faults = self._fault
         wanted = self.random.sample(sorted(BY_NAME), self.random.choice((3, 5, len(BY_NAME))))
         for index in range(5):
@@ -166,9 +171,12 @@ class History:
         self.instances = [self.node.start(), self.node.start()]
 
     def _fault(self, step: str) -> Fault:
-        if self.random.random() >= self.trouble:
+        if self.weak and self.weak in step and self.trouble and self.random.random() < 0.4:
+            fault = Fault.REFUSED
+        elif self.random.random() < self.trouble:
+            fault = self.random.choice((Fault.REFUSED, Fault.STUCK, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
+        else:
             return Fault.NONE
-        fault = self.random.choice((Fault.REFUSED, Fault.STUCK, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
         self._note(f"  {fault.value}: {step}")
         self.faults.append((fault, step))
         return fault
@@ -178,8 +186,8 @@ class History:
     async def _prepare(self) -> None:
         claims = self._some_claims()
         index, earlier, faults = self.random.randrange(2), self.node.state.claims, len(self.faults)
-        await self._call(index, "prepare", claims)
-        self._check_rolled_back(claims, earlier, self.faults[faults:])
+        failures = await self._call(index, "prepare", claims)
+        self._check_rolled_back(failures, earlier, self.faults[faults:])
 
     async def _unprepare(self) -> None:
         claims = self.random.sample(self.every_claim, self.random.choice((1, 1, 2)))
@@ -196,7 +204,8 @@ class History:
     def _some_claims(self) -> list[ResourceClaim]:
         return self.random.sample(self.claims, self.random.choice((1, 1, 2)))
 
-    async def _call(self, index: int, call: str, claims: list[ResourceClaim]) -> None:
+    async def _call(self, index: int, call: str, claims: list[ResourceClaim]) -> Mapping[str, str]:
+        """Why claims couldn't be prepared or released, by UID; nothing after a crash."""
         instance = self.instances[index]
         names = [claim_name(claim) for claim in claims]
         self._note(f"{call} {[name.name for name in names]} at {index}")
@@ -209,7 +218,8 @@ class History:
             answers = await asyncio.gather(*map(work, names))
         except Crash:
             await self._replace(index)
-            return
+            return {}
+        failures: dict[str, str] = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, ReadyClaim):
                 self._check_ready(name.uid)
@@ -219,7 +229,9 @@ class History:
                 if name.uid in self.open_groups and before:
                     raise self._broken(f"{name.uid} was released while its VM runs")
             else:
+                failures[name.uid] = answer.message
                 self._note(f"  {name.name}: {answer.message}")
+        return failures
 
     async def _run_vm(self) -> None:
         """A VM of a given claim opens its devices, and leaves its data in them."""
@@ -412,15 +424,15 @@ class History:
     # --- what must hold ---
 
     def _check_rolled_back(
-        self, claims: list[ResourceClaim], earlier: Mapping[str, ClaimRecord], faults: list[tuple[Fault, str]]
+        self, failures: Mapping[str, str], earlier: Mapping[str, ClaimRecord], faults: list[tuple[Fault, str]]
     ) -> None:
         """A prepare that failed has left nothing, unless something stood in the way of putting it back, too (D-46)."""
         if len(faults) > 1 or any(fault is not Fault.REFUSED or PLUGIN_FOLDER in step for fault, step in faults):
             return
-        for name in map(claim_name, claims):
-            uid = name.uid
+        for uid, message in failures.items():
             record = self.node.state.claims.get(uid)
-            if record is None or uid in earlier or record.stage is Stage.DONE:
+            is_cause = all(step.rpartition(" ")[2] in message for _, step in faults)
+            if record is None or uid in earlier or not is_cause:
                 continue
             if not self.node.kernel.pending.keys() & {change.target for change in record.changes}:
                 raise self._broken(f"{uid} was half prepared, and left so")

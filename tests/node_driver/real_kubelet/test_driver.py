@@ -119,6 +119,31 @@ def test_slices_are_published_again_after_a_kubelet_wiped_them(driver: Node) -> 
     _eventually(lambda: len(_devices(driver)) == 2, driver)
 
 
+def test_a_misspelt_parameter_is_named_in_the_pods_event_and_nothing_is_half_done(driver: Node) -> None:
+    parameters = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig", "netwrok": {"vlan": 7}}
+    _create_claim(driver, "misspelt", parameters)
+    _create_pod(driver, "user-3", "misspelt")
+    _wait_for_event(driver, "user-3", "misspelt", ".netwrok: unknown field; did you mean network?")
+    assert list(driver.folders.cdi.iterdir()) == []
+    driver.delete_pod("user-3")
+    driver.plane.request("DELETE", f"{CLAIMS}/misspelt")
+
+
+def test_a_damaged_checkpoint_is_said_in_the_pods_event_until_it_is_deleted(driver: Node) -> None:
+    checkpoint = driver.folders.kubelet / "plugins" / DRIVER / "checkpoint.json"
+    checkpoint.write_text('{"version": 1, "checksum": "0"}\n{}\n', encoding="utf-8")
+    _create_claim(driver, "three")
+    _create_pod(driver, "user-4", "three")
+    said = f"the driver's checkpoint was damaged and is kept as {checkpoint}.bad; nothing is prepared or released on"
+    _wait_for_event(driver, "user-4", "three", said)
+    assert list(driver.folders.cdi.iterdir()) == []
+    Path(f"{checkpoint}.bad").unlink()  # the administrator has looked
+    driver.wait_for_pod("user-4", "Running", seconds=180.0)  # the kubelet tries again, later each time
+    driver.delete_pod("user-4")
+    _eventually(lambda: not list(driver.folders.cdi.iterdir()), driver)
+    driver.plane.request("DELETE", f"{CLAIMS}/three")
+
+
 def _start(node: Node, name: str) -> None:
     node.start(
         name, VIRT_DRA, "node-driver", "--node", node.name, "--policy", f"{node.folder}/policy.yaml",
@@ -145,11 +170,18 @@ def _claimed(node: Node, claim: str) -> tuple[str, str]:
     return attributes["resource.kubernetes.io/pciBusID"]["string"], str(attributes["iommuGroup"]["int"])
 
 
-def _create_claim(node: Node, name: str) -> None:
+def _wait_for_event(node: Node, pod: str, claim: str, said: str) -> None:
+    """Until an event of the pod says why the driver doesn't prepare the claim."""
+    failed = f"NodePrepareResources failed for ResourceClaim {claim}: "
+    _eventually(lambda: any(failed in event and said in event for event in node.events(pod)), node)
+
+
+def _create_claim(node: Node, name: str, parameters: dict[str, Any] | None = None) -> None:
     request = {"name": "device", "exactly": {"deviceClassName": "vfio.virt-dra.io"}}
+    config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}] if parameters is not None else []
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
-        "spec": {"devices": {"requests": [request]}},
+        "spec": {"devices": {"requests": [request], "config": config}},
     }  # fmt: skip
     node.plane.request("POST", CLAIMS, claim)
 
