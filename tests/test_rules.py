@@ -1,5 +1,5 @@
-"""Every rule of the control loops' specification has a test that cites it, or a line in docs/spec/without-test.md that
-says why not; every rule of some sections of KubeVirt's specification has one."""
+"""Every rule of the control loops' and of the node driver's specification has a test that cites it, or a line in
+docs/spec/without-test.md that says why not; every rule of some sections of KubeVirt's specification has one."""
 
 from __future__ import annotations
 
@@ -86,3 +86,21 @@ def test_no_test_cites_a_rule_that_does_not_exist() -> None:
 
 def _order(rule: str) -> tuple[int, ...]:
     return tuple(map(int, rule[2:].split(".")))
+
+
+_DRIVER_DEFINED = re.compile(r"^\*\*D-(\d+)()\b", re.MULTILINE)
+_DRIVER_CITED = re.compile(r"\bD-(\d+)(?: to (?:D-)?(\d+))?")
+
+
+def _driver_rules(text: str, pattern: re.Pattern[str] = _DRIVER_CITED) -> set[int]:
+    return {number for first, last in pattern.findall(text) for number in range(int(first), int(last or first) + 1)}
+
+
+def test_every_rule_of_the_node_driver_is_cited_by_a_test_or_excused() -> None:
+    spec = _driver_rules((ROOT / "docs" / "spec" / "driver.md").read_text(encoding="utf-8"), _DRIVER_DEFINED)
+    files = (file for file in sorted((ROOT / "tests").rglob("*")) if file.suffix in (".py", ".yaml"))
+    cited = _driver_rules("\n".join(file.read_text(encoding="utf-8") for file in files if file != Path(__file__)))
+    rows = [line for line in WITHOUT_TEST.read_text(encoding="utf-8").splitlines() if line.startswith("| D-")]
+    excused = {rule for row in rows for rule in _driver_rules(row.split("|")[1])}
+    assert spec
+    assert (sorted(spec - cited - excused), sorted(cited - spec), sorted(excused & cited)) == ([], [], [])

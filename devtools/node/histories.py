@@ -100,7 +100,8 @@ class Broken(AssertionError):
 class History:
     """One history.
 
-    ``every_claim``: also those that were replaced under their names. ``heard``: how many of the kernel's reports have
+    ``every_claim``: also those that were replaced under their names. ``wanted``: the devices that claims of the
+    ``pods`` may want. ``heard``: how many of the kernel's reports have
     reached each instance. ``given``: UID -> the record of a claim whose answer was ready and that wasn't released
     since; ``open_groups``: UID -> nodes that its VM has open. ``trouble``: how likely a write fails; ``weak``: in the
     names of those that fail often.
@@ -110,6 +111,8 @@ class History:
     node: Node = field(default_factory=Node)
     claims: list[ResourceClaim] = field(default_factory=list)
     every_claim: list[ResourceClaim] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
+    pods: tuple[str, ...] = ()
     instances: list[DriverInstance] = field(default_factory=list)
     heard: list[int] = field(default_factory=lambda: [0, 0])
     given: dict[str, ClaimRecord] = field(default_factory=dict)
@@ -159,16 +162,22 @@ class History:
         self.trouble = self.random.choice((0.0, 0.0, 0.02, 0.06, 0.2))
         self.weak = self.random.choice(WEAK)
         self.node.faults = self._fault
-        wanted = self.random.sample(sorted(BY_NAME), self.random.choice((3, 5, len(BY_NAME))))
+        self.wanted = self.random.sample(sorted(BY_NAME), self.random.choice((3, 5, len(BY_NAME))))
+        self.pods = ("pod-1", "pod-2", "pod-3")[: self.random.choice((1, 2, 3, 3))]
+        if self.random.random() < 0.2:
+            self.wanted = ["first", "second", "nic"]
         for index in range(5):
-            devices = self.random.sample(wanted, self.random.choice((1, 1, 2)))
-            pod = self.random.choice(("pod-1", "pod-2", "pod-3"))
-            parameters = {**PARAMETERS, **NETWORK} if devices == ["vf"] and self.random.random() < 0.8 else None
-            self.claims.append(claim(f"c{index}", *devices, pods=(pod,), parameters=parameters))
-            self._note(f"c{index}: {devices} for {pod}")
+            self.claims.append(self._new_claim(f"c{index}", f"uid-c{index}"))
         self.every_claim = list(self.claims)
         self.node.reader.claims = {("default", claim.metadata.name): claim for claim in self.claims}
         self.instances = [self.node.start(), self.node.start()]
+
+    def _new_claim(self, name: str, uid: str) -> ResourceClaim:
+        devices = self.random.sample(self.wanted, self.random.choice((1, 1, 2)))
+        pod = self.random.choice(self.pods)
+        parameters = {**PARAMETERS, **NETWORK} if devices == ["vf"] and self.random.random() < 0.8 else None
+        self._note(f"{uid}: {devices} for {pod}")
+        return claim(name, *devices, uid=uid, pods=(pod,), parameters=parameters)
 
     def _fault(self, step: str) -> Fault:
         if self.weak and self.weak in step and self.trouble and self.random.random() < 0.4:
@@ -357,26 +366,31 @@ class History:
         self.node.kernel.settle()
 
     async def _forget(self) -> None:
-        """A claim is deleted by force, and found to be orphaned."""
+        """A claim is deleted by force, and found to be orphaned, or another one is made under its name before."""
         gone = self.random.choice(self.claims)
         self._note(f"{gone.metadata.name} is deleted")
+        if self.random.random() < 0.3:
+            self._replace_claim(gone)
+            return
         self.node.reader.claims.pop(("default", gone.metadata.name), None)
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
         self.now += ORPHANED
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
         if self.random.random() < 0.5:
-            self._note("  and made again, with another UID")
-            uid = f"{gone.metadata.uid}'"
-            again = gone.with_(metadata=gone.metadata.with_(uid=uid))
-            self.claims[self.claims.index(gone)] = again
-            self.every_claim.append(again)
-            gone = again
-        self.node.reader.claims["default", gone.metadata.name] = gone
+            self._replace_claim(gone)
+        else:
+            self.node.reader.claims["default", gone.metadata.name] = gone
         kept = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
         for uid in set(self.given) - kept:
             if uid in self.open_groups:
                 raise self._broken(f"{uid} was released as an orphan while its VM runs")
             del self.given[uid]
+
+    def _replace_claim(self, gone: ResourceClaim) -> None:
+        again = self._new_claim(gone.metadata.name, f"{gone.metadata.uid}'")
+        self.claims[self.claims.index(gone)] = again
+        self.every_claim.append(again)
+        self.node.reader.claims["default", again.metadata.name] = again
 
     async def _erase(self) -> None:
         self._note("devices are erased")

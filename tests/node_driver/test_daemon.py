@@ -375,6 +375,7 @@ class AnsweringClaims:
 
 
 async def test_metrics_count_devices_calls_and_hung_writes(tmp_path: Path) -> None:
+    """D-66 says which there are."""
     here = await world(tmp_path, ONE, TWO)
     here.machine.carriers[TWO] = False
     here.machine.excluded = (ExcludedDevice("0000:00:1f.2", "root-disk", "it has the root disk"),)

@@ -1,4 +1,8 @@
-"""Claims are prepared, repeated, refused and released on a node in memory: whole answers, files and host."""
+"""Claims are prepared, repeated, refused and released on a node in memory: whole answers, files and host.
+
+What is read of a claim (D-14), calls that are repeated (D-17), nodes (D-30), binding (D-44), what stands in its way and
+what is stuck (D-45), rollback (D-46), devices that others have (D-47), the checkpoint, repair at start and orphans
+(D-50 to D-52), and what a device keeps of its last owner (D-63)."""
 
 from __future__ import annotations
 

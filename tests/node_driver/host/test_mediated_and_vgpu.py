@@ -1,4 +1,4 @@
-"""Mediated devices and vGPU profiles: made, refused, and left alone where they are somebody else's."""
+"""Mediated devices and vGPU profiles: made, refused, and left alone where they are somebody else's (D-65)."""
 
 from __future__ import annotations
 

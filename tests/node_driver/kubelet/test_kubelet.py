@@ -1,4 +1,6 @@
-"""The driver's wire against Kubernetes' own plugin manager and DRA manager (W1 of docs/spec/driver.md)."""
+"""The driver's wire against Kubernetes' own plugin manager and DRA manager (W1 of docs/spec/driver.md): found by its
+socket (D-4), versions (D-7), request names and CDI ids as containers get them (D-12, D-13), repeated calls (D-17), its
+slices once it is away (D-18), error texts (D-20), two instances (D-8)."""
 
 from __future__ import annotations
 

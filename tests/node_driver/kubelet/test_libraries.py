@@ -1,4 +1,5 @@
-"""What the driver writes, judged by the Go libraries that read it."""
+"""What the driver writes, judged by the Go libraries that read it: messages made of a table of fields (D-56), CDI files
+their version and devices (D-27, D-28, D-29, D-31), metadata."""
 
 from __future__ import annotations
 

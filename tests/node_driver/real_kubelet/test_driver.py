@@ -111,6 +111,7 @@ def test_a_pod_of_a_driver_that_was_killed_is_released_by_the_one_that_follows(d
 
 
 def test_slices_are_published_again_after_a_kubelet_wiped_them(driver: Node) -> None:
+    """Which it does when it starts (D-19)."""
     before = {entry["metadata"]["uid"] for entry in _slices(driver)}
     driver.stop_kubelet()
     driver.start_kubelet()

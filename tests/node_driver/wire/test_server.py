@@ -1,4 +1,6 @@
-"""The driver's server, asked over its sockets as a kubelet asks."""
+"""The driver's server, asked over its sockets as a kubelet asks: what it says of itself (D-5, D-7), an answer for every
+claim in both versions (D-9, D-10), attempts that outlive a call (D-11), calls side by side (D-58), and two instances,
+of which none takes a live one's socket (D-8, D-57)."""
 
 from __future__ import annotations
 

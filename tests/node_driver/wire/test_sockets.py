@@ -1,4 +1,4 @@
-"""Names of sockets, by the rules of Kubernetes' helper."""
+"""Names of the two sockets, and how they get shorter, by the rules of Kubernetes' helper (D-1, D-2)."""
 
 from __future__ import annotations
 
