@@ -64,7 +64,7 @@ compiled:  ## Make a copy in out/compiled with a compiled allocator, a third fas
 	@tools/venv.sh dev
 	$(BIN)/python -m devtools.compiled
 
-conformance:  ## Compare with Kubernetes' Go code: N=20000 allocations, 10 N expressions; 5 N histories of a node; SEED=S
+conformance:  ## Compare with Kubernetes' Go code: N=20000 allocations, 10 N expressions; 5 N node histories; SEED=S
 	@tools/venv.sh dev
 	@tools/control-plane.sh
 	@tools/control-plane.sh 1.30.14
