@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
+
+from virt_dra.cli.main import cli
 
 VM: Final = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm}\nspec: "
 SOUND: Final = "{runStrategy: Always, template: {spec: {domain: {devices: {}}}}}\n"
@@ -90,30 +92,35 @@ COMMANDS: Final = {
 }
 
 
-def _ended(program: Path, words: tuple[str, ...], path: Path) -> tuple[int, str, str]:
+def _ended(words: tuple[str, ...], path: Path) -> tuple[int, str, str]:
     """The exit code, the output, and what is said of the file, without the place in it."""
-    command = [str(program), *(str(path) if word == "FILE" else word for word in words)]
-    ended = subprocess.run(command, cwd=path.parent, check=False, capture_output=True, text=True, timeout=120)
+    ended = CliRunner().invoke(cli, [str(path) if word == "FILE" else word for word in words])
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
     said = ended.stderr.removeprefix(f"error: {path}").removesuffix("\n")
-    return ended.returncode, ended.stdout, _PLACE.sub("", said)
+    return ended.exit_code, ended.stdout, _PLACE.sub("", said)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 _PLACE: Final = re.compile(r"^(/vm\.yaml)?(:\d+: column \d+|: line \d+, column \d+, document \d+)?: ")
 
 
 @pytest.mark.parametrize("case", TEXTS)
-def test_a_file_that_can_not_be_read_ends_every_command(case: str, program: Path, tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_read_ends_every_command(case: str, tmp_path: Path) -> None:
     content, said = TEXTS[case]
     path = tmp_path / "hostile.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    ends = {name: _ended(program, words, path) for name, words in COMMANDS.items()}
+    ends = {name: _ended(words, path) for name, words in COMMANDS.items()}
     assert ends == dict.fromkeys(COMMANDS, (2, "", said))
 
 
 @pytest.mark.parametrize("case", PLACES)
-def test_a_path_that_leads_to_no_file_ends_every_command(case: str, program: Path, tmp_path: Path) -> None:
+def test_a_path_that_leads_to_no_file_ends_every_command(case: str, tmp_path: Path) -> None:
     """But ``scenario``, which reads no folders and has the system's words."""
     lay, said = PLACES[case]
     path = lay(tmp_path / "hostile")
-    ends = {name: _ended(program, words, path) for name, words in COMMANDS.items() if name != "scenario"}
+    ends = {name: _ended(words, path) for name, words in COMMANDS.items() if name != "scenario"}
     assert ends == dict.fromkeys(ends, (2, "", said))
