@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -200,11 +202,48 @@ def test_a_vms_pod_that_was_made_before_its_driver_was_known_is_replaced(in_worl
     second = world.devices(name, lambda status: status["ready"] == "1/1")
     assert (second["integrationPaths"], second["podUID"] != first["podUID"]) == ("native", True)
     world.in_phase(name, "Running")
-    (message,) = [event["message"] for event in world.all("events", "?fieldSelector=reason%3DPodReplaced")]
+    (message,) = [
+        event["message"]
+        for event in world.all("events", "?fieldSelector=reason%3DPodReplaced")
+        if event["involvedObject"]["name"] == name
+    ]
     assert message == (
         f"pod {first['podName']} is deleted, so that KubeVirt makes another: it was made before the driver of "
         "gpus/gpu1 was known, which mounts a metadata file of its own"
     )
+
+
+RACES: Final = {"card30": 0.0, "card31": 1.0, "card32": 1.9, "card33": 3.0}
+"""Device -> seconds after which its driver publishes it for a VM's pod, which the webhook makes wait for two."""
+
+
+@pytest.mark.parametrize("place", ["1.8.3"])
+def test_a_driver_that_publishes_around_the_end_of_the_wait_serves_each_vm_in_the_end(
+    in_world: InWorld, place: str
+) -> None:
+    """Whichever comes first, the pod or the device: at most one pod of a VM is replaced (K-12.10)."""
+    world = in_world(place)
+    names = {device: f"raced-{device}" for device in RACES}
+    for device, seconds in RACES.items():
+        gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
+        spec: Json = {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": names[device]}],
+            "domain": {"devices": {"gpus": [gpu]}},
+        }
+        vm = {"runStrategy": "Always", "template": {"spec": spec}}
+        world.create("virtualmachines", {"kind": "VirtualMachine", "metadata": {"name": names[device]}, "spec": vm})
+        time.sleep(seconds)
+        _publish_size(world, device, device)
+    for name in names.values():
+        assert world.devices(name, lambda status: status["ready"] == "1/1")["integrationPaths"] == "native"
+        world.in_phase(name, "Running")
+    replaced = [
+        event["involvedObject"]["name"]
+        for event in world.all("events", "?fieldSelector=reason%3DPodReplaced")
+        if event["involvedObject"]["name"] in names.values()
+    ]
+    assert sorted(replaced) == sorted(set(replaced)), "once each"
+    assert names["card33"] in replaced, "its pod was there a second before"
 
 
 @pytest.mark.parametrize("place", ["1.8.3", "1.9.0"])
