@@ -218,9 +218,7 @@ RACES: Final = {"card30": 0.0, "card31": 1.0, "card32": 1.9, "card33": 3.0}
 
 
 @pytest.mark.parametrize("place", ["1.8.3"])
-def test_a_driver_that_publishes_around_the_end_of_the_wait_serves_each_vm_in_the_end(
-    in_world: InWorld, place: str
-) -> None:
+def test_a_driver_that_publishes_around_the_end_of_the_wait_serves_each_vm(in_world: InWorld, place: str) -> None:
     """Whichever comes first, the pod or the device: at most one pod of a VM is replaced (K-12.10)."""
     world = in_world(place)
     names = {device: f"raced-{device}" for device in RACES}
