@@ -46,7 +46,7 @@ def report_page(contents: ReportContents, source: str) -> str:
 
 def report_frame(main: str, title: str, source: str, form: PageForm, version: str = "") -> str:
     """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
-    return framed(form, main, title, source, "VM, node, device, model, state, finding", version)
+    return framed(form, main, title, source, "VM, node, model, finding", version)
 
 
 def headline(contents: ReportContents) -> str:
