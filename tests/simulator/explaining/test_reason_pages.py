@@ -18,6 +18,7 @@ from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.deletion import TERMINATING
 from virt_dra.controllers.devices.delivery import REASONS
 from virt_dra.controllers.devices.outcomes import DEVICE_NOT_PUBLISHED
+from virt_dra.controllers.keeping.plan import REASONS as KEEPING_REASONS
 from virt_dra.controllers.operator.pending import CLAIMS_NOT_READY
 from virt_dra.controllers.operator.profile_fit import PROFILE_INVALID
 from virt_dra.controllers.profiles.problems import REASONS as PROBLEM_REASONS
@@ -30,7 +31,15 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
-OF_VMS: Final = (POD_NOT_CREATED, TERMINATING, DEVICE_NOT_PUBLISHED, *REASONS, *PROBLEM_REASONS, PROFILE_INVALID)
+OF_VMS: Final = (
+    POD_NOT_CREATED,
+    TERMINATING,
+    DEVICE_NOT_PUBLISHED,
+    *REASONS,
+    *PROBLEM_REASONS,
+    PROFILE_INVALID,
+    *KEEPING_REASONS,
+)
 WITHOUT_EXAMPLE: Final = {
     "ClaimBeingAllocated": "explanations are made between two attempts",
     "ClaimNotShareable": "its gate is off in a plain cluster",

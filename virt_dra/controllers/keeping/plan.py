@@ -43,6 +43,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
 )
 from virt_dra.controllers.events import Event, normal, warning
+from virt_dra.controllers.keeping.releases import REASONS as RELEASE_REASONS
 from virt_dra.controllers.keeping.releases import (
     ClaimSituation,
     Release,
@@ -78,6 +79,12 @@ LIMITED: Final = "KeepingLimited"
 """Event: a KeepPolicy allows less than the VM asks to keep."""
 EARLIER_CLAIM: Final = "KeptClaimTerminating"
 """Event: a claim of that name is still being deleted; it is made again afterwards (P-8)."""
+
+REASONS: Final = (
+    OWNER_GONE, RELEASED, RELEASE_VOID, INVALID_TERMS, STARTS_LATER, ENDS_LATER, CHANGES_LATER, TEMPLATE_MISSING,
+    NAME_TAKEN, LIMITED, EARLIER_CLAIM, *RELEASE_REASONS,
+)  # fmt: skip
+"""Of the Events, and of releases in messages and metrics; each has a page in docs/reasons."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ LEASE_OVER: Final = "KeptLeaseOver"
 """The VM has been stopped for longer than it keeps its devices."""
 OVER_LIMIT: Final = "KeptOverLimit"
 """A KeepPolicy of the namespace allows stopped VMs to keep fewer devices, or for a shorter time."""
+REASONS: Final = (
+    KEEPING_ENDED, CLAIM_NOT_USED, TEMPLATE_CHANGED, DEVICE_TAINTED, NODE_LOST, RELEASE_REQUESTED, LEASE_OVER,
+    OVER_LIMIT,
+)  # fmt: skip
 
 RESTART: Final = timedelta(minutes=1)
 """A VM that starts again within this time was restarted, not stopped: no limit of devices takes its own away."""
