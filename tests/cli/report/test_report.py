@@ -13,10 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.pages import allowing, refused_by_policy
+from tests.json_schema import faults, schema_named
 from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, user
 from virt_dra.cli.main import cli
 
 EXPLAIN = str(Path(__file__).parents[3] / "examples" / "explain")
+INVENTORY = str(Path(__file__).parents[3] / "examples" / "inventory")
 _VOID = {"meta", "input", "br"}
 _OPTIONAL = {"p", "li", "td", "th"}
 
@@ -36,6 +38,12 @@ def _written(folder: Path, *arguments: str) -> str:
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:
     document = json.loads(_written(tmp_path, "-f", EXPLAIN, "-o", "json"))
+    assert faults(document, schema_named("report")) == []
+    printed = CliRunner().invoke(cli, ["report", "-f", EXPLAIN, "-f", INVENTORY, "-o", "json"])
+    assert printed.exit_code == 0
+    assert faults(json.loads(printed.stdout), schema_named("report")) == []
+    nothing = CliRunner().invoke(cli, ["report", "-f", "nothing.yaml", "-o", "json"])
+    assert (nothing.exit_code, json.loads(nothing.stdout)["kind"]) == (2, "Error")
     assert {name: document[name] for name in ("kind", "nodes", "devices", "findings", "takenByDay", "notes")} == {
         "kind": "Report",
         "nodes": 4,

@@ -58,7 +58,7 @@ _FORMATS: Final = ("html", "json")
     type=_FormatOrFile(_FORMATS),
     default="html",
     show_default=True,
-    help="Format, or FILE.html or FILE.json.",
+    help="Format, or FILE.html or FILE.json; json is printed where no file is named.",
 )
 @click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED,
     show_default=True,
@@ -69,19 +69,22 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
         if out is not None:
             raise click.UsageError(f"--out {out} and -o {output} both name a file")
         out, output = Path(output), output.rpartition(".")[2]
-    if out is None:
+    if out is None and output == "html":
         raise click.UsageError("name the file to write: -o report.html, or --out FILE")
     with frozen_heap():
         from virt_dra.cli.report.making import contents_of
         from virt_dra.model.kinds import READ
 
         with status("reading"):
-            model, _ = source.read(READ["report"], "text", judged=True)
+            model, _ = source.read(READ["report"], output if out is None else "text", judged=True)
         contents = contents_of(
             model, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
         )
         read = f"{source.title}, {now:%Y-%m-%d %H:%M} UTC"
         text = report_page(contents, read) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"
+    if out is None:
+        click.echo(text, nl=False)
+        return
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
