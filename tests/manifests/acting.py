@@ -17,6 +17,8 @@ import yaml
 from devtools.cluster.control_plane import ControlPlane
 
 Json = dict[str, Any]
+_DRY: Json = {"dryRun": ["All"]}
+"""The body of a DELETE: with another one the API server doesn't look at the parameter of the URL."""
 JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
 
 
@@ -32,10 +34,11 @@ def acting_as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., t
     def ask(verb: str, path: str, body: Any = None, content: str = MERGE) -> tuple[int, str]:
         content = content if verb == "PATCH" else "application/json"
         head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
+        sent = {**(body or {}), **_DRY} if verb == "DELETE" else body or {}
         connection.request(
             verb,
             f"{path}{'' if verb == 'GET' else '?dryRun=All'}",
-            None if verb == "GET" else json.dumps(body or {}),
+            None if verb == "GET" else json.dumps(sent),
             head,
         )
         response = connection.getresponse()
