@@ -20,6 +20,7 @@ from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.integration.known_drivers import WRITER_ANNOTATIONS
 from virt_dra.api.integration.paths import DOMAIN
+from virt_dra.api.keeping.claims import KEPT_CLAIMS_ANNOTATION, RECORD_MAX
 from virt_dra.api.kubevirt_v1 import (
     Devices,
     DomainSpec,
@@ -233,7 +234,10 @@ def _claims_only(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec
 
 
 def _claims_only_vmi(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
-    return VirtualMachineInstance(metadata=_identity(vmi.metadata), spec=_claims_only(vmi.spec))
+    metadata, kept = _identity(vmi.metadata), vmi.metadata.annotations.get(KEPT_CLAIMS_ANNOTATION, "")
+    if kept and len(kept) <= RECORD_MAX:
+        metadata = metadata.with_(annotations={KEPT_CLAIMS_ANNOTATION: kept})
+    return VirtualMachineInstance(metadata=metadata, spec=_claims_only(vmi.spec))
 
 
 def _claims_only_vm(vm: VirtualMachine) -> VirtualMachine:

@@ -34,10 +34,12 @@ from virt_dra.api.integration import paths
 from virt_dra.api.integration.device_claims import AssignedDevice, assign, pod_claims, read_device_claims
 from virt_dra.api.integration.paths import ClaimRequestPair, PathDecision
 from virt_dra.api.integration.record import Integration
+from virt_dra.api.keeping.claims import kept_claim_name, kept_entries
 from virt_dra.api.kubevirt_v1 import GROUP, LAUNCHER, LAUNCHER_LABEL, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import OwnerReference
 from virt_dra.api.reading.json_annotations import AnnotationError, joined
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge, LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests, lost_requests
@@ -256,7 +258,33 @@ class _Mutation:
             )
             entries = tuple(entry for entry in entries if (entry.name, _source(entry)) in named)
             asked = tuple(pair for pair in asked if any(pair.claim == entry.name for entry in entries))
-        return self.knowledge.drivers(self.namespace, entries, asked) if asked else {}
+        if not asked:
+            return {}
+        serving = self.knowledge.drivers(self.namespace, entries, asked)
+        to_come = self._claims_to_come(serving, entries)
+        if not to_come:
+            return serving
+        entries = tuple(to_come.get(entry.name, entry) for entry in entries)
+        return self.knowledge.drivers(self.namespace, entries, asked)
+
+    def _claims_to_come(
+        self, serving: Mapping[ClaimRequestPair, RequestDrivers], entries: Iterable[PodResourceClaim]
+    ) -> dict[str, PodResourceClaim]:
+        """By name, the entries whose claim the VM keeps and the keeper hasn't made yet, with the template that it will
+        make it from: the pod waits for it (P-7), and isn't refused, since virt-controller retries ever more seldom."""
+        lacking = {
+            pair.claim
+            for pair, served in serving.items()
+            if any(missing.kind == ResourceClaim.KIND for missing in served.missing)
+        }
+        templates = kept_entries(self._vmi) if lacking and self._vmi is not None else {}
+        return {
+            entry.name: entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
+            for entry in entries
+            if entry.name in lacking
+            and entry.name in templates
+            and entry.resource_claim_name == kept_claim_name(self.owner.name, entry.name)
+        }
 
     # --- metadata-shim ---
 

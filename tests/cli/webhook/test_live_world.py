@@ -14,6 +14,7 @@ import pytest
 
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys
+from virt_dra.api.keeping.claims import kept_entries
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.meta import TypedObject
@@ -37,11 +38,11 @@ def _object(dice: random.Random) -> TypedObject:
     device_spec = {"devices": {"requests": [{"name": f"r{number}", "exactly": {"deviceClassName": "gpu"}}]}}
     vmi_spec = {
         "resourceClaims": [
-            {"name": "c", "resourceClaimName": dice.choice("mn")},
+            {"name": "c", "resourceClaimName": dice.choice(("m", "n", f"{name}-c"))},
             {"name": "d", "resourceClaimTemplateName": "t"},
         ]
     }
-    annotations = {"virt-dra.io/integration-path": "native", "other": "x"}
+    annotations = {"virt-dra.io/integration-path": "native", "other": "x", "virt-dra.io/kept-claims": '{"c":"t"}'}
     slice_spec = {
         "driver": dice.choice(("one.example.com", "two.example.com")),
         "nodeName": "n",
@@ -110,6 +111,7 @@ def _seen(world: LintInputs) -> Any:
         "vmis": [
             (vmi.key, vmi.metadata.uid, vmi.metadata.controller_owner) for vmi in world.model.of(VirtualMachineInstance)
         ],
+        "kept": [kept_entries(vmi) for vmi in world.model.of(VirtualMachineInstance)],
         "known_kinds": world.known_kinds,
     }
 
