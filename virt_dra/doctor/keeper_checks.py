@@ -1,4 +1,5 @@
-"""Doctor's check of kept devices: whether there is a keeper for the VMs that ask for it. Pure: facts in, findings out.
+"""Doctor's check of kept devices: whether there is a keeper for the VMs that ask for it, and whether the cluster is new
+enough for it. Pure: facts in, findings out.
 
 That it runs, and has its objects and permissions, is said as of everything that is installed.
 """
@@ -12,13 +13,17 @@ from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.check_findings import CheckFinding, CheckSubject
 from virt_dra.doctor.facts import ClusterFacts, Unknown, unread
+from virt_dra.installation.refusals import TOO_OLD_FOR_THE_KEEPER, leaves_ended_pods
 
 _SHOWN: Final = 3
 
 
 def keeper(facts: ClusterFacts) -> Iterator[CheckFinding]:
-    """A finding where VMs ask to keep their devices, and nobody makes the claims that they start with."""
+    """A finding where VMs ask to keep their devices, and nobody makes the claims that they start with; or where the
+    keeper can release nothing."""
     subject = CheckSubject("keeper", "keeper")
+    if facts.has_keeper and not isinstance(facts.version, Unknown) and leaves_ended_pods(facts.version):
+        yield subject.error(TOO_OLD_FOR_THE_KEEPER.format(facts.version), "upgrade to Kubernetes 1.36")
     if not facts.overlay or facts.has_keeper:
         return
     if isinstance(facts.keeping_vms, Unknown):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from virt_dra.installation.plan import (
     BESIDE_KUBEVIRT,
@@ -14,6 +16,20 @@ from virt_dra.installation.plan import (
     is_ours,
 )
 from virt_dra.installation.survey import KUBEVIRTS, OURS, Survey
+
+TOO_OLD_FOR_THE_KEEPER: Final = (
+    "Kubernetes {}'s claim controller leaves pods that have ended among the users of a claim that a VM keeps, and the "
+    "policy virt-dra-keeper-consumers doesn't let the keeper remove them, so that nothing is ever released "
+    "(1.36 and newer remove them)"
+)
+_RELEASE: Final = re.compile(r"v?1\.(\d{1,4})")
+_REMOVES_ENDED_PODS: Final = 36
+
+
+def leaves_ended_pods(version: str) -> bool:
+    """True of Kubernetes 1.34 and 1.35 (P-4). ``version``: such as v1.35.2."""
+    release = _RELEASE.match(version)
+    return release is not None and int(release[1]) < _REMOVES_ENDED_PODS
 
 
 def refusals(seen: Survey, choices: Choices) -> tuple[str, ...]:
@@ -28,6 +44,8 @@ def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
         yield "the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager"
     if MONITORING in choices.parts and MONITORING_API not in seen.api_versions:
         yield f"the cluster doesn't serve {MONITORING_API}: install the Prometheus operator, or leave out --monitoring"
+    if "keeper" in choices.parts and leaves_ended_pods(seen.version):
+        yield f"{TOO_OLD_FOR_THE_KEEPER.format(seen.version)}: upgrade, or leave out --keeper"
     foreign = sorted(name for name, crd in seen.crds.items() if not is_ours(crd))
     own = sorted(name for name, crd in seen.crds.items() if is_ours(crd))
     if choices.overlay == STANDALONE and foreign:

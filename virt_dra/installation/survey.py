@@ -33,6 +33,7 @@ class Objects(Protocol):
     ) -> Json: ...
     async def delete_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> None: ...
     async def api_versions(self) -> tuple[str, ...]: ...
+    async def server_version(self) -> Json: ...
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Survey:
     crds: Mapping[str, Json]
     deployments: tuple[Json, ...]
     there: Mapping[ObjectKey, Json]
+    version: str = ""
+    """Of the API server, such as v1.37.1."""
 
 
 async def get_or_none(cluster: Objects, api_version: str, kind: str, name: str, namespace: str = "") -> Json | None:
@@ -67,6 +70,7 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
         {name: crd for name, crd in zip(names, crds, strict=True) if crd is not None},
         deployments,
         {ObjectKey.from_object(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
+        str((await cluster.server_version()).get("gitVersion", "")),
     )
 
 

@@ -98,13 +98,13 @@ def facts(
     ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z",
     dns_names: tuple[str, ...] = (), refused: list[list[str]] | None = None, pod_waiting: Json | None = None,
     api_versions: list[str] | None = None, callers: list[str] | None = None, reviews_from: list[Json] | None = None,
-    policy: Json | None = None, **given: Any,
+    policy: Json | None = None, keeper: bool = False, **given: Any,
 ) -> ClusterFacts:  # fmt: skip
     """A cluster on which all is well but for what is given."""
     webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
     configuration = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "virt-dra"}, "webhooks": [webhook]}
     trusting = ("ValidatingWebhookConfiguration virt-dra",) if trusted else ()
-    names = ("virt-dra-operator", "virt-dra-webhook")
+    names = ("virt-dra-operator", "virt-dra-webhook", *(("virt-dra-keeper",) if keeper else ()))
     waiting = [{"name": "operator", "state": {"waiting": pod_waiting}}]
     pods = [
         {"metadata": {"name": "virt-dra-operator-1", "namespace": "virt-dra"}, "status": {"containerStatuses": waiting}}

@@ -285,6 +285,17 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
                 "or leave out --monitoring",
             ),
         ),
+        (seen(version="v1.36.0"), Choices(STANDALONE, parts=frozenset({"keeper"})), ()),
+        (seen(version="v1.35.4"), Choices(STANDALONE), ()),
+        (
+            seen(version="v1.35.4"),
+            Choices(STANDALONE, parts=frozenset({"keeper"})),
+            (
+                "Kubernetes v1.35.4's claim controller leaves pods that have ended among the users of a claim that a "
+                "VM keeps, and the policy virt-dra-keeper-consumers doesn't let the keeper remove them, so that "
+                "nothing is ever released (1.36 and newer remove them): upgrade, or leave out --keeper",
+            ),
+        ),
         (
             seen(deployments=({"metadata": {"name": "virt-dra-operator", "namespace": "devices"}},)),
             Choices(STANDALONE),
