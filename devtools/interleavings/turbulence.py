@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +44,8 @@ class Weather:
 
     rates: TurbulenceRates
     rough: bool = False
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Kinds whose events wait until theirs is set."""
 
 
 class TurbulentCluster:
@@ -73,6 +75,8 @@ class TurbulentCluster:
         try:
             async for event in events:
                 await self._delay()
+                if held := self._weather.held.get(kind.KIND):
+                    await held.wait()
                 if self._happens(self._weather.rates.watch_ends):
                     if self._chance.random() < self._weather.rates.too_old:
                         raise Gone("too old resource version")

@@ -1,10 +1,11 @@
 """All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories
-H] [--questions Q] [--node-histories D] [--domains V]`` (``make conformance N=… SEED=…``).
+H] [--kept-histories K] [--questions Q] [--node-histories D] [--domains V]`` (``make conformance N=… SEED=…``).
 
 N allocation problems and ten times as many expressions against the references, on all processors; H histories of the
-control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); Q questions whether a pod fits
-to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at every write
-(:mod:`devtools.node`); the domains of V random VMIs against libvirt's schema (:mod:`devtools.domains`); the
+control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); K histories of VMs that keep
+their devices against a model, which must find out faults in the keeper, too (:mod:`devtools.keeping`); Q questions
+whether a pod fits to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at
+every write (:mod:`devtools.node`); the domains of V random VMIs against libvirt's schema (:mod:`devtools.domains`); the
 scenarios of classic DRA on control planes 1.30.14 and 1.31.14 (:mod:`devtools.classic`).
 Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth
 of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is
@@ -19,6 +20,8 @@ import subprocess
 import sys
 
 EXPRESSIONS_PER_CASE = 10
+FAULTY = 60
+"""Histories with each fault that is put into the keeper."""
 SEARCHED = 10
 """Cases for each second of the search."""
 
@@ -34,6 +37,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--hostile-minutes", type=float, default=20.0)
     parser.add_argument("--histories", type=int, default=20_000)
+    parser.add_argument("--kept-histories", type=int, default=20_000)
     parser.add_argument("--questions", type=int, default=20_000)
     parser.add_argument("--node-histories", type=int, default=100_000)
     parser.add_argument("--domains", type=int, default=100_000)
@@ -44,6 +48,8 @@ def main() -> None:
         _run("devtools.upstream.allocator.compare", str(options.count), "--seed", str(seed)),
         _run("devtools.upstream.cel.compare", str(expressions), "--seed", str(seed)),
         _run("devtools.interleavings", str(options.histories), "--seed", str(seed)),
+        _run("devtools.keeping", str(options.kept_histories), "--seed", str(seed % 2**31)),
+        _run("devtools.keeping", str(FAULTY), "--faults"),
         _run("devtools.fit", str(options.questions), "--seed", str(seed)),
         _run("devtools.node", str(options.node_histories), "--seed", str(seed)),
         _run("devtools.domains", str(options.domains), "--seed", str(seed)),

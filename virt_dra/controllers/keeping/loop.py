@@ -81,6 +81,7 @@ class KeepingLoop(KeyedLoop):
         return Informer(
             self._cluster, kind, "" if everywhere else self._settings.namespace, indexes=INDEXES.get(kind),
             transform=TRANSFORMS.get(kind), optional=optional, observer=self._observer,
+            clock=self._ambient.monotonic, chance=self._ambient.chance,
         )  # fmt: skip
 
     def kept_devices(self) -> dict[tuple[str, str], float]:

@@ -138,6 +138,7 @@ class InstanceLoop(KeyedLoop):
             self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels,
             indexes=INDEXES.get(kind), transform=trimmed_where_read_only if self._settings.standalone else trimmed,
             optional=optional, observer=self._observer,
+            clock=self._ambient.monotonic, chance=self._ambient.chance,
         )  # fmt: skip
 
     # --- metrics ---

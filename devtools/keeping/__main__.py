@@ -1,0 +1,55 @@
+"""``python -m devtools.keeping N [--seed S]``: plays N histories on all processors; fails where one finds something.
+``--faults``: puts each fault into the keeper, and says in how many of N histories it is found out."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from devtools.keeping.faults import FAULTS
+from devtools.keeping.playing import found_out, played
+
+CHUNK = 100
+MISSED = 2
+"""So many faults may be too seldom to be found out in so few histories."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--faults", action="store_true")
+    options = parser.parse_args()
+    began, failed, missed = time.monotonic(), False, 0
+    with ProcessPoolExecutor(os.cpu_count(), initializer=logging.disable, initargs=(logging.WARNING,)) as pool:
+        if options.faults:
+            counts = [options.count] * len(FAULTS)
+            for name, failing in zip(FAULTS, pool.map(found_out, FAULTS, counts), strict=True):
+                print(f"{name}: {failing} of {options.count}", flush=True)  # noqa: T201 - a command's output
+                missed += not failing
+            failed = missed > MISSED
+        else:
+            print(f"seed {options.seed}: {options.count} histories of VMs that keep devices", flush=True)  # noqa: T201
+            chunks = -(-options.count // CHUNK)
+            sizes = [min(CHUNK, options.count - CHUNK * index) for index in range(chunks)]
+            reasons: Counter[str] = Counter()
+            for story, seen in pool.map(played, sizes, range(options.seed, options.seed + chunks)):
+                reasons.update(seen)
+                if story:
+                    failed = True
+                    print(story, flush=True)  # noqa: T201
+            print(", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())))  # noqa: T201
+    if options.faults:
+        print(f"{len(FAULTS) - missed} of {len(FAULTS)} faults were found out, {time.monotonic() - began:.0f} s")  # noqa: T201
+    else:
+        print(f"{'SOMETHING WAS FOUND' if failed else 'nothing was found'}, {time.monotonic() - began:.0f} s")  # noqa: T201
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Plays histories, and counts those that fail."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from devtools.keeping.faults import FAULTS
+from devtools.keeping.machine import Histories
+
+STEPS = 30
+
+
+def _settings(count: int, *, shrinks: bool, steady: bool) -> settings:
+    return settings(
+        max_examples=count, stateful_step_count=STEPS, deadline=None, database=None, derandomize=steady,
+        suppress_health_check=list(HealthCheck), report_multiple_bugs=False, print_blob=False,
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
+    )  # fmt: skip
+
+
+def played(count: int, start: int | None = None) -> tuple[str, Counter[str]]:
+    """The first history that breaks a promise, as small as it can be, or ""; and what was seen. ``start``: the seed;
+    without one the same histories are played every time."""
+
+    class Fresh(Histories):
+        seen = Counter()
+
+    machine = Fresh if start is None else seed(start)(Fresh)
+    try:
+        run_state_machine_as_test(machine, settings=_settings(count, shrinks=True, steady=start is None))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it goes to the reader with the steps that led there
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        return f"{''.join(traceback.format_exception(error, limit=-3))}\n{notes}", Fresh.seen
+    return "", Fresh.seen
+
+
+def found_out(fault: str, count: int) -> int:
+    """In how many of so many histories a fault is found out."""
+
+    class Counted(Histories):
+        failed = []
+
+    with FAULTS[fault]():
+        run_state_machine_as_test(Counted, settings=_settings(count, shrinks=False, steady=True))
+    return len(Counted.failed or ())
