@@ -1,6 +1,7 @@
 #!/bin/sh
-# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU, and Debian's kernel, unpacked, with its modules, two more (mtty of the kernel's
-# samples, and hardware-lab/modules) and an initramfs, in a cache outside of the repository. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
+# Gets what the hardware lab needs (docs/spec/hardware-lab.md): QEMU; and in a cache outside of the repository, unpacked: a QEMU that has the network
+# card igb, of Debian's backports where the installed one hasn't, and Debian's kernel with its modules, two more (mtty of the kernel's samples, and
+# hardware-lab/modules) and an initramfs. With root and apt it installs and downloads; otherwise it says in one line what will be skipped and how to get it. Done once,
 # it does nothing. With --print: writes the folder, and ends with 1 where it isn't complete.
 set -eu
 cd "$(dirname "$0")/hardware-lab"
@@ -36,6 +37,19 @@ build_modules() { # build_modules FOLDER RELEASE
   mkdir "$1/kernel/lib/modules/$2/extra" && cp "$1"/modules/*.ko "$1/kernel/lib/modules/$2/extra/"
 }
 
+# With lists of its own, so that nothing else is installed from there. Its files find each other by arguments: devtools/hardware_lab/machine.py.
+unpack_qemu() { # unpack_qemu FOLDER
+  mkdir -p "$1/qemu" "$1/lists/partial" "$1/archives/partial" || return 1
+  if qemu-system-x86_64 -device igb,help 2>/dev/null | grep -q .; then return; fi
+  . /etc/os-release
+  printf 'Types: deb\nURIs: http://deb.debian.org/debian\nSuites: %s-backports\nComponents: main\nSigned-By: %s\n' \
+    "$VERSION_CODENAME" /usr/share/keyrings/debian-archive-keyring.gpg >"$1/backports.sources" || return 1
+  backports="-qq -o Dir::Etc::SourceList=$1/backports.sources -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists=$1/lists -o Dir::Cache=$1"
+  # shellcheck disable=SC2086
+  apt-get $backports update && (cd "$1" && apt-get $backports download qemu-system-x86 qemu-system-common qemu-system-data seabios) || return 1
+  for package in "$1"/qemu-system-*.deb "$1"/seabios_*.deb; do dpkg -x "$package" "$1/qemu" || return 1; done
+}
+
 build() {
   work=$(mktemp -d "$cache/building.XXXXXX") || return 1
   trap 'rm -rf "$work"' EXIT
@@ -54,8 +68,9 @@ build() {
     done
   (cd "$work/initramfs" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/kernel/initramfs" || return 1
   unpack_kernel "$work/kernel/boot/vmlinuz-$release" "$work/kernel/vmlinux" && rm -rf "$work/kernel/boot" "$work/kernel/usr" || return 1
+  unpack_qemu "$work" || return 1
   inputs >"$work/kernel/complete"
-  rm -rf "$cache/kernel" && mv "$work/kernel" "$cache/kernel"
+  rm -rf "$cache/kernel" "$cache/qemu" && mv "$work/qemu" "$cache/qemu" && mv "$work/kernel" "$cache/kernel"
 }
 
 advice="the hardware tests will be skipped; to run them, as root on Debian: apt-get install $packages, then tools/hardware-lab.sh"
