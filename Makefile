@@ -34,9 +34,10 @@ PARALLEL ?= -n $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorde
 test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
 	$(BIN)/python -m pytest $(PARALLEL) -m "not hardware" $(PYTEST_ARGS)
 
+# In two processes, each with a machine of its own: the tests of a node, which have one cluster, take longer than all others.
 hardware: setup-tests  ## Pass devices through to VMs in an emulated machine with an IOMMU, as root
 	@tools/hardware-lab.sh
-	$(BIN)/python -m pytest -m hardware tests/hardware $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m hardware tests/hardware $(PYTEST_ARGS)
 
 check: lint  ## Lint, and the quick tests that need Python alone
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --hypothesis-profile=quick \

@@ -1,4 +1,5 @@
-"""How ``make test`` divides the tests among its processes: in units that share what they start, the longest first."""
+"""How ``make test`` and ``make hardware`` divide the tests among their processes: in units that share what they start,
+the longest first."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 UNITS: Final[Mapping[str, tuple[str, ...]]] = {
     "tests/e2e": ("test_admission", "test_beside_kubevirt", "test_dump", "test_reports", "test_standalone"),
+    "tests/hardware": ("test_data", "test_driver", "test_hotplug", "test_kinds", "test_network_functions"),
     "tests/manifests": (
         "test_crds_on_cluster",
         "test_doctor_on_cluster",
@@ -22,7 +24,9 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = {
 """The files of a package that share its clusters. In one process, each cluster is started once and filled once; divided
 among processes, each file would start its own."""
 
-SECONDS: Final[Mapping[str, float]] = {"images": 10, "node": 10, "slow": 5, "control_plane": 3, "go": 3, "libvirt": 1}
+SECONDS: Final[Mapping[str, float]] = {
+    "hardware": 30, "images": 10, "node": 10, "slow": 5, "control_plane": 3, "go": 3, "libvirt": 1
+}  # fmt: skip
 """Estimated duration of a test by its marker, the longest that applies. Any of them may say it of a single test:
 ``slow(seconds=…)``."""
 

@@ -20,7 +20,7 @@ from devtools.hardware_lab.node import FOLDERS, LabNode
 from devtools.hardware_lab.pods import CLAIMS, DRIVER, bindings, device_name, eventually, published_devices
 from node_driver.state.checkpoint import decoded
 
-pytestmark = [pytest.mark.hardware, pytest.mark.control_plane, pytest.mark.node]
+pytestmark = [pytest.mark.hardware(seconds=200), pytest.mark.control_plane, pytest.mark.node]
 
 NAME = "lab-2"
 PLUGIN = FOLDERS.kubelet / "plugins" / DRIVER
