@@ -1,5 +1,5 @@
 """A Linux guest that says what it sees of its VM (``tests/hardware/guest/linux-init``): the tree of PCI functions, NUMA
-nodes, and what NVMe controllers wrote into its memory."""
+nodes, what NVMe controllers wrote into its memory, and the addresses of its network cards, from which it sends."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ import itertools
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 from xml.etree import ElementTree
 
-from devtools.hardware_lab.machine import LabError, LabMachine, kernel_folder
+from devtools.hardware_lab import plugging
+from devtools.hardware_lab.machine import ROOT, LabError, LabMachine, kernel_folder
 from devtools.hardware_lab.probe import SOURCES
 
 _FOLDER: Final = "/var/lib/lab/linux"
 """Of the machine: the guest's kernel and initramfs, which QEMU reads as a user of its own."""
 _SECONDS: Final = 300.0
-_MODULES: Final = ("nvme",)
+_MODULES: Final = ("nvme", "igbvf")
 _NUMA: Final = re.compile(r"numa (?P<node>\d+) cpus=(?P<cpus>\S*)")
 _PCI: Final = re.compile(r"pci (?P<path>\S+) (?P<id>\S+) numa=(?P<node>-?\d+)")
 _NVME: Final = re.compile(r"nvme (?P<address>\S+) serial=(?P<serial>\S*)")
-_ENDS: Final = "guest ends"
+_NETWORK: Final = re.compile(r"net (?P<address>\S+) mac=(?P<mac>\S+)")
+_GONE: Final = "gone"
+_ALL_SAID: Final = "guest has said all"
 _COMMAND_LINE: Final = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"
+_WATCH: Final = " lab.watch=1"
 _numbers = itertools.count(1)
 
 
@@ -47,11 +54,13 @@ class Function:
 @dataclass(frozen=True)
 class Sight:
     """What a guest saw. ``cpus``: of each NUMA node, as Linux lists them. ``functions``: by address. ``serials``: of
-    each NVMe controller that answered a command, which it does by DMA, its address by serial number."""
+    each NVMe controller that answered a command, which it does by DMA, its address by serial number. ``macs``: of
+    network interfaces, by the address of their function."""
 
     cpus: dict[int, str]
     functions: dict[str, Function]
     serials: dict[str, str]
+    macs: dict[str, str]
 
     def controller(self, serial: str) -> Function:
         return self.functions[self.serials[serial]]
@@ -75,19 +84,62 @@ class LinuxGuests:
 
     def see(self, domain: str) -> Sight:
         """What a guest sees of this domain, whose XML libvirt's schema is asked about, too."""
+        with self.running(domain) as guest:
+            return guest.sight()
+
+    @contextmanager
+    def running(self, domain: str, *, watches: bool = False) -> Iterator[LinuxGuest]:
+        """A guest of this domain that has said what it sees. ``watches``: it doesn't power off then."""
         number = next(_numbers)
         console, xml = f"/run/linux{number}.console", f"/run/linux{number}.xml"
-        self._machine.check("tee", xml, stdin=with_linux(domain, console))
-        self._machine.check("virsh", "create", xml, "--validate", timeout=_SECONDS)
-        ended = f"for i in $(seq {_SECONDS:.0f}); do grep -q '{_ENDS}' {console} && exit; sleep 1; done"
-        self._machine.run("sh", "-c", ended, timeout=2 * _SECONDS)
-        self._machine.run(
-            "virsh", "destroy", ElementTree.fromstring(domain).findtext("name", "")
-        )  # if it isn't off yet
-        return sight(self._machine.check("cat", console).splitlines())
+        self._machine.check("tee", xml, stdin=with_linux(domain, console, _COMMAND_LINE + _WATCH * watches))
+        name = ElementTree.fromstring(domain).findtext("name", "")
+        self._machine.check("virsh", "define", xml, "--validate", timeout=_SECONDS)
+        try:
+            self._machine.check("virsh", "start", name, timeout=_SECONDS)
+            guest = LinuxGuest(self._machine, name, console)
+            guest.wait_for(_ALL_SAID)
+            yield guest
+        finally:
+            self._machine.run("virsh", "destroy", name)  # if it isn't off yet
+            self._machine.run("virsh", "undefine", name)
 
 
-def with_linux(domain: str, console: str) -> str:
+@dataclass(frozen=True)
+class LinuxGuest:
+    """A guest of the domain with this name. ``console``: a file of the machine."""
+
+    machine: LabMachine
+    domain: str
+    console: str
+
+    def sight(self) -> Sight:
+        """What it has said until now."""
+        return sight(self.machine.check("cat", self.console).splitlines())
+
+    def wait_for(self, text: str) -> None:
+        """Until it has said that, or its time is up, which :meth:`sight` then shows."""
+        said = f"for i in $(seq {5 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.2; done"
+        self.machine.run("sh", "-c", said, timeout=2 * _SECONDS)
+
+    def attach(self, alias: str, address: str) -> None:
+        """Attaches the PCI function of the machine as our launcher does, and waits until the guest has seen it."""
+        before = len(self.sight().functions)
+        self._plug("attach", alias, address)
+        deadline = time.monotonic() + _SECONDS
+        while len(self.sight().functions) == before and time.monotonic() < deadline:
+            time.sleep(0.5)
+
+    def detach(self, alias: str) -> None:
+        """Detaches it again, once the guest has released it."""
+        self._plug("detach", alias)
+
+    def _plug(self, *arguments: str) -> None:
+        program = (sys.executable, "-m", plugging.__name__, self.domain, *arguments)
+        self.machine.check("env", f"--chdir={ROOT}", *program, timeout=_SECONDS)
+
+
+def with_linux(domain: str, console: str, command_line: str) -> str:
     """The domain with the kernel that boots the guest, and a console that goes to a file. Pure."""
     root = ElementTree.fromstring(domain)
     system, devices = (root.find(name) for name in ("os", "devices"))
@@ -96,7 +148,7 @@ def with_linux(domain: str, console: str) -> str:
     for name, text in (
         ("kernel", f"{_FOLDER}/vmlinux"),
         ("initrd", f"{_FOLDER}/initramfs"),
-        ("cmdline", _COMMAND_LINE),
+        ("cmdline", command_line),
     ):
         ElementTree.SubElement(system, name).text = text
     serial = ElementTree.SubElement(devices, "serial", type="file")
@@ -108,16 +160,18 @@ def sight(lines: Iterable[str]) -> Sight:
     """What a guest said on its console. Raises :class:`~devtools.hardware_lab.machine.LabError` where it didn't say all
     of it."""
     said = [line.rstrip() for line in lines]
-    if _ENDS not in said:
+    if _ALL_SAID not in said:
         raise LabError("\n".join(["the guest didn't say all:", *said[-30:]]))
-    nodes, functions, controllers = (
-        [match for line in said if (match := pattern.fullmatch(line))] for pattern in (_NUMA, _PCI, _NVME)
+    nodes, functions, controllers, interfaces = (
+        [match for line in said if (match := pattern.fullmatch(line))] for pattern in (_NUMA, _PCI, _NVME, _NETWORK)
     )
-    paths = {PurePosixPath(line["path"]): line for line in functions}
+    gone = {line.partition(" ")[2] for line in said if line.startswith(f"{_GONE} ")}
+    paths = {path: line for line in functions if (path := PurePosixPath(line["path"])).name not in gone}
     return Sight(
         {int(line["node"]): line["cpus"] for line in nodes},
         {path.name: Function(path, line["id"], int(line["node"])) for path, line in paths.items()},
-        {line["serial"]: line["address"] for line in controllers},
+        {line["serial"]: line["address"] for line in controllers if line["address"] not in gone},
+        {line["address"]: line["mac"] for line in interfaces},
     )
 
 
@@ -125,7 +179,7 @@ def write_initramfs(path: Path) -> None:
     """Writes the guest's only file system: the program, busybox and the lab's own modules. Needs cpio."""
     kernel = kernel_folder()
     (release,) = (folder.name for folder in (kernel / "lib" / "modules").iterdir())
-    command = ["/usr/sbin/modprobe", "-d", str(kernel), "-S", release, "--show-depends", *_MODULES]
+    command = ["/usr/sbin/modprobe", "-d", str(kernel), "-S", release, "--all", "--show-depends", *_MODULES]
     needed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     modules = dict.fromkeys(Path(line.split()[1]) for line in needed.splitlines() if line.startswith("insmod "))
     with tempfile.TemporaryDirectory() as name:

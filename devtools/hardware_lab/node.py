@@ -95,8 +95,10 @@ class LabNode:
 
     def load_modules(self) -> None:
         """Loads drivers, as an administrator has set up the node: those of vGPUs and of the network card before that of
-        all NVMe controllers."""
-        self.machine.check("modprobe", "--all", "vfio-pci", "mtty", "lab_vgpu", "lab_nic", "nvme")
+        all NVMe controllers. Igb answers its virtual functions while its own interface is up, which has no address."""
+        self.machine.check("modprobe", "--all", "vfio-pci", "mtty", "lab_vgpu", "lab_nic", "nvme", "igb")
+        up = 'for link in /sys/bus/pci/drivers/igb/*/net/*; do ip link set "${link##*/}" addrgenmode none up; done'
+        self.machine.check("sh", "-ec", up)
 
     def start_kubelet(self) -> None:
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}

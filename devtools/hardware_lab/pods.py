@@ -67,13 +67,24 @@ def iommu_group(machine: LabMachine, folder: str) -> str:
     return machine.check("sh", "-c", f"basename $(readlink /sys/bus/{folder}/iommu_group)").strip()
 
 
-def create_claim(node: LabNode, name: str, expression: str, kind: str = "vfio") -> None:
-    """``expression``: of CEL, about ``device``."""
+def virtual_function_addresses(machine: LabMachine, address: str) -> list[str]:
+    """Of a physical function, by index."""
+    script = f"for link in /sys/bus/pci/devices/{address}/virtfn*; do basename $(readlink $link); done"
+    return machine.check("sh", "-c", script).split()
+
+
+def create_claim(
+    node: LabNode, name: str, expression: str, kind: str = "vfio", parameters: Mapping[str, Any] | None = None
+) -> None:
+    """``expression``: of CEL, about ``device``. ``parameters``: of our driver, for the device."""
     selectors = [{"cel": {"expression": expression}}]
     request = {"name": REQUEST, "exactly": {"deviceClassName": f"{kind}.virt-dra.io", "selectors": selectors}}
+    devices: dict[str, Any] = {"requests": [request]}
+    if parameters is not None:
+        devices["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
-        "spec": {"devices": {"requests": [request]}},
+        "spec": {"devices": devices},
     }  # fmt: skip
     node.plane.request("POST", CLAIMS, claim)
 

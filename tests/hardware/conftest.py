@@ -13,6 +13,7 @@ import yaml
 from devtools.cluster.control_plane import CONTROLLERS, DEFAULT_CONTROLLERS, SCHEDULER, ControlPlane
 from devtools.cluster.control_plane import require as require_control_plane
 from devtools.hardware_lab import launcher_runtime
+from devtools.hardware_lab.linux_guest import LinuxGuests
 from devtools.hardware_lab.machine import Board, Card, HostBridge, LabMachine, require
 from devtools.hardware_lab.node import LabNode
 from devtools.hardware_lab.pods import RESOURCES, eventually, published_devices
@@ -42,13 +43,14 @@ BOARD = Board(
         Card(
             "nvme", under="pcie.0", properties={"serial": "nic", "use-intel-id": "on"}, virtual_functions=2, name="nic"
         ),
+        Card("igb", under="pcie.0", properties={"romfile": ""}, wire="wire", name="network"),
         Card("nvme", under="near", properties={"serial": "near"}, drive_mib=4, name="near1"),
         Card("nvme", under="far", properties={"serial": "far1"}, drive_mib=4, name="far1"),
         Card("nvme", under="far", properties={"serial": "far2"}, drive_mib=4, name="far2"),
         Card("nvme", under="beside", properties={"serial": "beside"}, drive_mib=4, name="beside1"),
     ),
 )
-PUBLISHED = 15
+PUBLISHED = 17
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
@@ -70,6 +72,7 @@ def policy(addresses: Mapping[str, str]) -> dict[str, Any]:
                 device_set("drives", "nvme1", sanitize="erase"),
                 device_set("unplugged", "unplugged"),
                 device_set("vfs", "sriov", numVFs=2),
+                device_set("network", "network", numVFs=2),
                 device_set("vgpus", "gpu", numVFs=2, vgpuProfiles=[{"profile": "LAB T-4Q"}, {"profile": "557"}]),
                 device_set("ports", "mtty", mdevTypes=[{"type": "mtty-1", "max": 2}, {"type": "mtty-2", "max": 1}]),
             ]
@@ -88,6 +91,11 @@ def machine() -> Iterator[LabMachine]:
 def addresses(machine: LabMachine) -> Mapping[str, str]:
     """Name of each card -> its PCI address."""
     return machine.addresses()
+
+
+@pytest.fixture(scope="package")
+def guests(machine: LabMachine) -> LinuxGuests:
+    return LinuxGuests(machine)
 
 
 @pytest.fixture(scope="package")

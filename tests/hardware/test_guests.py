@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 
 from devtools.hardware_lab.by_hand import bound_to_vfio, huge_pages, mtty, virtual_functions
-from devtools.hardware_lab.linux_guest import LinuxGuests
+from devtools.hardware_lab.linux_guest import LinuxGuests, Sight
 from devtools.hardware_lab.machine import ROOT, LabMachine
+from devtools.hardware_lab.vmis import pci_variables, vmi
 from launcher import AddressSources, convert
 from launcher.placement.host import HostTopology
 from launcher.placement.host_text import read_host_text
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.hardware
 
 CARDS = {"near1": "near", "far1": "far1", "far2": "far2", "beside1": "beside"}
 """Name of each card on the board -> its serial number."""
+ON_TWO_NODES = {
+    "cpu": {"cores": 2, "dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}},
+    "memory": {"guest": "320Mi", "hugepages": {"pageSize": "2Mi"}},
+}
+BY_PCIE_ROOT = [["beside"], ["far1", "far2"], ["near"]]
 UUID = "5f6a5dbb-1d1e-4d5b-9a3c-0a4d6f0c7e11"
-NVME, NETWORK_VF, EDU, MTTY = "1b36:0010", "8086:5845", "1234:11e8", "4348:3253"
-
-
-@pytest.fixture(scope="module")
-def guests(machine: LabMachine) -> LinuxGuests:
-    return LinuxGuests(machine)
+NVME, NIC_VF, EDU, MTTY = "1b36:0010", "8086:5845", "1234:11e8", "4348:3253"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def host(machine: LabMachine) -> HostTopology:
 @pytest.mark.parametrize(
     ("placement", "together"),
     [
-        ("pcie-root", [["beside"], ["far1", "far2"], ["near"]]),
+        ("pcie-root", BY_PCIE_ROOT),
         ("numa-node", [["beside", "far1", "far2"], ["near"]]),
     ],
 )
@@ -51,17 +51,37 @@ def test_devices_are_on_their_numa_node_behind_a_root_for_each_group(
     together: list[list[str]],
 ) -> None:  # fmt: skip
     """As asked (K-8.2, K-8.3). Their serial numbers come by DMA."""
-    vmi = _vmi(CARDS, {
-        "cpu": {"cores": 2, "dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}},
-        "memory": {"guest": "320Mi", "hugepages": {"pageSize": "2Mi"}},
-    })  # fmt: skip
-    vmi["metadata"]["annotations"] = {PCI_PLACEMENT_ANNOTATION: placement}
-    conversion = convert(vmi, _pci_variables({card: addresses[card] for card in CARDS}), topology=host)
+    asked = vmi(CARDS, ON_TWO_NODES)
+    asked["metadata"]["annotations"] = {PCI_PLACEMENT_ANNOTATION: placement}
+    conversion = convert(asked, pci_variables({card: addresses[card] for card in CARDS}), topology=host)
     assert conversion.warnings == ()
 
     with huge_pages(machine, 80), bound_to_vfio(machine, *(addresses[card] for card in CARDS)):
-        seen = guests.see(conversion.domain_xml)
+        _check_places(guests.see(conversion.domain_xml), together)
 
+
+def test_a_running_guest_gets_a_device_and_gives_it_back(
+    guests: LinuxGuests, machine: LabMachine, addresses: Mapping[str, str]
+) -> None:
+    """As our launcher attaches and detaches it."""
+    domain = convert(vmi([], {"memory": {"guest": "256Mi"}}), spare_ports=1).domain_xml
+    with (
+        bound_to_vfio(machine, addresses["near1"]),
+        guests.running(domain, watches=True) as guest,
+    ):
+        before = guest.sight()
+        guest.attach("drive", addresses["near1"])
+        guest.wait_for("serial=near")
+        during = guest.sight()
+        assert during.controller("near").id == NVME
+        assert len(during.functions) == len(before.functions) + 1
+        guest.detach("drive")
+        guest.wait_for(f"gone {during.serials['near']}")
+        assert guest.sight() == before
+
+
+def _check_places(seen: Sight, together: list[list[str]]) -> None:
+    """``together``: the serial numbers of the controllers below each PCI root of the guest."""
     assert seen.cpus == {0: "0", 1: "1"}
     assert sorted(seen.serials) == sorted(CARDS.values())
     functions = {serial: seen.controller(serial) for serial in sorted(seen.serials)}
@@ -84,28 +104,11 @@ def test_a_guest_has_a_device_of_each_kind(
         mtty(machine, UUID),
     ):
         given = {"edu": addresses["unclaimed"], "drive": addresses["near1"], "vf": function}
-        sources = _pci_variables(given)
+        sources = pci_variables(given)
         variables = {**sources.env, "MDEV_PCI_RESOURCE_EXAMPLE_ORG_PORT": UUID}
-        vmi = _vmi([*given, "port"], {"memory": {"guest": "256Mi"}})
-        seen = guests.see(convert(vmi, AddressSources(env=variables)).domain_xml)
+        asked = vmi([*given, "port"], {"memory": {"guest": "256Mi"}})
+        seen = guests.see(convert(asked, AddressSources(env=variables)).domain_xml)
 
     kinds = Counter(function.id for function in seen.functions.values())
-    assert {kind: kinds[kind] for kind in (EDU, NVME, NETWORK_VF, MTTY)} == dict.fromkeys(
-        (EDU, NVME, NETWORK_VF, MTTY), 1
-    )
+    assert {kind: kinds[kind] for kind in (EDU, NVME, NIC_VF, MTTY)} == dict.fromkeys((EDU, NVME, NIC_VF, MTTY), 1)
     assert seen.controller("near").id == NVME
-
-
-def _vmi(devices: Iterable[str], domain: dict[str, Any]) -> dict[str, Any]:
-    hosted = [{"name": name, "deviceName": f"example.org/{name}"} for name in devices]
-    cpu = {"cores": 1, **domain.get("cpu", {}), "model": "host-passthrough"}
-    return {
-        "apiVersion": "kubevirt.io/v1",
-        "kind": "VirtualMachineInstance",
-        "metadata": {"name": "guest", "namespace": "default"},
-        "spec": {"domain": {**domain, "cpu": cpu, "devices": {"hostDevices": hosted}}},
-    }
-
-
-def _pci_variables(addresses: Mapping[str, str]) -> AddressSources:
-    return AddressSources(env={f"PCI_RESOURCE_EXAMPLE_ORG_{name.upper()}": at for name, at in addresses.items()})

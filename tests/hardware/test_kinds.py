@@ -26,6 +26,7 @@ from devtools.hardware_lab.pods import (
     published_devices,
     running_container,
     taint_reasons,
+    virtual_function_addresses,
 )
 
 pytestmark = [pytest.mark.hardware, pytest.mark.control_plane, pytest.mark.node]
@@ -48,7 +49,7 @@ def user(driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]) -> 
     before = bindings(machine)
     create_claim(driver, "together", at_address(addresses["together1"]))
     create_claim(driver, "each", at_address(addresses["each1"]))
-    create_claim(driver, "vf", at_address(_virtual_functions(machine, addresses["sriov"])[1]), "sriov")
+    create_claim(driver, "vf", at_address(virtual_function_addresses(machine, addresses["sriov"])[1]), "sriov")
     create_claim(driver, "port", f'device.attributes["{DRIVER}"].mdevType == "mtty-2"', "mdev")
     create_claim(driver, "vgpu", f'device.attributes["{DRIVER}"].vgpuProfileID == "558"', "vgpu")
     create_pod(driver, "user", *CLAIMED)
@@ -59,7 +60,7 @@ def user(driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]) -> 
 def test_virtual_functions_are_made_and_one_is_bound(
     user: User, machine: LabMachine, addresses: Mapping[str, str]
 ) -> None:
-    first, second = _virtual_functions(machine, addresses["sriov"])
+    first, second = virtual_function_addresses(machine, addresses["sriov"])
     now = bindings(machine)
     assert (now[first], now[second], now[addresses["sriov"]]) == ("", "vfio-pci", "nvme")
 
@@ -97,7 +98,7 @@ def test_a_virtual_function_gets_its_vgpu_profile_and_keeps_the_vendors_driver(
     user: User, driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]
 ) -> None:
     """By which KubeVirt 1.9 takes it for a host device without vfio-pci."""
-    functions = _virtual_functions(machine, addresses["gpu"])
+    functions = virtual_function_addresses(machine, addresses["gpu"])
     assert [bindings(machine)[address] for address in functions] == ["nvidia", "nvidia"]
     profiles = {address: _profile(machine, address) for address in functions}
     (vgpu,) = [address for address, profile in profiles.items() if profile == "558"]
@@ -133,7 +134,7 @@ def test_a_guest_uses_the_functions_that_the_driver_bound(
     user: User, machine: LabMachine, addresses: Mapping[str, str]
 ) -> None:
     """QEMU's virtual functions are offline, so that the guest doesn't get further than its registers."""
-    virtual_function = _virtual_functions(machine, addresses["sriov"])[1]
+    virtual_function = virtual_function_addresses(machine, addresses["sriov"])[1]
     lines = launch(machine, addresses["together1"], addresses["together2"], virtual_function)
     assert [line.split()[2:] for line in lines if line.startswith("edu ")] == [["id=ok", "invert=ok", "dma=ok"]] * 2
     assert len([line for line in lines if line.startswith("pci ") and line.split()[2] == "1b36:0010"]) == 1
@@ -145,12 +146,6 @@ def test_all_is_put_back_when_the_pod_is_gone(user: User, driver: LabNode, machi
     assert machine.check("ls", "/sys/bus/mdev/devices") == ""
     functions = [address for address, bound in bindings(machine).items() if bound == "nvidia"]
     assert [_profile(machine, address) for address in functions] == ["0", "0"]
-
-
-def _virtual_functions(machine: LabMachine, address: str) -> list[str]:
-    """Of a physical function, by index."""
-    script = f"for link in /sys/bus/pci/devices/{address}/virtfn*; do basename $(readlink $link); done"
-    return machine.check("sh", "-c", script).split()
 
 
 def _profile(machine: LabMachine, address: str) -> str:

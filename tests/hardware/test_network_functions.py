@@ -10,7 +10,22 @@ from typing import Any
 import pytest
 
 from devtools.hardware_lab.by_hand import virtual_functions
+from devtools.hardware_lab.linux_guest import LinuxGuests
 from devtools.hardware_lab.machine import Finished, LabMachine
+from devtools.hardware_lab.node import LabNode
+from devtools.hardware_lab.pods import (
+    DRIVER,
+    METADATA,
+    at_address,
+    create_claim,
+    create_pod,
+    delete_pod,
+    running_container,
+    virtual_function_addresses,
+)
+from devtools.hardware_lab.vmis import pci_variables, vmi
+from devtools.hardware_lab.wire import sent_frames
+from launcher import convert
 from node_driver.host import vf_settings
 
 pytestmark = pytest.mark.hardware
@@ -53,3 +68,38 @@ def _shown(machine: LabMachine, interface: str) -> list[dict[str, Any]]:
     (link,) = json.loads(machine.check("ip", "-json", "link", "show", "dev", interface))
     functions: list[dict[str, Any]] = link["vfinfo_list"]
     return functions
+
+
+@pytest.mark.control_plane
+@pytest.mark.node
+def test_a_guest_has_the_address_and_the_vlan_that_its_claim_asks_for(
+    driver: LabNode, guests: LinuxGuests, machine: LabMachine, addresses: Mapping[str, str]
+) -> None:
+    """Of a card with a driver of Linux's own (``igb``), whose guest's driver (``igbvf``) asks the card for its address;
+    what the guest sends has the VLAN's tag."""
+    mac, vlan = "02:00:00:00:00:17", 101
+    interface = machine.check("ls", f"/sys/bus/pci/devices/{addresses['network']}/net").strip()
+    function = virtual_function_addresses(machine, addresses["network"])[1]
+    shown_before = _shown(machine, interface)
+    parameters = {
+        "apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughConfig", "network": {"mac": mac, "vlan": vlan}
+    }  # fmt: skip
+    create_claim(driver, "network", at_address(function), "sriov", parameters)
+    create_pod(driver, "network-user", "network")
+    root = driver.container_root(running_container(driver, "network-user"))
+    metadata = machine.check("cat", f"{root}{METADATA}/network/device/{DRIVER}-metadata.json")
+    newest, _ = json.JSONDecoder().raw_decode(metadata)
+    (device,) = newest["requests"][0]["devices"]
+    assert device["networkData"]["hardwareAddress"] == mac
+    first, second = _shown(machine, interface)
+    assert (first, second["address"], second["vlan_list"]) == (shown_before[0], mac, [{"vlan": vlan}])
+
+    asked = vmi(["vf"], {"memory": {"guest": "256Mi"}})
+    seen = guests.see(convert(asked, pci_variables({"vf": function})).domain_xml)
+    assert list(seen.macs.values()) == [mac]
+    (seen_at,) = seen.macs
+    assert seen.functions[seen_at].id == "8086:10ca"
+    assert (mac, vlan) in {(frame.source, frame.vlan) for frame in sent_frames(machine.folder / "wire.pcap")}
+
+    delete_pod(driver, "network-user", "network")
+    assert _shown(machine, interface) == shown_before
