@@ -426,6 +426,33 @@ async def test_a_claim_that_was_replaced_or_deleted_is_named() -> None:
     )
 
 
+async def test_releasing_a_claim_keeps_the_metadata_of_the_one_that_has_its_name_now() -> None:
+    node = a_node()
+    old, new = claim("io", "pci-0000-01-00-0", uid="uid-old"), claim("io", "pci-0000-02-00-0", uid="uid-new")
+    await prepare(node, old)
+    (ready,) = await prepare(node, new)
+    assert isinstance(ready, ReadyClaim)
+
+    assert await unprepare(node, old) == [ReleasedClaim()]
+
+    (record,) = node.state.claims.values()
+    assert (record.uid, files(node).keys()) == ("uid-new", set(record.files))
+
+
+async def test_a_profile_that_somebody_else_has_set_since_is_left_alone() -> None:
+    """A late release never clears a later owner's (D-61)."""
+    node = a_node()
+    node.devices = (PassthroughDevice("vgpu", DeviceKind.VGPU, NIC, type_id="558"),)
+    node.kernel.profiles = {NIC: "0"}
+    vgpu = claim("vgpu", "vgpu")
+    await prepare(node, vgpu)
+    assert node.kernel.profiles == {NIC: "558"}
+    node.kernel.profiles[NIC] = "559"
+
+    assert await unprepare(node, vgpu) == [ReleasedClaim()]
+    assert node.kernel.profiles == {NIC: "559"}
+
+
 async def test_a_device_of_another_claim_is_refused_whatever_the_scheduler_said() -> None:
     node = a_node()
     await prepare(node, NIC_CLAIM)
