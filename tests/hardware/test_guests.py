@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from devtools.hardware_lab.by_hand import bound_to_vfio, huge_pages, mtty, virtual_functions
+from devtools.hardware_lab.hook_sidecar import hook_sidecar
 from devtools.hardware_lab.linux_guest import LinuxGuests, Sight
 from devtools.hardware_lab.machine import ROOT, LabMachine
 from devtools.hardware_lab.vmis import pci_variables, vmi
@@ -58,6 +59,29 @@ def test_devices_are_on_their_numa_node_behind_a_root_for_each_group(
 
     with huge_pages(machine, 80), bound_to_vfio(machine, *(addresses[card] for card in CARDS)):
         _check_places(guests.see(conversion.domain_xml), together)
+
+
+def test_a_domain_boots_as_the_hook_sidecar_has_changed_it(
+    guests: LinuxGuests, machine: LabMachine, host: HostTopology, addresses: Mapping[str, str]
+) -> None:
+    """It adds the device of the VMI's claim, whose metadata file it reads, and places all by the PCIe roots that it
+    reads of this machine (K-11.17, K-11.18)."""
+    claimed, *others = CARDS
+    asked = vmi(others, ON_TWO_NODES)
+    variables = pci_variables({card: addresses[card] for card in others})
+    made = convert(asked, variables, topology=host, kubevirt="1.7.0").domain_xml  # which places nothing
+    assert ("pcie-expander-bus" in made, made.count("<hostdev")) == (False, 3)
+    asked["metadata"]["annotations"] = {PCI_PLACEMENT_ANNOTATION: "pcie-root"}
+    asked["spec"]["resourceClaims"] = [{"name": "drive", "resourceClaimName": "drive"}]
+    asked["spec"]["domain"]["devices"]["hostDevices"].append(
+        {"name": claimed, "claimName": "drive", "requestName": "device"}
+    )
+    with hook_sidecar(machine, "drive", "device", addresses[claimed]) as sidecar:
+        changed = sidecar.define_domain(made, asked)
+        assert sidecar.define_domain(changed, asked) == changed
+
+    with huge_pages(machine, 80), bound_to_vfio(machine, *(addresses[card] for card in CARDS)):
+        _check_places(guests.see(changed, by_schema=False), BY_PCIE_ROOT)
 
 
 def test_a_running_guest_gets_a_device_and_gives_it_back(
