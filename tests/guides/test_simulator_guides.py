@@ -27,6 +27,7 @@ GUIDES: Final = (
     "scripting",
     "explain",
     "profiles",
+    "keep",
     "topology",
     "report",
     "testing",
