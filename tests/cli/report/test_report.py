@@ -18,6 +18,7 @@ from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, 
 from virt_dra.cli.main import cli
 
 EXPLAIN = str(Path(__file__).parents[3] / "examples" / "explain")
+KEEP = str(Path(__file__).parents[3] / "examples" / "keep")
 INVENTORY = str(Path(__file__).parents[3] / "examples" / "inventory")
 _VOID = {"meta", "input", "br"}
 _OPTIONAL = {"p", "li", "td", "th"}
@@ -34,6 +35,32 @@ def _written(folder: Path, *arguments: str) -> str:
     result = _run("--out", str(out), *arguments)
     assert (result.exit_code, result.stdout) == (0, f"written to {out}\n"), result.output
     return out.read_text(encoding="utf-8")
+
+
+def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
+    document = json.loads(_written(tmp_path, "-f", KEEP, "-o", "json"))
+    assert faults(document, schema_named("report")) == []
+    assert document["kept"] == [
+        {
+            "driver": "gpu.example.com",
+            "pool": "node-1",
+            "device": "gpu-0",
+            "namespace": "team-a",
+            "vm": "trainer",
+            "claim": "trainer-gpu",
+            "stoppedSince": "2026-11-20T08:00:00Z",
+        }
+    ]
+    page = _written(tmp_path, "-f", KEEP)
+    assert '<span class="count" data-of="1 device, 1 namespace"' in page
+    row = page.partition('<details class="part" id="kept"')[2].partition("</details>")[0]
+    assert re.findall(r'<td data-label="([^"]+)">(?:<a [^>]*>)?([^<]*)', row) == [
+        ("Device", "gpu.example.com/node-1/gpu-0"),
+        ("VM", "team-a/trainer"),
+        ("Claim", "trainer-gpu"),
+        ("Stopped since", "2026-11-20T08:00:00Z"),
+    ]
+    assert 'id="kept"' not in _written(tmp_path, "-f", EXPLAIN)
 
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
+from virt_dra.allocator.model import DeviceId
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.inventory.device_rows import DeviceRow
@@ -36,6 +37,17 @@ class ModelFree:
 
 
 @dataclass(frozen=True)
+class KeptDevice:
+    """A device that a stopped VM keeps (P-1). ``stopped_since``: an RFC 3339 time, "" if it isn't known."""
+
+    device: DeviceId
+    namespace: str
+    vm: str
+    claim: str
+    stopped_since: str
+
+
+@dataclass(frozen=True)
 class ReportContents:
     """``taken``: the days (``2026-11-20``) on which devices were allocated that are still held, with how many."""
 
@@ -47,6 +59,7 @@ class ReportContents:
     models: tuple[ModelFree, ...]
     findings: tuple[ObjectFindings, ...]
     taken: tuple[tuple[str, int], ...]
+    kept: tuple[KeptDevice, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -59,6 +72,19 @@ class ModelFreeJson(TypedDict):
     largestOnANode: int
     nodesFor: Mapping[str, int]
     """Number of devices -> on how many nodes so many are free."""
+
+
+class KeptDeviceJson(TypedDict):
+    """A device that a stopped VM keeps."""
+
+    driver: str
+    pool: str
+    device: str
+    namespace: str
+    vm: str
+    claim: str
+    stoppedSince: str | None
+    """RFC 3339"""
 
 
 class ReportedFindingJson(LintFindingJson):
@@ -79,6 +105,7 @@ class ReportJson(TypedDict):
     findings: list[ReportedFindingJson]
     takenByDay: Mapping[str, int]
     """Day -> devices that are held since then."""
+    kept: list[KeptDeviceJson]
     notes: list[str]
 
 
@@ -115,6 +142,18 @@ def taken_by_day(rows: Iterable[DeviceRow]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(Counter(holder.since[:10] for holder in holders if holder.since and not holder.admin).items()))
 
 
+def kept_devices(rows: Iterable[DeviceRow]) -> tuple[KeptDevice, ...]:
+    """The devices that stopped VMs keep, by namespace and VM."""
+    kept = [
+        KeptDevice(row.id, holder.namespace, user.vm, holder.claim.name, user.stopped_since)
+        for row in rows
+        for holder in row.holders
+        for user in holder.users
+        if user.keeps
+    ]
+    return tuple(sorted(kept, key=lambda item: (item.namespace, item.vm, item.device)))
+
+
 def contents_json(contents: ReportContents) -> Json:
     members: ReportJson = {
         "nodes": contents.nodes,
@@ -135,6 +174,18 @@ def contents_json(contents: ReportContents) -> Json:
             {"object": obj.title, **finding.to_json()} for obj in contents.findings for finding in obj.findings
         ],
         "takenByDay": dict(contents.taken),
+        "kept": [
+            {
+                "driver": kept.device.driver,
+                "pool": kept.device.pool,
+                "device": kept.device.device,
+                "namespace": kept.namespace,
+                "vm": kept.vm,
+                "claim": kept.claim,
+                "stoppedSince": kept.stopped_since or None,
+            }
+            for kept in contents.kept
+        ],
         "notes": list(contents.notes),
     }
     return output_document("Report", members)

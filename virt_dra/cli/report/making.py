@@ -12,7 +12,13 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentSource, Sourced
-from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
+from virt_dra.cli.report.contents import (
+    ReportContents,
+    free_of_models,
+    kept_devices,
+    state_counts,
+    taken_by_day,
+)
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import PLACES, topology
@@ -83,6 +89,7 @@ def contents_of(
         models=free_of_models(nodes),
         findings=tuple(obj for obj in judged.checked if obj.findings),
         taken=taken_by_day(rows),
+        kept=kept_devices(rows),
         notes=notes,
     )
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted
-from virt_dra.cli.report.contents import SIZES, ModelFree, ReportContents
+from virt_dra.cli.report.contents import SIZES, KeptDevice, ModelFree, ReportContents
 from virt_dra.cli.report.page_forms import FILE
 from virt_dra.cli.report.reason_notes import reason_note
 from virt_dra.cli.topology.map_data import Lights, LitAnswer, LitWay
@@ -21,7 +21,7 @@ from virt_dra.scheduling.why.groups import RefusalGroup, group_text
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
 from virt_dra.simulator.explaining.ways_out import WayOut
 
-_VMS, _FINDINGS, _DAYS, _GROUPS = 5000, 2000, 60, 5
+_VMS, _FINDINGS, _KEPT, _DAYS, _GROUPS = 5000, 2000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""
 _WAITING: Final = "waits"
 
@@ -72,6 +72,10 @@ def report_main(contents: ReportContents) -> str:
         _part("findings", "Findings", f"{findings:,}", _findings(contents)),
         _part("taken", "Since when devices are held", "", _taken(contents.taken)),
     ]
+    if contents.kept:
+        namespaces = counted(len({kept.namespace for kept in contents.kept}), "namespace")
+        said = f"{counted(len(contents.kept), 'device')}, {namespaces}"
+        parts.insert(2, _part("kept", "Kept by stopped VMs", said, _kept(contents.kept)))
     if explained:
         notes = "".join(
             f'<section class="item" id="reason/{text(code)}"><h3>{text(code)}</h3>{note}</section>'
@@ -295,6 +299,24 @@ def _taken(taken: Sequence[tuple[str, int]]) -> str:
         for day, number in taken[-_DAYS:]
     ]  # fmt: skip
     return _table(heads, rows, _DAYS)
+
+
+def _kept(kept: Sequence[KeptDevice]) -> str:
+    heads = ("Device", "VM", "Claim", "Stopped since")
+    rows = [
+        _row(
+            heads,
+            (
+                _device_link(item.device),
+                text(f"{item.namespace}/{item.vm}"),
+                text(item.claim),
+                text(item.stopped_since or "not known"),
+            ),
+        )
+        for item in kept[: _KEPT + 1]
+    ]
+    said = "Nobody else gets these devices until they are released: virt-dra release vm NAME."
+    return f'<p class="quiet">{said}</p>{_table(heads, [*rows, *[""] * (len(kept) - len(rows))], _KEPT)}'
 
 
 def _device_link(device: DeviceId, said: str = "") -> str:
