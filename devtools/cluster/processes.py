@@ -167,10 +167,22 @@ def operator(
 
     Its Lease is in the namespace ``virt-dra`` unless ``--own-namespace`` or ``--no-election`` is among the options.
     """
+    return _controller("operator", plane, kubeconfig, options, plain_port, health_port, environment)
+
+
+def keeper(plane: ControlPlane, kubeconfig: Path | None = None, *options: str) -> Component:
+    """``virt-dra keeper``, as :func:`operator`."""
+    return _controller("keeper", plane, kubeconfig, options)
+
+
+def _controller(
+    name: str, plane: ControlPlane, kubeconfig: Path | None, options: tuple[str, ...],
+    plain_port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
+) -> Component:  # fmt: skip
     plain, health = plain_port or free_port(), health_port or free_port()
     ports = ("--host", "127.0.0.1", "--plain-port", str(plain), "--health-port", str(health))
-    arguments = ("operator", "--kubeconfig", str(kubeconfig or plane.kubeconfig), *ports, *options)
-    return Component("operator", arguments, plain_port=plain, health_port=health, environment=environment)
+    arguments = (name, "--kubeconfig", str(kubeconfig or plane.kubeconfig), *ports, *options)
+    return Component(name, arguments, plain_port=plain, health_port=health, environment=environment)
 
 
 def webhook(

@@ -79,6 +79,12 @@ class Site:
         own = (*self.running.arguments("operator")[1:], "--own-namespace", "virt-dra", "--log-level", "info")
         return processes.operator(self.plane, kubeconfig or self.account, *own, *options, environment=environment)
 
+    def keeper(self, *options: str) -> Component:
+        """One with the rights of its ServiceAccount, where ``--keeper`` is among the options of the installation."""
+        account = self.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-keeper")
+        own = (*self.running.arguments("keeper")[1:], "--own-namespace", "virt-dra")
+        return processes.keeper(self.plane, account, *own, *options)
+
     def audit(self) -> Audit:
         return Audit.from_now(self.audit_log)
 
@@ -225,8 +231,11 @@ class Site:
 
 
 @contextmanager
-def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, devices: int) -> Iterator[Site]:
-    """A node with so many devices, and the overlay without its operator. One at a time."""
+def site(
+    plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, devices: int, *options: str
+) -> Iterator[Site]:
+    """A node with so many devices, and the overlay without its operator. One at a time. ``options``: of ``virt-dra
+    install``."""
     plane.start_scheduler()
     plane.start_controllers()
     gates = Gates.for_version(
@@ -241,7 +250,7 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
             if overlay == BESIDE_KUBEVIRT
             else None
         )
-        running = stack.enter_context(installed(plane, overlay))
+        running = stack.enter_context(installed(plane, overlay, *options))
         running.operator.terminate()
         namespace = plane.create_namespace("faults-")
         stack.callback(plane.delete_namespace, namespace)

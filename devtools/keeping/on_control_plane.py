@@ -1,0 +1,350 @@
+"""Histories of VMs on a real control plane, each VM's beside the others', with thieves that always want a device, while
+our components and the API server are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from devtools.cluster.processes import Component
+from devtools.faults.site import IDENTITY, Site
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.keeping.claims import RELEASE_ANNOTATION, is_vm_reference, kept_claim_name
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import ObjectT
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.cluster.kube.cluster import connect
+from virt_dra.cluster.kube.limits import ClientLimits
+from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, NotFound
+from virt_dra.cluster.watching.informer import Informer
+
+T = TypeVar("T")
+
+KINDS_OF_HISTORY: Final = (
+    "stop and start", "stop and start", "restart", "restart", "pod deleted", "stop at once", "delete", "release",
+)  # fmt: skip
+_PATIENCE: Final = 600.0
+"""For whatever a loaded machine takes."""
+_POLL: Final = 0.05
+_THIEF_SECONDS: Final = 0.5
+_SETTLES: Final = 0.75
+"""So many of the components that are started become ready before the next kill; the others may be killed as they
+start."""
+
+
+@dataclass
+class Outcome:
+    """What was seen. ``kept``: how often a VM started again with the device that it had."""
+
+    histories: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    stolen: int = 0
+    """How often a thief got a device."""
+    killed: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+class Play:
+    """``vms``: their names. Each plays so many histories."""
+
+    def __init__(self, site: Site, cluster: Cluster, vms: list[str], thieves: int, seed: int) -> None:
+        self._site, self._cluster, self._vms = site, cluster, vms
+        self._thieves, self._seed = thieves, seed
+        self.outcome = Outcome()
+        self._kept: dict[str, tuple[str, object]] = {}
+        """UID of a claim -> its VM and the device that it keeps."""
+        self._may_lose: set[str] = set()
+        """VMs that were deleted, or whose release was asked for."""
+
+    async def play(self, histories: int) -> Outcome:
+        claims = Informer(self._cluster, ResourceClaim, self._site.namespace)
+        claims.on_change(self._claim_changed)
+        thieves = [asyncio.create_task(self._steal(index)) for index in range(self._thieves)]
+        beside = [asyncio.create_task(claims.run()), *thieves]
+        try:
+            await asyncio.gather(*(self._live(name, histories) for name in self._vms))
+            await self._end(thieves)
+        finally:
+            for task in beside:
+                task.cancel()
+        return self.outcome
+
+    # --- what is seen ---
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """A device that a VM was seen to keep stays until it may lose it."""
+        if old is not None and (kept := self._kept.get(old.metadata.uid)) is not None:
+            vm, device = kept
+            holds = new is not None and any(map(is_vm_reference, new.status.reserved_for))
+            if not holds or new is None or _device(new) != device:
+                del self._kept[old.metadata.uid]
+                if vm not in self._may_lose:
+                    self.outcome.problems.append(f"{vm} lost {device}: {new.to_wire() if new is not None else 'gone'}")
+        if new is not None and new.status.allocation is not None:
+            for consumer in new.status.reserved_for:
+                if is_vm_reference(consumer):
+                    self._kept[new.metadata.uid] = consumer.name, _device(new)
+
+    # --- VMs ---
+
+    async def _live(self, name: str, histories: int) -> None:
+        chance = random.Random(f"{self._seed}/{name}")
+        await self._create(name)
+        await self._runs(name)
+        for _ in range(histories):
+            kind = chance.choice(KINDS_OF_HISTORY)
+            before = await self._held(name)
+            await self._history(name, kind, chance)
+            claim = await self._runs(name)
+            if kind in ("delete", "release"):
+                self._may_lose.discard(name)
+            elif before is not None:
+                if (claim.metadata.uid, _device(claim)) != before:
+                    self.outcome.problems.append(f"{name}, {kind}: had {before}, has {_device(claim)}")
+                self.outcome.kept += 1
+            self.outcome.histories[kind] += 1
+
+    async def _held(self, name: str) -> tuple[str, object] | None:
+        """The UID and device of the claim that a VM keeps; None if it isn't one of its users yet (P-2)."""
+        claim = await self._find(ResourceClaim, kept_claim_name(name, "gpu"))
+        if claim is None or not any(map(is_vm_reference, claim.status.reserved_for)):
+            return None
+        return claim.metadata.uid, _device(claim)
+
+    async def _history(self, name: str, kind: str, chance: random.Random) -> None:
+        match kind:
+            case "stop and start" | "release":
+                await self._strategy(name, "Halted")
+                await self._gone(VirtualMachineInstance, name)
+                await asyncio.sleep(chance.uniform(0, 0.5))
+                if kind == "release":
+                    await self._release(name)
+                await self._strategy(name, "Always")
+            case "restart":
+                await self._replaced(VirtualMachineInstance, name)
+            case "pod deleted":
+                vmi = await self._find(VirtualMachineInstance, name)
+                for pod in (await self._try(lambda: self._cluster.list(Pod, self._site.namespace))).items:
+                    if vmi is not None and any(o.uid == vmi.metadata.uid for o in pod.metadata.owner_references):
+                        await self._delete(Pod, pod.name)
+                await asyncio.sleep(chance.uniform(0, 0.3))
+            case "stop at once":
+                await self._replaced(VirtualMachineInstance, name)
+                await asyncio.sleep(chance.uniform(0, 0.3))
+                await self._strategy(name, "Halted")
+                await asyncio.sleep(chance.uniform(0, 0.3))
+                await self._strategy(name, "Always")
+            case "delete":
+                self._may_lose.add(name)
+                vm = await self._find(VirtualMachine, name)
+                await self._delete(VirtualMachine, name)
+                while (there := await self._find(VirtualMachine, name)) is not None and vm is not None:
+                    if there.metadata.uid != vm.metadata.uid:
+                        break
+                    await asyncio.sleep(_POLL)
+                await self._create(name)
+
+    async def _release(self, name: str) -> None:
+        """As ``virt-dra release vm`` asks, until the claim isn't held any more."""
+        self._may_lose.add(name)
+        claim_name = kept_claim_name(name, "gpu")
+        merge: Json = {"metadata": {"annotations": {RELEASE_ANNOTATION: "now"}}}
+        end = time.monotonic() + _PATIENCE
+        while (claim := await self._find(ResourceClaim, claim_name)) is not None:
+            if claim.status.allocation is None:
+                return
+            if RELEASE_ANNOTATION not in claim.metadata.annotations:
+                with contextlib.suppress(NotFound):
+                    await self._try(
+                        lambda: self._cluster.patch(ResourceClaim, claim_name, self._site.namespace, merge=merge)
+                    )
+            assert time.monotonic() < end, f"{name} isn't released: {claim.to_wire()}"
+            await asyncio.sleep(_POLL)
+
+    async def _create(self, name: str) -> None:
+        spec = {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "domain": {"memory": {"guest": "1Gi"}, "devices": {"gpus": [
+                {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]}},
+        }  # fmt: skip
+        template = {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}, "spec": spec}
+        wire = {
+            "metadata": {"name": name, "namespace": self._site.namespace},
+            "spec": {"runStrategy": "Always", "template": template},
+        }
+        with contextlib.suppress(AlreadyExists):  # created, and the answer was lost
+            await self._try(lambda: self._cluster.create(VirtualMachine.from_wire(wire)))
+
+    async def _strategy(self, name: str, strategy: str) -> None:
+        merge: Json = {"spec": {"runStrategy": strategy}}
+        await self._try(lambda: self._cluster.patch(VirtualMachine, name, self._site.namespace, merge=merge))
+
+    async def _runs(self, name: str) -> ResourceClaim:
+        """The claim of a VM whose VMI runs with it and is not about to go."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            vmi = await self._find(VirtualMachineInstance, name)
+            claim = await self._find(ResourceClaim, kept_claim_name(name, "gpu"))
+            if (
+                vmi is not None and claim is not None and claim.status.allocation is not None
+                and vmi.status.phase == "Running" and vmi.metadata.deletion_timestamp is None
+                and any(map(is_vm_reference, claim.status.reserved_for))
+            ):  # fmt: skip
+                return claim
+            assert time.monotonic() < end, f"{name} doesn't run: {vmi and vmi.to_wire()} {claim and claim.to_wire()}"
+            await asyncio.sleep(_POLL * 2)
+
+    async def _replaced(self, kind: type[Any], name: str) -> None:
+        """Deletes an object; returns once another one, or none, has its name."""
+        old = await self._find(kind, name)
+        await self._delete(kind, name)
+        while (new := await self._find(kind, name)) is not None and old is not None:
+            if new.metadata.uid != old.metadata.uid:
+                return
+            await asyncio.sleep(_POLL)
+
+    async def _gone(self, kind: type[Any], name: str) -> None:
+        while await self._find(kind, name) is not None:
+            await asyncio.sleep(_POLL)
+
+    # --- thieves ---
+
+    async def _steal(self, index: int) -> None:
+        """Wants a device, has it for a moment, and wants another one."""
+        while True:
+            name = f"thief-{index}"
+            with contextlib.suppress(AlreadyExists):
+                await self._try(lambda: self._cluster.create(_thief(name, self._site.namespace)))  # noqa: B023 - called at once
+            while (pod := await self._find(Pod, name)) is not None and not pod.spec.node_name:
+                await asyncio.sleep(_POLL * 4)
+            self.outcome.stolen += 1
+            await asyncio.sleep(_THIEF_SECONDS)
+            await self._delete(Pod, name)
+            await self._gone(Pod, name)
+
+    # --- requests ---
+
+    async def _try(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """An answer, whatever outage there is meanwhile. Raises what a user has to decide about."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await ask()
+            except (NotFound, AlreadyExists):
+                raise
+            except ApiError:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(_POLL * 2)
+
+    async def _find(self, kind: type[ObjectT], name: str) -> ObjectT | None:
+        try:
+            return await self._try(lambda: self._cluster.get(kind, name, self._site.namespace))
+        except NotFound:
+            return None
+
+    async def _delete(self, kind: type[Any], name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._try(lambda: self._cluster.delete(kind, name, self._site.namespace))
+
+    async def _end(self, thieves: list[asyncio.Task[None]]) -> None:
+        """Nobody is left, nor is a claim."""
+        for thief in thieves:
+            thief.cancel()
+        vms = await self._try(lambda: self._cluster.list(VirtualMachine, self._site.namespace))
+        uids = {vm.metadata.uid for vm in vms.items}
+        for claim in (await self._try(lambda: self._cluster.list(ResourceClaim, self._site.namespace))).items:
+            for consumer in filter(is_vm_reference, claim.status.reserved_for):
+                if consumer.uid not in uids:
+                    self.outcome.problems.append(f"{claim.name} is held for {consumer.uid}, which is gone")
+        self._may_lose |= set(self._vms)
+        for name in self._vms:
+            await self._delete(VirtualMachine, name)
+        for index in range(self._thieves):
+            await self._delete(Pod, f"thief-{index}")
+        end = time.monotonic() + _PATIENCE
+        while left := (await self._try(lambda: self._cluster.list(ResourceClaim, self._site.namespace))).items:
+            if time.monotonic() > end:
+                self.outcome.problems.append(f"left: {[claim.to_wire() for claim in left]}")
+                return
+            await asyncio.sleep(_POLL * 4)
+
+
+def played(site: Site, vms: int, histories: int, thieves: int, seed: int) -> Outcome:
+    """So many histories of each VM, with keeper and operator, both killed, as the API server is."""
+
+    async def play() -> Outcome:
+        async with connect(str(site.plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
+            playing = Play(site, cluster, [f"vm-{index}" for index in range(vms)], thieves, seed)
+            over = threading.Event()
+            killing = asyncio.create_task(
+                asyncio.to_thread(_kill, site, over, playing.outcome.killed, random.Random(seed))
+            )
+            try:
+                return await playing.play(histories)
+            finally:
+                over.set()
+                await killing
+
+    return asyncio.run(play())
+
+
+def _kill(site: Site, over: threading.Event, killed: Counter[str], chance: random.Random) -> None:
+    """Until it is over: SIGKILL of a component at a random moment, and its start, as by a kubelet."""
+    with _kept(site.keeper) as keeper, _kept(site.operator) as operator:
+        while not over.wait(chance.uniform(1.0, 5.0)):
+            match chance.choice(("keeper", "keeper", "operator", "API server")):
+                case "keeper":
+                    keeper(settles=chance.random() < _SETTLES)
+                    killed["keeper"] += 1
+                case "operator":
+                    operator(settles=chance.random() < _SETTLES)
+                    killed["operator"] += 1
+                case _:
+                    site.plane.restart_api_server()
+                    killed["API server"] += 1
+                    over.wait(5.0)
+
+
+@contextlib.contextmanager
+def _kept(start: Callable[..., Component]) -> Iterator[Callable[..., None]]:
+    """A component that runs; what is yielded kills it and starts another."""
+    running = [start("--identity", IDENTITY).ready(_PATIENCE)]
+
+    def again(*, settles: bool) -> None:
+        running[0].kill()
+        running[0].close()
+        running[0] = start("--identity", IDENTITY)
+        if settles:
+            running[0].ready(_PATIENCE)
+
+    try:
+        yield again
+    finally:
+        running[0].close()
+
+
+def _device(claim: ResourceClaim) -> object:
+    allocation = claim.status.allocation
+    return [(result.pool, result.device) for result in allocation.devices.results] if allocation is not None else None
+
+
+def _thief(name: str, namespace: str) -> Pod:
+    uses = [{"name": "gpu"}]
+    return Pod.from_wire({
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "containers": [{"name": "compute", "image": "thief", "resources": {"claims": uses}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    })  # fmt: skip

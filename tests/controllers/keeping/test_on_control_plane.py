@@ -1,0 +1,36 @@
+"""On a real control plane, beside a small KubeVirt: VMs are stopped, started, restarted and deleted while thieves want
+their devices and keeper, operator and API server are killed. What a VM keeps it loses by a release only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from devtools.cluster.control_plane import CONTROLLERS, SCHEDULER, ControlPlane, require
+from devtools.faults.ledger import audit_arguments
+from devtools.faults.site import site
+from devtools.keeping.on_control_plane import played
+from virt_dra.installation.plan import BESIDE_KUBEVIRT
+
+VMS = 20
+THIEVES = 4
+HISTORIES = int(os.environ.get("HISTORIES_OF_A_VM", "50"))
+SEED = 20261126
+
+
+@pytest.mark.control_plane(seconds=400)
+def test_vms_keep_their_devices(tmp_path: Path) -> None:
+    require(SCHEDULER, CONTROLLERS)
+    arguments, log = audit_arguments(tmp_path)
+    with (
+        ControlPlane(arguments=arguments) as plane,
+        site(plane, log, BESIDE_KUBEVIRT, tmp_path, VMS + THIEVES - 1, "--keeper") as here,
+    ):
+        outcome = played(here, VMS, HISTORIES, THIEVES, SEED)
+    assert outcome.problems == []
+    assert sum(outcome.histories.values()) == VMS * HISTORIES
+    assert outcome.kept > VMS
+    assert outcome.stolen
+    assert set(outcome.killed) == {"keeper", "operator", "API server"}
