@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from devtools.cluster.processes import keeper
 from devtools.deployed.worlds import Json, World
 from devtools.prometheus import prometheus
 from tests.e2e.conftest import InWorld
@@ -355,8 +356,56 @@ def test_metrics_count_what_is_there(world: World) -> None:
     assert reviews
 
 
-AFTER_FAILURES = ("virt_dra_watch_restarts", "virt_dra_webhook_failures", "virt_dra_webhook_refused_connections")
-"""Counters whose series begin with the first failure."""
+AFTER_EVENTS = (
+    "virt_dra_watch_restarts",
+    "virt_dra_webhook_failures",
+    "virt_dra_webhook_refused_connections",
+    "virt_dra_keeper_releases_total",
+)
+"""Counters whose series begin with the first failure, or release."""
+
+
+def _stopped_vm_that_keeps_a_device(world: World) -> None:
+    """As the keeper leaves it, for its metrics."""
+    vm = world.create(
+        "virtualmachines",
+        {
+            "kind": "VirtualMachine",
+            "metadata": {"name": "kept"},
+            "spec": {
+                "runStrategy": "Halted",
+                "template": {
+                    "metadata": {"annotations": {"virt-dra.io/keep-devices": "true"}},
+                    "spec": {
+                        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+                        "domain": {"devices": {"gpus": [{"name": "g", "claimName": "gpu", "requestName": "gpu"}]}},
+                    },
+                },
+            },
+        },
+    )
+    owner = {"name": "kept", "uid": vm["metadata"]["uid"]}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "kept.example.com"}}
+    claim = world.create(
+        "resourceclaims",
+        {
+            "kind": "ResourceClaim",
+            "metadata": {
+                "name": "kept-gpu",
+                "labels": {"virt-dra.io/kept": "true"},
+                "ownerReferences": [
+                    {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "controller": True, **owner}
+                ],
+            },
+            "spec": {"devices": {"requests": [request]}},
+        },
+    )
+    result = {"request": "gpu", "driver": "kept.example.com", "pool": "p", "device": "d"}
+    claim["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"apiGroup": "kubevirt.io", "resource": "virtualmachines", **owner}],
+    }
+    world.plane.request("PUT", f"{world.path('resourceclaims', 'kept-gpu')}/status", claim)
 
 
 @pytest.mark.go
@@ -365,14 +414,21 @@ def test_prometheus_answers_every_query_of_the_dashboard_and_evaluates_every_rul
     panels = json.loads(objects["ConfigMap"]["data"]["dashboard.json"])["panels"]
     queries = [target["expr"].replace("$__rate_interval", "1m") for panel in panels for target in panel["targets"]]
     ports = {name: getattr(world.running, name).plain_port for name in ("operator", "webhook")}
-    with prometheus(tmp_path, ports, objects["PrometheusRule"]["spec"], world.eventually) as running:
+    _stopped_vm_that_keeps_a_device(world)
+    with (
+        keeper(world.plane, None, "--no-election", "-n", world.namespace) as keeping,
+        prometheus(
+            tmp_path, ports | {"keeper": keeping.plain_port}, objects["PrometheusRule"]["spec"], world.eventually
+        ) as running,
+    ):
         # A rate is one of two samples.
-        for name in ("virt_dra_leader", "virt_dra_webhook_ready"):
+        for name in ("virt_dra_leader", "virt_dra_webhook_ready", "virt_dra_keeper_unused_device_seconds_total"):
             counted = partial(running.values, f"min(count_over_time({name}[1h]))")
             world.eventually(counted, lambda counts: counts >= [2])
         unanswered = [query for query in queries if not running.values(query)]
-        assert [query for query in unanswered if not any(name in query for name in AFTER_FAILURES)] == []
-        assert running.values("virt_dra_leader") == running.values("sum(virt_dra_webhook_ready)") == [1]
+        assert [query for query in unanswered if not any(name in query for name in AFTER_EVENTS)] == []
+        assert running.values('virt_dra_leader{job="operator"}') == running.values("sum(virt_dra_webhook_ready)") == [1]
+        assert running.values('sum(virt_dra_keeper_devices{state="unused"})') == [1]
         rules = world.eventually(running.rules, lambda rules: all(rule["health"] != "unknown" for rule in rules))
     assert [(rule["name"], rule["health"]) for rule in rules if rule["health"] != "ok"] == []
 
