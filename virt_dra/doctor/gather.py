@@ -80,7 +80,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SE
         extender_answers=await tried(_extender_answers(cluster)),
     )
     if not facts.has_keeper:
-        facts = replace(facts, keeping_vms=await tried(_keeping_vms(cluster)))
+        facts = replace(facts, keeping_vms=await tried(_keeping_vms(cluster, facts)))
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace, tried)
 
 
@@ -262,18 +262,20 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
 # --- permissions and objects of the manifests -------------------------------------------------------------------
 
 
-async def _keeping_vms(cluster: KubeCluster) -> Sequence[str]:
+async def _keeping_vms(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[str]:
     try:
         vms = await cluster.list_raw(KUBEVIRT, "VirtualMachine")
     except NotFound:  # the cluster doesn't serve VMs
         return ()
-    return [f"{vm['metadata'].get('namespace', '')}/{vm['metadata']['name']}" for vm in vms if asks_to_keep(vm)]
+    alone = facts.overlay == STANDALONE
+    return [f"{vm['metadata'].get('namespace', '')}/{vm['metadata']['name']}" for vm in vms if asks_to_keep(vm, alone)]
 
 
-def asks_to_keep(vm: Json) -> bool:
-    """Whether a VM says so itself; what its instancetype or a profile says isn't looked up."""
+def asks_to_keep(vm: Json, standalone: bool) -> bool:
+    """Whether a VM says so where that is heard: in its template, without KubeVirt in its own metadata, too (P-10). What
+    its instancetype or a profile says isn't looked up."""
     template = (vm.get("spec") or {}).get("template") or {}
-    places = [(obj.get("metadata") or {}).get("annotations") or {} for obj in (template, vm)]
+    places = [(obj.get("metadata") or {}).get("annotations") or {} for obj in (template, vm)[: 2 if standalone else 1]]
     return next((texts[KEEP_ANNOTATION] for texts in places if KEEP_ANNOTATION in texts), "false") != "false"
 
 

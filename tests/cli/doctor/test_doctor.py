@@ -273,18 +273,20 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "own", "asks"),
+    ("template", "own", "beside_kubevirt", "standalone"),
     [
-        ({}, {}, False),
-        (None, None, False),
-        ({"virt-dra.io/keep-devices": "24h"}, {}, True),
-        ({"virt-dra.io/keep-devices": "false"}, {"virt-dra.io/keep-devices": "true"}, False),
-        ({}, {"virt-dra.io/keep-devices": "true"}, True),
+        ({}, {}, False, False),
+        (None, None, False, False),
+        ({"virt-dra.io/keep-devices": "24h"}, {}, True, True),
+        ({"virt-dra.io/keep-devices": "false"}, {"virt-dra.io/keep-devices": "true"}, False, False),
+        ({}, {"virt-dra.io/keep-devices": "true"}, False, True),
     ],
 )
-def test_which_vms_ask_to_keep_their_devices(template: Json | None, own: Json | None, asks: bool) -> None:
+def test_which_vms_ask_to_keep_their_devices(
+    template: Json | None, own: Json | None, beside_kubevirt: bool, standalone: bool
+) -> None:
     vm = {"metadata": {"annotations": own}, "spec": {"template": {"metadata": {"annotations": template}}}}
-    assert asks_to_keep(vm) is asks
+    assert (asks_to_keep(vm, False), asks_to_keep(vm, True)) == (beside_kubevirt, standalone)
 
 
 def test_nobody_misses_a_keeper_that_is_there_or_isnt_read_about() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
-from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, parsed_duration
+from virt_dra.api.keeping.terms import KeepTerms, duration_of, duration_text
 from virt_dra.api.resource_v1 import EXACT_COUNT, ResourceClaim, ResourceClaimSpec
 
 DevicesByClass = Mapping[str, int]
@@ -31,24 +31,30 @@ class KeepLimits:
 
     policies: tuple[KeepPolicy, ...] = ()
 
-    def longest(self) -> tuple[timedelta, str] | None:
-        """The shortest of the times for which the policies allow keeping, and whose it is; None if none says."""
+    def time_limit(self) -> tuple[timedelta, str] | None:
+        """The longest time for which all policies allow keeping, and the policy that says it; None if none does."""
         return min(
             (
                 (time, policy.name)
                 for policy in self.policies
-                for time in [_time(policy.spec.stopped_for)]
+                for time in [duration_of(policy.spec.stopped_for or "")]
                 if time is not None
             ),
             default=None,
         )
 
-    def shortened(self, terms: KeepTerms) -> str:
-        """The policy that allows keeping for a shorter time than the VM asks for; "" if none does."""
-        longest = self.longest()
-        if longest is None or (terms.stopped_for is not None and terms.stopped_for <= longest[0]):
+    def shortfall(self, devices: DevicesByClass, terms: KeepTerms) -> str:
+        """What a VM with so many devices asks for and won't get when it stops, however few others keep: a sentence, ""
+        if nothing."""
+        over = self.exceeded(devices)
+        if over:
+            return f"the VM's devices aren't kept when it stops: {over}"
+        limit = self.time_limit()
+        if limit is None or (terms.stopped_for is not None and terms.stopped_for <= limit[0]):
             return ""
-        return longest[1]
+        return (
+            f"KeepPolicy {visible(limit[1])} of the namespace allows to keep devices for {duration_text(limit[0])} only"
+        )
 
     def exceeded(self, devices: DevicesByClass) -> str:
         """Which limit so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if
@@ -82,16 +88,6 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
     allows = f"{allowed} device{'s' if allowed != 1 else ''}" if allowed else "no devices"
     name = visible(policy.name)
     return f"KeepPolicy {name} lets stopped VMs keep {allows}{of_class}; with these they would keep {number}"
-
-
-def _time(text: str | None) -> timedelta | None:
-    """None for a text that an API server would have refused, too: it limits nothing."""
-    if text is None:
-        return None
-    try:
-        return parsed_duration(KEEP_ANNOTATION, text, '""')
-    except KeepingError:
-        return None
 
 
 def devices_of(claim: ResourceClaim) -> DevicesByClass:

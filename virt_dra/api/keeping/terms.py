@@ -71,13 +71,19 @@ def keep_terms(*annotations: Mapping[str, str]) -> KeepTerms | None:
 def parsed_duration(annotation: str, value: str, others: str) -> timedelta:
     """A duration such as 30m, 24h or 1d12h. ``others``: which values are allowed beside it. Raises
     :class:`KeepingError`."""
-    wanted = f"{others} nor a duration between 1s and {LONGEST.days}d, such as 30m, 24h or 1d12h"
-    if not _DURATION.fullmatch(value):
+    duration = duration_of(value)
+    if duration is None:
+        wanted = f"{others} nor a duration between 1s and {LONGEST.days}d, such as 30m, 24h or 1d12h"
         raise KeepingError(annotation, value, wanted)
-    seconds = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
-    if not 1 <= seconds <= LONGEST.total_seconds():
-        raise KeepingError(annotation, value, wanted)
-    return timedelta(seconds=seconds)
+    return duration
+
+
+def duration_of(text: str) -> timedelta | None:
+    """A duration such as 30m, 24h or 1d12h, between a second and :data:`LONGEST`; None for another text."""
+    if not _DURATION.fullmatch(text):
+        return None
+    seconds = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    return timedelta(seconds=seconds) if 1 <= seconds <= LONGEST.total_seconds() else None
 
 
 def vm_keep_annotations(vm: VirtualMachine) -> tuple[Mapping[str, str], Mapping[str, str]]:

@@ -19,7 +19,7 @@ from virt_dra.api.keeping.claims import (
     vm_name_of,
 )
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
-from virt_dra.api.keeping.limits import KeepLimits, StoppedVm, devices_of
+from virt_dra.api.keeping.limits import DevicesByClass, KeepLimits, StoppedVm, devices_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT, TypedObject, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -192,7 +192,8 @@ class KeeperStores:
                     state if isinstance(state, ResourceClaim) and is_kept(state) else None for state in (old, new)
                 )
                 self.taints.change_claim(before, after)
-                self._refused.pop(claim.namespace, None)
+                if _kept_by_stopped(before) != _kept_by_stopped(after):
+                    self._refused.pop(claim.namespace, None)
                 return (
                     {vm_key_of(state) for state in (before, after) if state is not None}
                     | {vmi.key for vmi in self.vmis.by_index(_KEEPS, claim.key)}
@@ -228,6 +229,13 @@ def stopped_since(claim: ResourceClaim) -> datetime | None:
         return parse_time(claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
     except ValueError:
         return None
+
+
+def _kept_by_stopped(claim: ResourceClaim | None) -> tuple[str, datetime, DevicesByClass] | None:
+    """What limits read of a claim: the VM, since when it is stopped, and its devices; None if no stopped VM keeps
+    it."""
+    since = stopped_since(claim) if claim is not None else None
+    return (vm_name_of(claim), since, devices_of(claim)) if claim is not None and since is not None else None
 
 
 def _is_of(vmi: VirtualMachineInstance, vm: VirtualMachine | None) -> bool:

@@ -29,7 +29,6 @@ from virt_dra.api.keeping.terms import (
     NODE_LOSS_ANNOTATION,
     KeepingError,
     KeepTerms,
-    duration_text,
     keep_terms,
     recorded_terms,
     vm_keep_annotations,
@@ -208,7 +207,7 @@ class _Kept:
             recorded=None if ending else recorded, entry=entry,
             template=None if ending else inputs.templates.get(recorded.get(entry, "")),
             node=inputs.nodes.get(claim_node(claim)), eviction=inputs.evictions.get(claim.name),
-            longest=inputs.limits.longest(), over=inputs.over,
+            longest=inputs.limits.time_limit(), over=inputs.over,
         )  # fmt: skip
 
     def plan(self) -> tuple[ClaimWrites, datetime | None, list[Event]]:
@@ -359,17 +358,9 @@ def _about_vm(inputs: KeepingInputs, vm: VirtualMachine) -> list[Event]:
 
 def _limited(inputs: KeepingInputs, vm: VirtualMachine, terms: KeepTerms) -> list[Event]:
     """What a VM asks for and won't get when it stops, however few devices others keep."""
-    limits = inputs.limits
     own: Counter[str] = Counter()
     for name in kept_entries(inputs.vmi).values() if inputs.vmi is not None else ():
         if name in inputs.templates:
             own.update(least_devices(inputs.templates[name].spec.spec))
-    over = limits.exceeded(own)
-    if over:
-        return [warning(vm, LIMITED, f"the VM's devices aren't kept when it stops: {over}")]
-    policy, longest = limits.shortened(terms), limits.longest()
-    if not policy or longest is None:
-        return []
-    allowed = duration_text(longest[0])
-    text = f"the VM asks to keep its devices for longer than {allowed}, which KeepPolicy {visible(policy)} allows"
-    return [warning(vm, LIMITED, text)]
+    shortfall = inputs.limits.shortfall(own, terms)
+    return [warning(vm, LIMITED, shortfall)] if shortfall else []

@@ -10,7 +10,7 @@ from virt_dra.api.keeping.claims import kept_claim_name, vm_name_of
 from virt_dra.api.keeping.instances import places_of_terms
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, least_devices
-from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, duration_text, keep_terms
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
@@ -35,13 +35,9 @@ def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
         if not claim.direct and claim.spec is not None:
             devices.update(least_devices(claim.spec))
     field = f"{linted.reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
-    over, longest, policy = limits.exceeded(devices), limits.longest(), limits.shortened(terms)
-    if over:
-        yield FieldIssue(field, f"the VM's devices aren't kept when it stops: {over}")
-    elif policy and longest is not None:
-        yield FieldIssue(
-            field, f"KeepPolicy {policy} of the namespace allows to keep devices for {duration_text(longest[0])} only"
-        )
+    shortfall = limits.shortfall(devices, terms)
+    if shortfall:
+        yield FieldIssue(field, shortfall)
 
 
 def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
