@@ -24,6 +24,7 @@ Fault = Callable[[], Any]
 
 def _check(name: str, changed: Callable[[Any], Any]) -> Fault:
     """One of the checks of releases, in the one table that has them."""
+    assert name in {check.__name__ for check in releases.CHECKS}, name
     checks = tuple(changed if check.__name__ == name else check for check in releases.CHECKS)
     return lambda: mock.patch.object(releases, "CHECKS", checks)
 

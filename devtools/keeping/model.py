@@ -1,4 +1,4 @@
-"""When a VM's kept device may be released, as :mod:`docs/spec/keep.md` and the guide say: the model of ten lines."""
+"""When a VM's kept device may be released, as ``docs/spec/keep.md`` and the guide say: a model of a few lines."""
 
 from __future__ import annotations
 

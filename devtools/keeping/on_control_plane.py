@@ -37,16 +37,15 @@ _PATIENCE: Final = 600.0
 _POLL: Final = 0.05
 _THIEF_SECONDS: Final = 0.5
 _SETTLES: Final = 0.75
-"""So many of the components that are started become ready before the next kill; the others may be killed as they
-start."""
+"""The share of the components that become ready before the next kill; the others may be killed as they start."""
 
 
 @dataclass
 class Outcome:
-    """What was seen. ``kept``: how often a VM started again with the device that it had."""
+    """What was seen."""
 
     histories: Counter[str] = field(default_factory=Counter)
-    kept: int = 0
+    restarts_with_same_device: int = 0
     stolen: int = 0
     """How often a thief got a device."""
     killed: Counter[str] = field(default_factory=Counter)
@@ -60,39 +59,52 @@ class Play:
         self._site, self._cluster, self._vms = site, cluster, vms
         self._thieves, self._seed = thieves, seed
         self.outcome = Outcome()
-        self._kept: dict[str, tuple[str, object]] = {}
+        self._held_devices: dict[str, tuple[str, object]] = {}
         """UID of a claim -> its VM and the device that it keeps."""
+        self._watched: dict[str, int] = {}
+        """UID of a claim -> the version that was watched last."""
         self._may_lose: set[str] = set()
         """VMs that were deleted, or whose release was asked for."""
 
     async def play(self, histories: int) -> Outcome:
         claims = Informer(self._cluster, ResourceClaim, self._site.namespace)
         claims.on_change(self._claim_changed)
-        thieves = [asyncio.create_task(self._steal(index)) for index in range(self._thieves)]
-        beside = [asyncio.create_task(claims.run()), *thieves]
-        try:
+        # A watch or a thief that fails ends the play: without them nothing is judged.
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(claims.run())
+            thieves = [group.create_task(self._steal(index)) for index in range(self._thieves)]
             await asyncio.gather(*(self._live(name, histories) for name in self._vms))
-            await self._end(thieves)
-        finally:
-            for task in beside:
-                task.cancel()
+            for thief in thieves:
+                thief.cancel()
+            await self._end()
+            watching.cancel()
         return self.outcome
 
     # --- what is seen ---
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """A device that a VM was seen to keep stays until it may lose it."""
-        if old is not None and (kept := self._kept.get(old.metadata.uid)) is not None:
+        if new is not None:
+            self._watched[new.metadata.uid] = int(new.metadata.resource_version)
+        if old is not None and (kept := self._held_devices.get(old.metadata.uid)) is not None:
             vm, device = kept
             holds = new is not None and any(map(is_vm_reference, new.status.reserved_for))
             if not holds or new is None or _device(new) != device:
-                del self._kept[old.metadata.uid]
+                del self._held_devices[old.metadata.uid]
                 if vm not in self._may_lose:
                     self.outcome.problems.append(f"{vm} lost {device}: {new.to_wire() if new is not None else 'gone'}")
         if new is not None and new.status.allocation is not None:
             for consumer in new.status.reserved_for:
                 if is_vm_reference(consumer):
-                    self._kept[new.metadata.uid] = consumer.name, _device(new)
+                    self._held_devices[new.metadata.uid] = consumer.name, _device(new)
+
+    async def _is_watched(self, claim: ResourceClaim) -> None:
+        """Returns once what came before this state of a claim was judged."""
+
+        async def watched() -> bool:
+            return self._watched.get(claim.metadata.uid, 0) >= int(claim.metadata.resource_version)
+
+        await self._until(watched, f"the watch doesn't come to {claim.to_wire()}")
 
     # --- VMs ---
 
@@ -106,11 +118,13 @@ class Play:
             await self._history(name, kind, chance)
             claim = await self._runs(name)
             if kind in ("delete", "release"):
+                await self._is_watched(claim)
                 self._may_lose.discard(name)
             elif before is not None:
-                if (claim.metadata.uid, _device(claim)) != before:
+                if (claim.metadata.uid, _device(claim)) == before:
+                    self.outcome.restarts_with_same_device += 1
+                else:
                     self.outcome.problems.append(f"{name}, {kind}: had {before}, has {_device(claim)}")
-                self.outcome.kept += 1
             self.outcome.histories[kind] += 1
 
     async def _held(self, name: str) -> tuple[str, object] | None:
@@ -145,12 +159,7 @@ class Play:
                 await self._strategy(name, "Always")
             case "delete":
                 self._may_lose.add(name)
-                vm = await self._find(VirtualMachine, name)
-                await self._delete(VirtualMachine, name)
-                while (there := await self._find(VirtualMachine, name)) is not None and vm is not None:
-                    if there.metadata.uid != vm.metadata.uid:
-                        break
-                    await asyncio.sleep(_POLL)
+                await self._replaced(VirtualMachine, name)
                 await self._create(name)
 
     async def _release(self, name: str) -> None:
@@ -207,13 +216,24 @@ class Play:
         """Deletes an object; returns once another one, or none, has its name."""
         old = await self._find(kind, name)
         await self._delete(kind, name)
-        while (new := await self._find(kind, name)) is not None and old is not None:
-            if new.metadata.uid != old.metadata.uid:
-                return
-            await asyncio.sleep(_POLL)
+
+        async def replaced() -> bool:
+            new = await self._find(kind, name)
+            return new is None or old is None or new.metadata.uid != old.metadata.uid
+
+        await self._until(replaced, f"{kind.KIND} {name} isn't deleted")
 
     async def _gone(self, kind: type[Any], name: str) -> None:
-        while await self._find(kind, name) is not None:
+        async def gone() -> bool:
+            return await self._find(kind, name) is None
+
+        await self._until(gone, f"{kind.KIND} {name} isn't gone")
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+        """Returns as soon as it holds. Raises AssertionError after :data:`_PATIENCE`."""
+        end = time.monotonic() + _PATIENCE
+        while not await holds():
+            assert time.monotonic() < end, otherwise
             await asyncio.sleep(_POLL)
 
     # --- thieves ---
@@ -226,7 +246,7 @@ class Play:
                 await self._try(lambda: self._cluster.create(_thief(name, self._site.namespace)))  # noqa: B023 - called at once
             while (pod := await self._find(Pod, name)) is not None and not pod.spec.node_name:
                 await asyncio.sleep(_POLL * 4)
-            self.outcome.stolen += 1
+            self.outcome.stolen += pod is not None
             await asyncio.sleep(_THIEF_SECONDS)
             await self._delete(Pod, name)
             await self._gone(Pod, name)
@@ -256,10 +276,8 @@ class Play:
         with contextlib.suppress(NotFound):
             await self._try(lambda: self._cluster.delete(kind, name, self._site.namespace))
 
-    async def _end(self, thieves: list[asyncio.Task[None]]) -> None:
+    async def _end(self) -> None:
         """Nobody is left, nor is a claim."""
-        for thief in thieves:
-            thief.cancel()
         vms = await self._try(lambda: self._cluster.list(VirtualMachine, self._site.namespace))
         uids = {vm.metadata.uid for vm in vms.items}
         for claim in (await self._try(lambda: self._cluster.list(ResourceClaim, self._site.namespace))).items:
@@ -300,7 +318,7 @@ def played(site: Site, vms: int, histories: int, thieves: int, seed: int) -> Out
 
 def _kill(site: Site, over: threading.Event, killed: Counter[str], chance: random.Random) -> None:
     """Until it is over: SIGKILL of a component at a random moment, and its start, as by a kubelet."""
-    with _kept(site.keeper) as keeper, _kept(site.operator) as operator:
+    with _running(site.keeper) as keeper, _running(site.operator) as operator:
         while not over.wait(chance.uniform(1.0, 5.0)):
             match chance.choice(("keeper", "keeper", "operator", "API server")):
                 case "keeper":
@@ -316,7 +334,7 @@ def _kill(site: Site, over: threading.Event, killed: Counter[str], chance: rando
 
 
 @contextlib.contextmanager
-def _kept(start: Callable[..., Component]) -> Iterator[Callable[..., None]]:
+def _running(start: Callable[..., Component]) -> Iterator[Callable[..., None]]:
     """A component that runs; what is yielded kills it and starts another."""
     running = [start("--identity", IDENTITY).ready(_PATIENCE)]
 

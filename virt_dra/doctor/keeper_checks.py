@@ -1,7 +1,7 @@
 """Doctor's check of kept devices: whether there is a keeper for the VMs that ask for it, and whether the cluster is new
 enough for it. Pure: facts in, findings out.
 
-That it runs, and has its objects and permissions, is said as of everything that is installed.
+Whether it runs, and lacks objects or permissions, is checked with all installed parts (`checks.py`).
 """
 
 from __future__ import annotations

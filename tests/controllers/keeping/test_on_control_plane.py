@@ -31,6 +31,6 @@ def test_vms_keep_their_devices(tmp_path: Path) -> None:
         outcome = played(here, VMS, HISTORIES, THIEVES, SEED)
     assert outcome.problems == []
     assert sum(outcome.histories.values()) == VMS * HISTORIES
-    assert outcome.kept > VMS
+    assert outcome.restarts_with_same_device > VMS
     assert outcome.stolen
     assert set(outcome.killed) == {"keeper", "operator", "API server"}

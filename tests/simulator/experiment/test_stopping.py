@@ -16,7 +16,7 @@ from virt_dra.simulator.experiment.measures import KeepingMeasures
 
 Json = dict[str, Any]
 ONE: Json = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}
-STAYS = {"after": "1h", "for": "2h"}
+STOPS = {"after": "1h", "for": "2h"}
 
 
 def cluster(devices: int = 1, nodes: int = 1, cpu: int = 64) -> Json:
@@ -45,26 +45,26 @@ THIEF = vm("thief", at="90m")
 
 
 def test_a_stopped_vm_finds_its_device_taken() -> None:
-    simulation = simulation_of([vm("a", stops=STAYS), THIEF], "6h")
+    simulation = simulation_of([vm("a", stops=STOPS), THIEF], "6h")
     assert simulation.placements == {"thief-0": "gpu-0"}
     assert keeping(simulation) == KeepingMeasures(0, (3 * 3600.0,) * 3, 0.0, 0)
 
 
 def test_a_kept_device_is_nobody_elses() -> None:
-    simulation = simulation_of([vm("a", stops=STAYS, keep=True), THIEF], "220m")
+    simulation = simulation_of([vm("a", stops=STOPS, keep=True), THIEF], "220m")
     assert simulation.placements == {"a-0": "gpu-0"}
     assert keeping(simulation) == KeepingMeasures(1, (0.0, 0.0, 0.0), 2.0, 0)
     assert simulation.measures().waiting == 1
 
 
 def test_a_lease_ends_while_the_vm_is_stopped() -> None:
-    simulation = simulation_of([vm("a", stops=STAYS, keep="1h"), THIEF], "6h")
+    simulation = simulation_of([vm("a", stops=STOPS, keep="1h"), THIEF], "6h")
     assert simulation.placements == {"thief-0": "gpu-0"}
     assert keeping(simulation) == KeepingMeasures(0, (3 * 3600.0,) * 3, 1.0, 1)
 
 
 def test_the_lifetime_counts_while_a_vm_runs() -> None:
-    simulation = simulation_of([vm("a", stops=STAYS, keep=True, lifetime="90m"), vm("b", at="10m")], "10h")
+    simulation = simulation_of([vm("a", stops=STOPS, keep=True, lifetime="90m"), vm("b", at="10m")], "10h")
     (ran,) = [kind for kind in simulation.measures().kinds if kind.kind == "b"]
     # 60 minutes, 120 stopped, 30 more; "b" waits since the 10th
     assert ran.waits == ((210 - 10) * 60.0,) * 3
@@ -73,7 +73,7 @@ def test_the_lifetime_counts_while_a_vm_runs() -> None:
 def test_a_vm_that_keeps_its_device_waits_for_room_on_its_node() -> None:
     """Its processors are free while it is stopped, and somebody without devices takes them."""
     other = {"name": "other", "cpu": 64, "lifetime": "3h", "arrivals": {"at": ["90m"]}}
-    simulation = simulation_of([vm("a", stops=STAYS, keep=True), other], "5h")
+    simulation = simulation_of([vm("a", stops=STOPS, keep=True), other], "5h")
     assert simulation.placements == {"a-0": "gpu-0"}
     assert keeping(simulation) == KeepingMeasures(1, (90 * 60.0,) * 3, 3.5, 0)
 
@@ -106,7 +106,7 @@ def test_a_failed_node_is_waited_for(
 
 def test_a_tainted_device_is_given_up() -> None:
     simulation = simulation_of(
-        [vm("a", stops=STAYS, keep=True)], "4h", cluster=cluster(nodes=2),
+        [vm("a", stops=STOPS, keep=True)], "4h", cluster=cluster(nodes=2),
         events=[{"at": "90m", "taint": {"pool": "gpu-0"}}],
     )  # fmt: skip
     assert simulation.placements == {}
