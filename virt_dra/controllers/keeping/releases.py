@@ -178,8 +178,8 @@ def too_many(situation: ClaimSituation) -> Release | datetime | None:
 
 
 def _stopped_until(situation: ClaimSituation, time: timedelta) -> tuple[str, datetime | None]:
-    """A sentence if the VM has been stopped for ``time``; else "" and when it will have been, None if it isn't stopped or
-    has nothing."""
+    """A sentence if the VM has been stopped for ``time``; else "", and when it will have been (None if it isn't
+    stopped, or has nothing)."""
     if situation.runs or not situation.allocated:
         return "", None
     since = marked_time(situation.claim, STOPPED_ANNOTATION, situation.now) or situation.now
