@@ -10,7 +10,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,15 +42,14 @@ class DiskFiles:
         kept = self._kept.get(path)
         if kept is not None and kept.is_still(status):
             return kept.text
-        read = await self._in_thread(lambda: _read(Path(path)))
-        if keep:
-            self._keep(path, read)
-        elif read is not None:
-            os.close(read.descriptor)
+        if not keep:
+            return await self._in_thread(lambda: _read_closed(Path(path)))
+        read = await self._open_in_thread(lambda: _read(Path(path)))
+        self._keep(path, read)
         return None if read is None else read.text
 
     async def replace(self, path: str, content: str, *, mode: int = 0o600) -> None:
-        written = await self._in_thread(lambda: _replace(Path(path), content, mode, keep=path in self._kept))
+        written = await self._open_in_thread(lambda: _replace(Path(path), content, mode, keep=path in self._kept))
         if written is not None:
             self._keep(path, written)
 
@@ -74,6 +73,15 @@ class DiskFiles:
     async def _in_thread(self, work: Callable[[], _R]) -> _R:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def _open_in_thread(self, work: Callable[[], _KeptFile | None]) -> _KeptFile | None:
+        """The open file that ``work`` returns. It is closed if the task is cancelled: nobody else would get it."""
+        result = self._threads.submit(work)
+        try:
+            return await asyncio.wrap_future(result)
+        except asyncio.CancelledError:
+            result.add_done_callback(_close_dropped)
+            raise
+
 
 @dataclass(frozen=True, slots=True)
 class _KeptFile:
@@ -91,7 +99,24 @@ class _KeptFile:
         return now == then
 
 
+def _close_dropped(result: Future[_KeptFile | None]) -> None:
+    if result.cancelled() or result.exception() is not None:  # nothing was opened, or it is closed already
+        return
+    file = result.result()
+    if file is not None:
+        os.close(file.descriptor)
+
+
+def _read_closed(path: Path) -> str | None:
+    file = _read(path)
+    if file is None:
+        return None
+    os.close(file.descriptor)
+    return file.text
+
+
 def _read(path: Path) -> _KeptFile | None:
+    """The file, open."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

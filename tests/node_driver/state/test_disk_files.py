@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,17 +85,55 @@ async def test_files_that_are_kept_are_open_once(tmp_path: Path) -> None:
     await files.replace(path, "0")
     await files.read(path, keep=True)
 
-    def opened() -> int:
-        return sum(_target(link).startswith(str(tmp_path)) for link in Path("/proc/self/fd").iterdir())
-
-    before = opened()
+    assert _opened(tmp_path) == 1
     for number in range(20):
         await files.replace(path, str(number))
+    assert await _opened_in_the_end(tmp_path, 1) == 1
+
+
+@pytest.mark.parametrize("use", ["read", "read to keep", "replace a kept file"])
+async def test_a_file_is_closed_if_its_task_is_cancelled_while_the_thread_has_it(
+    use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, path = DiskFiles(), str(tmp_path / "checkpoint.json")
+    await files.replace(path, "0")
+    if use == "replace a kept file":
+        await files.read(path, keep=True)
+    before = _opened(tmp_path)
+    is_open, may_go_on, fdopen = threading.Event(), threading.Event(), os.fdopen
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        is_open.set()
+        may_go_on.wait()
+        return fdopen(*arguments, **options)
+
+    monkeypatch.setattr(os, "fdopen", slow)
+    task: asyncio.Task[str | None] = asyncio.create_task(
+        files.replace(path, "1") if use == "replace a kept file" else files.read(path, keep=use == "read to keep")
+    )
+    try:
+        await asyncio.to_thread(is_open.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert _opened(tmp_path) == before + 1
+    finally:
+        may_go_on.set()
+    assert await _opened_in_the_end(tmp_path, before) == before
+    assert await files.read(path) == ("1" if use == "replace a kept file" else "0")
+
+
+def _opened(folder: Path) -> int:
+    return sum(_target(link).startswith(str(folder)) for link in Path("/proc/self/fd").iterdir())
+
+
+async def _opened_in_the_end(folder: Path, expected: int) -> int:
+    """Threads close files a little later."""
     for _ in range(200):
-        if opened() == before:
+        if _opened(folder) == expected:
             break
         await asyncio.sleep(0.01)
-    assert opened() == before == 1
+    return _opened(folder)
 
 
 def _target(link: Path) -> str:
