@@ -176,16 +176,16 @@ def check_free(state: DriverState, record: ClaimRecord) -> None:
     """Raises :class:`ClaimRefusal` if another claim has one of the devices, or another pod something that goes with it
     (D-43, D-47)."""
     ours = [device for device in record.devices if not device.admin_access]
-    names = {name for device in ours for name in (device.device, device.parent, *device.held_names)} - {""}
+    names = {name for device in ours for name in device.names} - {""}
     for other in state.claims.values():
         if other.uid == record.uid:
             continue
         same_pods = bool(record.pods) and set(other.pods) == set(record.pods)
         for theirs in other.devices:
-            if names.isdisjoint((theirs.device, theirs.address, theirs.parent, *theirs.members, *theirs.exclusive)):
-                continue  # as nearly all of a thousand
+            if names.isdisjoint(theirs.names):
+                continue  # most claims share no name: the exact check below is for the few that do
             for device in () if theirs.admin_access else ours:
-                if reason := _conflict(device, theirs, same_pods):
+                if reason := conflict(device, theirs, same_pods):
                     raise ClaimRefusal(
                         ClaimRefusalReason.HELD,
                         f"device {device.device} {reason} ResourceClaim {other.namespace}/{other.name} "
@@ -200,7 +200,9 @@ _HOLDS: Final = {
 }
 
 
-def _conflict(device: DeviceRecord, other: DeviceRecord, same_pods: bool) -> str:
+def conflict(device: DeviceRecord, other: DeviceRecord, same_pods: bool) -> str:
+    """How a device clashes with another claim's, "" if it doesn't. What clashes has one of ``names`` in common:
+    :func:`check_free` asks for no others."""
     if device.device == other.device or device.address == other.address:
         return "is held by"
     if device.parent in other.members or other.parent in device.members:

@@ -52,6 +52,12 @@ class DeviceRecord:
         return self.request.partition("/")[0]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All that another claim's device could clash with: devices without a name in common don't. "" among them where
+        there is no parent."""
+        return (self.device, self.address, self.parent, *self.members, *self.exclusive)
+
+    @property
     def held_names(self) -> frozenset[str]:
         """What no other pod may hold meanwhile: the functions, and what the policy names exclusive (D-43)."""
         return frozenset() if self.admin_access else frozenset((self.address, *self.members, *self.exclusive))
