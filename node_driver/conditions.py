@@ -162,7 +162,8 @@ class _Holders:
             record.device: (claim, record) for claim in claims for record in claim.devices if not record.admin_access
         }
         self._by_exclusive: dict[str, str] = {}
-        """The first device by name: a node may have a thousand claims, and a thousand devices that ask for theirs."""
+        """Exclusive name -> the alphabetically first claimed device with it, so that a look doesn't compare every
+        device with every claim."""
         for name, (_, record) in sorted(self.by_device.items()):
             for exclusive in record.exclusive:
                 self._by_exclusive.setdefault(exclusive, name)

@@ -20,24 +20,24 @@ class HardwareReader(Protocol):
 
 
 class LastReading:
-    """What was read last. ``claims``: as the checkpoint had them just before; whatever they have changed since isn't
-    shown by the hardware."""
+    """The hardware as it was read last, and the claims as they were just before that. Whatever those have changed
+    since isn't shown by the hardware."""
 
     def __init__(self, reader: HardwareReader) -> None:
         self._reader = reader
         self.hardware = Hardware()
         self.claims: Mapping[str, ClaimRecord] = {}
         self._reported: frozenset[str] | None = None
+        """Addresses and UUIDs that may have changed since; None: anything may have."""
 
     def report(self, names: frozenset[str] | None) -> None:
         """These, addresses and UUIDs, may have changed; None: anything may have."""
         self._reported = None if names is None or self._reported is None else self._reported | names
 
     async def renew(self, claims: Mapping[str, ClaimRecord] | None) -> None:
-        """Reads what was reported and what claims have touched since, and no more: after a claim that is its devices,
-        however many the node has. ``claims``: as the checkpoint has them now, None if nobody knows. Raises
-        :class:`OSError`: while a device goes, its files fail; what was read before stays then, and all is read the next
-        time."""
+        """Reads what was reported and what claims have touched since, and no more: after a claim these are its devices
+        alone. ``claims``: as the checkpoint has them now, None if nobody knows. Raises :class:`OSError`: while a device
+        goes, its files fail; what was read before stays then, and all is read the next time."""
         reported, self._reported = self._reported, frozenset()
         try:
             if reported is None or claims is None:

@@ -9,8 +9,8 @@ class DriverFiles(Protocol):
     """Paths are absolute. Whatever the disk refuses raises :class:`OSError`."""
 
     async def read(self, path: str, *, keep: bool = False) -> str | None:
-        """The content, None if there is no such file. ``keep``: it will be read again; what is the same file then is
-        the same object, and isn't read."""
+        """The content, None if there is no such file. ``keep``: it will be read again; as long as the file is
+        unchanged, later reads return the same string without reading."""
 
     async def replace(self, path: str, content: str, *, mode: int = 0o600) -> None:
         """Writes the file so that a crash leaves the old content or the new one, and makes its folders. Returns once
