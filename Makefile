@@ -70,8 +70,7 @@ conformance:  ## Compare with Kubernetes' Go code: N=20000 allocations, 10 N exp
 	@tools/control-plane.sh
 	@tools/control-plane.sh 1.30.14
 	@tools/control-plane.sh 1.31.14
-	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m devtools.node $$((5 * $(N))) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m devtools.upstream.conformance $(N) --node-histories $$((5 * $(N))) $(if $(SEED),--seed $(SEED))
 
 lint:  ## Check code: ruff and mypy --strict
 	@tools/venv.sh dev
