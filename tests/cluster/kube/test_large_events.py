@@ -78,7 +78,7 @@ async def test_the_event_loop_does_not_read_large_objects(tmp_path: Path) -> Non
     [
         ({"answer_bytes": 2**20}, [b"0" * 700_000] * 3, "an event of a watch has more than 1 MiB"),
         (
-            {"answer_maps": 99},
+            {"answer_containers": 99},
             [event_line("ADDED", pod(1, 99))],
             "an event of a watch has more than 99 JSON objects and lists",
         ),

@@ -38,7 +38,7 @@ class ClientLimits:
     answer_bytes: int = 32 * MIB
     """Bytes of one answer or event, decompressed, that are read at most. An object has 1.5 MiB in etcd by default,
     and at most 3 MiB in a request."""
-    answer_maps: int = 256 * 1024
+    answer_containers: int = 256 * 1024
     """JSON objects and lists in one answer or event: each takes up to 1 KiB of memory, and ``{}`` two bytes of JSON."""
     list_pages: int = 4_000
     """Pages of one list: 2,000,000 objects."""

@@ -225,9 +225,9 @@ class Transport:
                 f"if that is your cluster, and as large, set {READING_VARIABLE} to more MiB"
             )
         body = b"".join(parts)
-        most_maps = max(limits.answer_maps, limits.answer_maps * request.most // limits.answer_bytes)
-        if body.count(b"{") + body.count(b"[") > most_maps:
-            raise self.too_much(request.path, f"answers more than {most_maps:,} JSON objects and lists")
+        most_containers = max(limits.answer_containers, limits.answer_containers * request.most // limits.answer_bytes)
+        if body.count(b"{") + body.count(b"[") > most_containers:
+            raise self.too_much(request.path, f"answers more than {most_containers:,} JSON objects and lists")
         return body
 
     def too_much(self, path: str, what_it_does: str) -> TooMuch:

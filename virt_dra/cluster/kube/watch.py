@@ -32,8 +32,10 @@ async def lines(stream: Bytes, limits: ClientLimits) -> AsyncGenerator[bytes]:
             event = b"".join(pending)
             pending.clear()
             size = 0
-            if event.count(b"{") + event.count(b"[") > limits.answer_maps:
-                raise unavailable(f"an event of a watch has more than {limits.answer_maps:,} JSON objects and lists")
+            if event.count(b"{") + event.count(b"[") > limits.answer_containers:
+                raise unavailable(
+                    f"an event of a watch has more than {limits.answer_containers:,} JSON objects and lists"
+                )
             yield event
             del event
         if rest:
