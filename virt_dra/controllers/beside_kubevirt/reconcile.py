@@ -11,7 +11,7 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, replacement, retries
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
-from virt_dra.controllers.devices.delivery import start_overdue_at
+from virt_dra.controllers.devices.delivery import start_overdue_times
 from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
@@ -58,7 +58,7 @@ def plan(
     due = (
         (error_at(inputs.vmi, inputs.options.count_from),)
         if inputs.pod is None
-        else start_overdue_at(inputs.vmi, inputs.pod, inputs.options)
+        else start_overdue_times(inputs.vmi, inputs.pod, inputs.options)
     )
     requeue = earliest(requeue_at(inputs), *(time for time in due if time is not None and time > inputs.now))
     return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, requeue)

@@ -175,7 +175,7 @@ def _not_started(
     return UnresolvedDevice(outcome.subject, GUEST_NOT_STARTED, state, text, outcome.claim, outcome.result.device)
 
 
-def start_overdue_at(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
+def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
     """When what keeps a guest from starting becomes an error, as far as that is known. Empty for one that runs."""
     if vmi.status.phase == "Running":
         return ()
