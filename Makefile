@@ -71,6 +71,7 @@ conformance:  ## Compare with Kubernetes' Go code: N=20000 allocations, 10 N exp
 	@tools/control-plane.sh 1.30.14
 	@tools/control-plane.sh 1.31.14
 	$(BIN)/python -m devtools.upstream.conformance $(N) --node-histories $$((5 * $(N))) $(if $(SEED),--seed $(SEED))
+	HISTORIES_OF_A_VM=50 $(BIN)/python -m pytest -q -p no:rerunfailures tests/controllers/keeping/test_on_control_plane.py
 
 lint:  ## Check code: ruff and mypy --strict
 	@tools/venv.sh dev
