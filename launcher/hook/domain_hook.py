@@ -42,8 +42,8 @@ def hooked_domain(
     """The domain with the host devices of the VMI's claims and the options of all its host devices, its PCI devices
     placed. Asked again with its own result it changes nothing.
 
-    ``default_placement``: for a VMI without annotation; None: without options, too, its domain stays as it is. Raises
-    :class:`LauncherError`.
+    ``default_placement``: for a VMI without annotation; None: the domain of such a VMI is returned unchanged, unless it
+    has ``hostdev-options``. Raises :class:`LauncherError`.
     """
     vmi = _vmi(vmi_json)
     annotations = vmi.metadata.annotations
@@ -54,7 +54,7 @@ def hooked_domain(
     root = parsed_domain(domain)
     changes = complete_host_devices(root, vmi, sources)
     optional, shared = apply_device_options(root, vmi)
-    optional += place_on_root_complex(root, vmi)
+    optional += place_on_root_complex(root, vmi, shared.followers)
     placed = place_pci_devices(root, host, rule, shared.followers) if rule is not None else PlacedDevices()
     changes += [*optional, *placed.changes, *join_functions(root, shared)]
     return HookedDomain(domain_text(root) if changes else domain, tuple(changes), placed.warnings)

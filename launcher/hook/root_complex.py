@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from lxml import etree
@@ -18,10 +19,12 @@ _KEPT_FREE: Final = frozenset((0x00, 0x01, 0x1B, 0x1F))
 """Slots that KubeVirt leaves to the root, VGA, sound and SATA."""
 
 
-def place_on_root_complex(root: etree._Element, vmi: VirtualMachineInstance) -> list[str]:
+def place_on_root_complex(
+    root: etree._Element, vmi: VirtualMachineInstance, left_out: Collection[etree._Element]
+) -> list[str]:
     """Gives the PCI host devices without a guest address the next slots of bus 0, if the VMI's annotation asks for it:
-    KubeVirt has done so with its own, so these are the hook's. Returns a sentence for each. Raises
-    :class:`LauncherError` where no slot is left."""
+    KubeVirt has done so with its own, so these are the hook's. Those ``left_out`` aren't placed. Returns a sentence for
+    each. Raises :class:`LauncherError` where no slot is left."""
     if not is_on_root_complex(vmi.metadata.annotations):
         return []
     taken = _KEPT_FREE | {
@@ -33,7 +36,7 @@ def place_on_root_complex(root: etree._Element, vmi: VirtualMachineInstance) -> 
     changes = []
     for hostdev in root.iterfind("devices/hostdev"):
         source = pci_source(hostdev)
-        if source is None or hostdev.find("address") is not None:
+        if source is None or hostdev in left_out or hostdev.find("address") is not None:
             continue
         slot = next(free, None)
         if slot is None:

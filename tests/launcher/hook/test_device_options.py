@@ -105,6 +105,7 @@ def test_a_full_root_complex_is_refused() -> None:
         "functions-of-one-card-that-kubevirt-placed-apart",
         "functions-of-one-card-at-a-guest-address",
         "a-device-that-is-added-follows-kubevirt's-on-the-root-complex",
+        "functions-of-one-card-that-are-added-take-one-slot-of-the-root-complex",
     ],
 )
 def test_libvirt_takes_the_result(name: str) -> None:
