@@ -24,6 +24,8 @@ from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
 
 _OF_LIBVIRT = ("usb", "memballoon")
 """Devices behind root ports that libvirt's QEMU driver gives to every domain."""
+_BEHIND_PORTS = ("virtio", "scsi")
+"""Buses of drives that take root ports: a virtio disk does, and on arm64 the controller of SCSI disks."""
 _MACHINE_TYPE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -59,7 +61,7 @@ def domain(
         boot_device=_boot_device(drives, hostdevs),
         acpi=machine.acpi,
         disks=drives,
-        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, len(drives), spare_ports))
+        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, drives, spare_ports))
         if has_pcie_root(vmi)
         else (),
         hostdevs=hostdevs,
@@ -89,11 +91,15 @@ def _with_numa(page: Domain, numa: GuestNuma) -> Domain:
     )
 
 
-def _free_ports(layout: GuestLayout, hostdevs: tuple[Hostdev, ...], drives: int, spare: int) -> tuple[Controller, ...]:
-    """A root port for each device without a guest address, and spare ones: beside as many as libvirt puts its own
-    devices behind, since it takes ports that are there before it adds some."""
+def _free_ports(
+    layout: GuestLayout, hostdevs: tuple[Hostdev, ...], drives: tuple[DiskElement, ...], spare: int
+) -> tuple[Controller, ...]:
+    """A root port for each device without a guest address, and if ``spare`` is given so many more, beside as many as
+    libvirt takes for its own devices."""
     first = len(layout.controllers)
-    count = sum(device.takes_a_pcie_port for device in hostdevs) + (spare and spare + drives + len(_OF_LIBVIRT))
+    count = sum(device.takes_a_pcie_port for device in hostdevs)
+    if spare:
+        count += spare + len(_OF_LIBVIRT) + sum(drive.bus in _BEHIND_PORTS for drive in drives)
     return tuple(Controller(index, "pcie-root-port") for index in range(first, first + count))
 
 

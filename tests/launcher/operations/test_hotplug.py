@@ -80,10 +80,11 @@ def test_what_can_not_be_attached_is_said_before_anything_is_done(devices: list[
 @pytest.mark.libvirt
 @pytest.mark.usefixtures("libvirt")
 def test_a_domain_with_spare_ports_has_room_for_devices_that_come_later() -> None:
-    """As libvirt's QEMU driver completes it: devices of its own (USB, memory balloon) and a disk take others."""
+    """As libvirt's QEMU driver completes it: devices of its own (USB, memory balloon) and a virtio disk take others, a
+    CD-ROM on SATA none."""
+    drives = [{"name": "system", "disk": {"bus": "virtio"}}, {"name": "installer", "cdrom": {"bus": "sata"}}]
     vmi = {
-        "kind": "VirtualMachineInstance", "metadata": {"name": "vm"},
-        "spec": {"domain": {"devices": {"disks": [{"name": "system", "disk": {"bus": "virtio"}}]}}},
+        "kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": {"domain": {"devices": {"disks": drives}}}
     }  # fmt: skip
     domains = (convert(vmi, spare_ports=spare).domain_xml for spare in (1, 2))
     completed = [libvirt_witness.define(xml, libvirt_witness.QEMU) for xml in domains]
