@@ -24,6 +24,7 @@ from devtools.hardware_lab.probe import SOURCES
 _FOLDER: Final = "/var/lib/lab/linux"
 """Of the machine: the guest's kernel and initramfs, which QEMU reads as a user of its own."""
 _SECONDS: Final = 300.0
+_TAIL_LINES: Final = 30
 _MODULES: Final = ("nvme", "igbvf")
 _NUMA: Final = re.compile(r"numa (?P<node>\d+) cpus=(?P<cpus>\S*)")
 _PCI: Final = re.compile(r"pci (?P<path>\S+) (?P<id>\S+) numa=(?P<node>-?\d+)")
@@ -83,8 +84,8 @@ class LinuxGuests:
             machine.check("sh", "-c", f"until [ -S {path} ]; do sleep 0.2; done", timeout=_SECONDS)
 
     def see(self, domain: str, *, by_schema: bool = True) -> Sight:
-        """What a guest sees of this domain. ``by_schema``: libvirt's schema is asked about it, too; to its parser alone
-        an address may have the type that KubeVirt writes."""
+        """What a guest sees of this domain. ``by_schema``: libvirt's schema is asked about it, too; False: for domains
+        with KubeVirt's ``<source><address type="pci">``, which libvirt's parser takes and its schema refuses."""
         with self.running(domain, by_schema=by_schema) as guest:
             return guest.sight()
 
@@ -108,7 +109,8 @@ class LinuxGuests:
 
 @dataclass(frozen=True)
 class LinuxGuest:
-    """A guest of the domain with this name. ``console``: a file of the machine."""
+    """A guest of the domain with this name. ``console``: a file of the machine. Raises
+    :class:`~devtools.hardware_lab.machine.LabError`, with the end of the console where the guest takes too long."""
 
     machine: LabMachine
     domain: str
@@ -119,21 +121,28 @@ class LinuxGuest:
         return sight(self.machine.check("cat", self.console).splitlines())
 
     def wait_for(self, text: str) -> None:
-        """Until it has said that, or its time is up, which :meth:`sight` then shows."""
-        said = f"for i in $(seq {5 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.2; done"
-        self.machine.run("sh", "-c", said, timeout=2 * _SECONDS)
+        """Until it has said that."""
+        said = f"for i in $(seq {5 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.2; done; false"
+        if self.machine.run("sh", "-c", said, timeout=2 * _SECONDS).status != 0:
+            raise self._overdue(f"the guest hasn't said {text!r}")
 
     def attach(self, alias: str, address: str) -> None:
         """Attaches the PCI function of the machine as our launcher does, and waits until the guest has seen it."""
         before = len(self.sight().functions)
         self._plug("attach", alias, address)
         deadline = time.monotonic() + _SECONDS
-        while len(self.sight().functions) == before and time.monotonic() < deadline:
+        while len(self.sight().functions) == before:
+            if time.monotonic() > deadline:
+                raise self._overdue(f"the guest hasn't seen {address}")
             time.sleep(0.5)
 
     def detach(self, alias: str) -> None:
         """Detaches it again, once the guest has released it."""
         self._plug("detach", alias)
+
+    def _overdue(self, fault: str) -> LabError:
+        console = self.machine.run("tail", "-n", str(_TAIL_LINES), self.console)
+        return LabError(f"{fault} in {_SECONDS:.0f} s:\n{console.out or console.err}")
 
     def _plug(self, *arguments: str) -> None:
         program = (sys.executable, "-m", plugging.__name__, self.domain, *arguments)
@@ -162,7 +171,7 @@ def sight(lines: Iterable[str]) -> Sight:
     of it."""
     said = [line.rstrip() for line in lines]
     if _ALL_SAID not in said:
-        raise LabError("\n".join(["the guest didn't say all:", *said[-30:]]))
+        raise LabError("\n".join(["the guest didn't say all:", *said[-_TAIL_LINES:]]))
     nodes, functions, controllers, interfaces = (
         [match for line in said if (match := pattern.fullmatch(line))] for pattern in (_NUMA, _PCI, _NVME, _NETWORK)
     )

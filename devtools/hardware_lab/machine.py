@@ -109,7 +109,8 @@ def _cache() -> Path:
 
 
 def qemu() -> list[str]:
-    """The beginning of the command line of a QEMU that has igb. The installed one's modules are none of its own."""
+    """The beginning of the command line of a QEMU that has igb. Its modules and firmware are named, since it would load
+    those of the installed QEMU."""
     root = _cache() / "qemu" / "usr"
     if not root.exists():
         return ["qemu-system-x86_64"]
