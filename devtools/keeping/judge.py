@@ -53,6 +53,8 @@ class Judge:
         self._due: dict[tuple[str, str], float] = {}
         """A claim's UID and a reason that time brings -> when, in undisturbed seconds, it must have been released."""
         self._waiting: dict[tuple[str, str], tuple[datetime, timedelta]] = {}
+        self._jumped: set[str] = set()
+        """UIDs of claims that were there as the clock was set."""
         self._version = ""
         self._lists: dict[type[TypedObject], tuple[TypedObject, ...]] = {}
         self.problems: list[str] = []
@@ -70,6 +72,7 @@ class Judge:
             for uid, since in times.items():
                 times[uid] = min(since, now)
         self._due.clear()
+        self._jumped.update(self._claims)
 
     # --- at every write ---
 
@@ -253,7 +256,9 @@ class Judge:
                 if self._waiting.get(key) != (since, length):
                     self._due.pop(key, None)
                 self._waiting[key] = since, length
-                due = self._due.setdefault(key, elapsed + length.total_seconds())
+                # A clock that is set back wakes nobody: the mark is written anew when the time of the old one is over.
+                times = 2 if claim.metadata.uid in self._jumped else 1
+                due = self._due.setdefault(key, elapsed + times * length.total_seconds())
                 if elapsed > due + IN_TIME.total_seconds():
                     yield f"{claim.name} isn't released, although {reason} since {elapsed - due:.0f} s"
 
