@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,8 @@ T = TypeVar("T")
 KINDS_OF_HISTORY: Final = (
     "stop and start", "stop and start", "restart", "restart", "pod deleted", "stop at once", "delete", "release",
 )  # fmt: skip
+VICTIMS: Final = ("keeper", "keeper", "operator", "API server")
+"""Who is killed; one that stands twice, twice as often."""
 _PATIENCE: Final = 600.0
 """For whatever a loaded machine takes."""
 _POLL: Final = 0.05
@@ -297,15 +299,15 @@ class Play:
             await asyncio.sleep(_POLL * 4)
 
 
-def played(site: Site, vms: int, histories: int, thieves: int, seed: int) -> Outcome:
-    """So many histories of each VM, with keeper and operator, both killed, as the API server is."""
+def played(site: Site, vms: int, histories: int, thieves: int, seed: int, victims: Sequence[str]) -> Outcome:
+    """So many histories of each VM, with keeper and operator. ``victims``: who is killed, of :data:`VICTIMS`."""
 
     async def play() -> Outcome:
         async with connect(str(site.plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
             playing = Play(site, cluster, [f"vm-{index}" for index in range(vms)], thieves, seed)
             over = threading.Event()
             killing = asyncio.create_task(
-                asyncio.to_thread(_kill, site, over, playing.outcome.killed, random.Random(seed))
+                asyncio.to_thread(_kill, site, over, playing.outcome.killed, random.Random(seed), victims)
             )
             try:
                 return await playing.play(histories)
@@ -316,11 +318,13 @@ def played(site: Site, vms: int, histories: int, thieves: int, seed: int) -> Out
     return asyncio.run(play())
 
 
-def _kill(site: Site, over: threading.Event, killed: Counter[str], chance: random.Random) -> None:
+def _kill(
+    site: Site, over: threading.Event, killed: Counter[str], chance: random.Random, victims: Sequence[str]
+) -> None:
     """Until it is over: SIGKILL of a component at a random moment, and its start, as by a kubelet."""
     with _running(site.keeper) as keeper, _running(site.operator) as operator:
         while not over.wait(chance.uniform(1.0, 5.0)):
-            match chance.choice(("keeper", "keeper", "operator", "API server")):
+            match chance.choice(victims):
                 case "keeper":
                     keeper(settles=chance.random() < _SETTLES)
                     killed["keeper"] += 1
