@@ -113,7 +113,7 @@ def test_every_definition_and_field_of_the_manifests_is_a_row() -> None:
     page = crds.crds_page()
     kinds = {definition["spec"]["names"]["kind"] for _, definition in crds.definitions()}
     assert kinds == {
-        "DeviceProfile", "VirtDraNodePolicy", "VirtualMachine", "VirtualMachineInstance",
+        "DeviceProfile", "KeepPolicy", "VirtDraNodePolicy", "VirtualMachine", "VirtualMachineInstance",
         "VirtualMachineInstanceDevices",
     }  # fmt: skip
     assert "| `status.devices[].pciAddress` | string |" in page
