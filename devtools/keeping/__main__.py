@@ -1,5 +1,5 @@
 """``python -m devtools.keeping N [--seed S]``: plays N histories on all processors; fails where one finds something.
-``--faults``: puts each fault into the keeper, and says in how many of N histories it is found out."""
+``--faults``: puts each fault into the keeper, and says how many of N histories detect it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devtools.keeping.playing import found_out, played
 
 CHUNK = 100
 MISSED = 2
-"""So many faults may be too seldom to be found out in so few histories."""
+"""Faults that no history may detect: some need events that seldom come together."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
                     print(story, flush=True)  # noqa: T201
             print(", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())))  # noqa: T201
     if options.faults:
-        print(f"{len(FAULTS) - missed} of {len(FAULTS)} faults were found out, {time.monotonic() - began:.0f} s")  # noqa: T201
+        print(f"{len(FAULTS) - missed} of {len(FAULTS)} faults were detected, {time.monotonic() - began:.0f} s")  # noqa: T201
     else:
         print(f"{'SOMETHING WAS FOUND' if failed else 'nothing was found'}, {time.monotonic() - began:.0f} s")  # noqa: T201
     raise SystemExit(1 if failed else 0)

@@ -32,14 +32,14 @@ def played(count: int, start: int) -> tuple[str, Counter[str]]:
 
     try:
         run_state_machine_as_test(seed(start)(Fresh), settings=_settings(count, shrinks=True))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it goes to the reader with the steps that led there
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - goes to the reader with the steps that led there
         notes = "\n".join(getattr(error, "__notes__", ()))
         return f"{''.join(traceback.format_exception(error, limit=-3))}\n{notes}", Fresh.seen
     return "", Fresh.seen
 
 
 def found_out(fault: str, count: int) -> int:
-    """In how many of so many histories a fault is found out."""
+    """The number of histories, of so many, that detect a fault."""
 
     class Counted(Histories):
         failed = []
