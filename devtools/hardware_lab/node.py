@@ -117,7 +117,7 @@ class LabNode:
         if halting:
             command = ("env", f"--chdir={ROOT}", sys.executable, "-m", halting_driver.__name__)
         self.driver = self.machine.start(
-            *command, "node-driver", "--node", self.name, "--policy", f"{self._files}/policy.yaml",
+            *command, "node-driver", "--node", self.name, "--node-policy", f"{self._files}/policy.yaml",
             "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir", str(FOLDERS.cdi),
             "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG, environment=path,
         )  # fmt: skip

@@ -13,49 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from virt_dra.cli.main import SUBCOMMANDS, cli
+from virt_dra.cli.shared.option_table import OPTIONS, OptionGroup, TableOption
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-NAMES = {
-    "--filename": "objects from files",
-    "--live": "objects from a cluster",
-    "--kubeconfig": "which cluster",
-    "--context": "which cluster",
-    "--namespace": "the namespace of VMs and claims",
-    "--all-namespaces": "VMs and claims of all namespaces",
-    "--own-namespace": "the namespace of virt-dra itself",
-    "--kubevirt-version": "a release of KubeVirt",
-    "--kubevirt-gates": "KubeVirt's feature gates",
-    "--feature-gates": "Kubernetes' feature gates",
-    "--node": "one node alone",
-    "--claim": "one claim",
-    "--vmi": "one VM or VMI",
-    "--service": "the Service whose names a certificate has",
-    "--dns-name": "a name of a certificate",
-    "--tls-dir": "a certificate that something else renews",
-    "--self-signed": "the folder of an authority of our own",
-    "--client-ca": "authorities of callers' certificates",
-    "--launcher-image": "the image of launcher pods",
-    "--address-keys": "attributes that are addresses",
-    "--output": "the format of the output",
-    "--out": "where the output is written",
-    "--quiet": "less output",
-    "--verbose": "more output",
-    "--timeout": "a limit of time, in seconds",
-    "--seed": "what random names and draws are made of",
-    "--jsonl": "requests and answers as JSON lines",
-    "--yes": "no question",
-    "--dry-run": "nothing is changed",
-    "--policy": "placement policies",
-    "--log-level": "how much is logged",
-    "--host": "the address to listen on",
-    "--port": "the port that serves",
-    "--plain-port": "the port of metrics and probes",
-    "--host-root": "where a node's /sys, /proc and /dev are",
-    "--label": "a label of the node",
-    "--once": "do it once, and end",
-}
-"""The meanings that several commands share, or that had other names once."""
 
 OTHER_NAMES = {
     "--file": "--filename",
@@ -81,13 +41,6 @@ OTHER_NAMES = {
     "--system-namespace": "--own-namespace",
 }
 """What an option must not be called, with its name here."""
-
-
-OTHER_MEANINGS = {
-    ("node-driver", "--policy"): "VirtDraNodePolicies: its users know no placement policies",
-    ("node-check", "--policy"): "as node-driver's",
-}
-"""An option of one command that is called as another thing of other commands."""
 
 
 def _command(name: str) -> click.Command:
@@ -135,21 +88,49 @@ _KINDS = dict.fromkeys(_PATHS, "path") | {"[NAMESPACE/]NAME": "name", "NAMESPACE
 def test_an_option_takes_the_same_values_everywhere() -> None:
     """A value or none, and what it is called, where it isn't one of a command's own list."""
     shapes: dict[str, set[tuple[bool, str | None]]] = defaultdict(set)
-    for command, option in _options():
-        if (command, _long(option)[0]) in OTHER_MEANINGS:
-            continue
+    for _, option in _options():
         choice = isinstance(option.type, click.Choice)
         called = None if choice else option.metavar or option.type.name
         shapes[_long(option)[0]].add((option.is_flag, _KINDS.get(called, called) if called else None))
     assert {name: shape for name, shape in shapes.items() if len(shape) > 1} == {}
 
 
-def test_what_several_commands_have_has_a_listed_meaning() -> None:
+def test_what_several_commands_have_is_of_the_table() -> None:
+    """A second command's option has a row, and a row has several commands."""
     commands: dict[str, set[str]] = defaultdict(set)
-    for _, option in _options():
-        commands[_long(option)[0]].add(option.help or "")
-    differing = {name for name, helps in commands.items() if len(helps) > 1}
-    assert differing - NAMES.keys() == set(), "options of one name, whose help texts differ: do they mean the same?"
+    for command, option in _options():
+        commands[_long(option)[0]].add(command)
+    assert {name for name, of in commands.items() if len(of) > 1} == OPTIONS.keys()
+
+
+def test_no_command_deviates_from_the_table() -> None:
+    """Its options are made of their rows: with their short names, kinds of values, and meanings."""
+    deviating = {
+        (command, name)
+        for command, option in _options()
+        for name in [_long(option)[0]]
+        for row in [OPTIONS.get(name)]
+        if row is not None
+        and not (
+            isinstance(option, TableOption)
+            and option.opts == [*([row.short] if row.short else []), name]
+            and option.is_flag == row.is_flag
+            and (option.help or "").startswith(row.meaning)
+        )
+    }
+    assert deviating == set()
+
+
+def test_help_shows_the_table() -> None:
+    shown = CliRunner().invoke(cli, ["help", "options"]).output
+    assert [line.split()[0].rstrip(",") for line in shown.splitlines() if line.startswith("  -")] == [
+        row.short or name for name, row in OPTIONS.items()
+    ]
+    lines = " ".join(shown.split())
+    assert "-A, --all-namespaces VMs and claims of all namespaces. In lint, explain, plan, allocate, run, get," in lines
+    assert "--most NUMBER How many waiting VMs are explained. In report, report-server." in lines
+    assert "-o, --output [FORMAT] " not in lines
+    assert all(f"\n{group}:\n" in shown for group in OptionGroup)
 
 
 def test_a_help_text_belongs_to_one_name() -> None:

@@ -16,7 +16,8 @@ import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import log_level_option, parse_namespace, port_option
+from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.options import log_level_option, parse_namespace
 from webhooks.server.log import json_logging
 
 if TYPE_CHECKING:
@@ -71,22 +72,20 @@ def process_options(lease: str) -> Callable[[Callable[..., R]], Callable[..., R]
 
     def decorated(command: Callable[..., R]) -> Callable[..., R]:
         @cluster_options
-        @click.option("--own-namespace", envvar="POD_NAMESPACE", default="virt-dra", show_default=True,
-                      callback=parse_namespace, help="Namespace of the Lease; also $POD_NAMESPACE.")  # fmt: skip
-        @click.option("--lease", default=lease, show_default=True, help="Name of the Lease for leader election.")
-        @click.option("--lease-seconds", type=click.IntRange(3, 3600), default=15, show_default=True,
-                      help="Time after which a leader that hasn't renewed the Lease is replaced.")  # fmt: skip
-        @click.option("--no-election", is_flag=True, help="Lead without a Lease: no other process of it may run.")
-        @click.option(
-            "--identity",
-            envvar="POD_NAME",
-            help="Name of this process in Lease and Events.  [default: $POD_NAME, else host and id]",
+        @shared(
+            "--own-namespace",
+            detail="That of the Lease; also $POD_NAMESPACE.",
+            envvar="POD_NAMESPACE",
+            default="virt-dra",
+            callback=parse_namespace,
         )
-        @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
-        @port_option("--plain-port", 8080, "For /metrics and /readyz.")
-        @click.option(
-            "--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz."
-        )
+        @shared("--lease", default=lease)
+        @shared("--lease-seconds", default=15)
+        @shared("--no-election")
+        @shared("--identity", envvar="POD_NAME")
+        @shared("--host", default="0.0.0.0")
+        @shared("--plain-port", default=8080)
+        @shared("--health-port", default=8081)
         @log_level_option
         @wraps(command)
         def with_process(

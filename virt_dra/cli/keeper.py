@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_dra.cli.controller_process import ProcessChoice, process_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import parse_any_namespace
 from virt_dra.controllers.keeping.loop import KeeperSettings
 
@@ -31,14 +32,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
 
 @click.command(name="keeper", epilog=EPILOG)
 @process_options("virt-dra-keeper")
-@click.option("-n", "--namespace", callback=parse_any_namespace, help="Only VMs of this namespace.  [default: all]")
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=4,
-    show_default=True,
-    help="VMs that are reconciled at the same time.",
-)
+@shared("--namespace", detail="Only they are followed.  [default: all]", callback=parse_any_namespace)
+@shared("--workers", type=click.IntRange(1, 64), default=4)
 @click.option(
     "--remove-ended-pods",
     is_flag=True,

@@ -113,6 +113,7 @@ SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "features": ("feature-gates",),
     "explain": ("verbose",),
     "field": ("field-selector",),
+    "policy": ("node-policy",),
 }
 """Common spellings of options, with the names that they stand for; the first that a command has is taken. Help texts
 leave them out."""

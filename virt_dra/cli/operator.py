@@ -18,6 +18,7 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
 )
 from virt_dra.cli.controller_process import ProcessChoice, process_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
@@ -54,23 +55,15 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
 @click.option("--mode", type=click.Choice(get_args(Mode)), default="beside-kubevirt", show_default=True,
               help="Beside a KubeVirt that runs the VMs, or standalone, with launcher pods of our own.")  # fmt: skip
 @process_options("virt-dra-operator")
-@click.option("-n", "--namespace", callback=parse_any_namespace, help="Only VMs of this namespace.  [default: all]")
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=16,
-    show_default=True,
-    help="VMs that are reconciled at the same time.",
-)
+@shared("--namespace", detail="Only they are followed.  [default: all]", callback=parse_any_namespace)
+@shared("--workers", type=click.IntRange(1, 256), default=16)
 @click.option(
     "--spread", is_flag=True, help="Device entries of one claim and request get its devices in order (K-5.8)."
 )
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
 @kubevirt_gates_option
-@click.option("--launcher-image", metavar="IMAGE", envvar="VIRT_DRA_LAUNCHER_IMAGE",
-              default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
-              help="Standalone: image of the launcher pods.")  # fmt: skip
+@shared("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}")
 @click.option("--launcher-argument", "launcher_arguments", metavar="ARGUMENT", multiple=True,
               help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
 @address_keys_option

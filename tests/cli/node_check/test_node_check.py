@@ -38,7 +38,7 @@ def node(name: str, folder: Path) -> list[str]:
         (folder / path).write_text(f"{text}\n")
     arguments = ["--host-root", str(folder)]
     if "policy" in described:
-        arguments += ["--policy", str(HERE / described["policy"])]
+        arguments += ["--node-policy", str(HERE / described["policy"])]
     if "kubevirt" in described:
         (folder / "kubevirt.yaml").write_text(described["kubevirt"])
         arguments += ["--filename", str(folder / "kubevirt.yaml")]
@@ -91,7 +91,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
         (("-f", "-"), "{apiVersion: v1, kind: Node, metadata: {name: worker}}", "-: it has no KubeVirt"),
         (("-f", "-"), "a: [", "not YAML"),
         (("-f", "-"), "{apiVersion: kubevirt.io/v1, kind: KubeVirt, spec: 3}", "must be an object"),
-        (("--policy", "-"), "", "-: it has no VirtDraNodePolicy"),
+        (("--node-policy", "-"), "", "-: it has no VirtDraNodePolicy"),
         (("--label", "a"), None, "isn't KEY=VALUE"),
         (("--kubevirt-version", "one"), None, "is no KubeVirt version"),
     ],

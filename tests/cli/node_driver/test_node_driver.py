@@ -54,7 +54,7 @@ def running(plane: ControlPlane, folder: Path, node: str, port: int) -> Iterator
     policy = folder / "policy.yaml"
     policy.write_text(POLICY)
     arguments = [
-        "node-driver", "--node", node, "--policy", str(policy), "--kubelet-root", str(folder / "k"),
+        "node-driver", "--node", node, "--node-policy", str(policy), "--kubelet-root", str(folder / "k"),
         "--cdi-dir", str(folder / "cdi"), "--host-root", str(host), "--kubeconfig", str(plane.kubeconfig),
         "--plain-port", str(port), "--taint", "obstructed=None",
     ]  # fmt: skip

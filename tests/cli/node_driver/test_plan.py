@@ -23,7 +23,8 @@ SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/node-driver-plan.
 
 
 def plan(tree: MachineTree, policy: Path | str, *more: str, text: str | None = None) -> Result:
-    arguments = ["--plan", "--sysfs", str(tree.sysfs), "--proc", str(tree.folder / "proc"), "--policy", str(policy)]
+    arguments = ["--plan", "--sysfs", str(tree.sysfs), "--proc", str(tree.folder / "proc")]
+    arguments += ["--node-policy", str(policy)]
     return CliRunner().invoke(command, [*arguments, "--modules", str(tree.folder / "modules"), *more], input=text)
 
 
@@ -127,7 +128,13 @@ def test_a_copy_without_proc_counts_every_disk_as_needed(tmp_path: Path) -> None
     tree = machine("gpu-workstation", tmp_path)
     result = CliRunner().invoke(
         command,
-        ["--plan", "--sysfs", str(tree.sysfs), "-o", "table", "--policy", str(HERE / "policies/gpu-workstation.yaml")],
+        [
+            *["--plan", "-o", "table"],
+            "--sysfs",
+            str(tree.sysfs),
+            "--node-policy",
+            str(HERE / "policies/gpu-workstation.yaml"),
+        ],
     )
     assert "0000:06:00.0: it has the disk nvme1n1, and which disks the node uses isn't known" in result.output
 
@@ -138,6 +145,6 @@ def test_a_folder_that_isnt_sysfs_is_refused(tmp_path: Path) -> None:
     assert "holds nothing of what /sys holds" in json.loads(result.output)["error"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--plan"], ["--plan", "--policy", "-", "--label", "gpu"]])
+@pytest.mark.parametrize("arguments", [[], ["--plan"], ["--plan", "--node-policy", "-", "--label", "gpu"]])
 def test_usage_errors(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2

@@ -147,7 +147,7 @@ def test_a_damaged_checkpoint_is_said_in_the_pods_event_until_it_is_deleted(driv
 
 def _start(node: Node, name: str) -> None:
     node.start(
-        name, VIRT_DRA, "node-driver", "--node", node.name, "--policy", f"{node.folder}/policy.yaml",
+        name, VIRT_DRA, "node-driver", "--node", node.name, "--node-policy", f"{node.folder}/policy.yaml",
         "--kubelet-root", str(node.folders.kubelet), "--cdi-dir", str(node.folders.cdi), "--host-root",
         f"{node.folder}/{HOST_ROOT}", "--kubeconfig", f"{node.folder}/driver.kubeconfig", "--plain-port", "0",
     )  # fmt: skip

@@ -30,9 +30,9 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     every_namespace_option,
-    files_option,
     namespace_option,
     output_option,
     parse_node,
@@ -106,39 +106,27 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@files_option("Manifests; may be repeated. - is standard input.", "filenames")
-@click.option(
-    "--claim",
-    "claims",
-    metavar="[NAMESPACE/]NAME",
-    multiple=True,
-    help="Only this claim or template; several are placed together.",
-)
-@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
+@shared("--filename", "filenames", "May be repeated; - is standard input.")
+@shared("--claim", "claims", "Or template: only it is placed; several are placed together.", multiple=True)
+@shared("--node", detail="Only it is tried.", callback=parse_node)
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
-@click.option(
-    "-v", "--verbose", "explain", is_flag=True, help="Show for each node and request why devices were refused."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Only claims that can't be allocated.")
+@shared("--verbose", "explain", "For each node and request why devices were refused.")
+@shared("--quiet", detail="Only claims that can't be allocated.")
 @live_options
 @output_option("text", "json", "yaml")
 @namespace_option
 @every_namespace_option
-@gates_option(
-    "--feature-gates",
-    help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.",
+@gates_option("As its components take them.")
+@shared(
+    "--timeout",
+    "deadline",
+    "For a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
+    type=float,
+    default=DEFAULT_TIMEOUT,
+    show_default=f"{DEFAULT_TIMEOUT:g}",
+    callback=_parse_timeout,
 )
-@click.option(
-    "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT,
-    show_default=f"{DEFAULT_TIMEOUT:g}", callback=_parse_timeout,
-    help="Limit for a node (--jsonl: a problem, --workload: a "
-"pod), like kube-scheduler's; 0: none.",
-)  # fmt: skip
-@click.option(
-    "--jsonl",
-    is_flag=True,
-    help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.",
-)
+@shared("--jsonl", detail="A request is a problem; from FILE or standard input.")
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
 @click.option(
     "--candidates",

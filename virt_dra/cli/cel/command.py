@@ -32,6 +32,7 @@ from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import sourced_of_files
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, file_inputs, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import applied
@@ -157,11 +158,11 @@ cost. Members without a value are null. """
 
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
-@file_inputs("Manifests with ResourceSlices; - is standard input.")
+@file_inputs("ResourceSlices; - is standard input.")
 @live_options
 @output_option("text", "name", "json", "yaml")
-@click.option("-v", "--verbose", is_flag=True, help="A line for each device, however many there are.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the counts.")
+@shared("--verbose", detail="A line for each device, however many there are.")
+@shared("--quiet", detail="Only the counts.")
 @click.option(
     "--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device."
 )
@@ -170,13 +171,8 @@ cost. Members without a value are null. """
     is_flag=True,
     help="Compile as the API server does for a new object, by its gates, and check the estimated cost.",
 )
-@gates_option(
-    "--feature-gates",
-    "feature_gates",
-    help_text="With --new: gates that differ from a plain Kubernetes 1.37's. "
-    "DRAConsumableCapacity and DRAListTypeAttributes matter.",
-)
-@click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
+@gates_option("With --new; DRAConsumableCapacity and DRAListTypeAttributes matter.")
+@shared("--jsonl")
 def command(
     expression: str | None, paths: tuple[str, ...], live: ClusterChoice | None, output: str, verbose: bool, quiet: bool,
     derived: bool, new: bool, feature_gates: FeatureGates | None, jsonl: bool,

@@ -9,7 +9,8 @@ import click
 
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import progress, say, status
-from virt_dra.cli.shared.options import namespace_option, output_option, seconds_option
+from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.collector import frozen_heap
@@ -39,7 +40,7 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 @click.argument("before")
 @click.argument("after")
 @namespace_option
-@seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
+@shared("--timeout", detail="For one VM.", default=10.0, type=click.FloatRange(0.01, None))
 @output_option("text", "json", "yaml")
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with frozen_heap():

@@ -10,6 +10,7 @@ import click
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.shared.check_report import end_with
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import kubevirt_option, output_option, parse_namespace
 from virt_dra.cli.shared.output import refuse
 from virt_dra.doctor.checks import examine
@@ -34,7 +35,7 @@ Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no
 @click.option("--probe-namespace", metavar="NAME", default="default", show_default=True, callback=parse_namespace,
               help="Namespace of the dry run's VMI.")  # fmt: skip
 @kubevirt_option
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@shared("--quiet", detail="Only warnings and errors.")
 @output_option("text", "json", "yaml")
 def command(
     cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str

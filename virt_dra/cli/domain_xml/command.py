@@ -14,6 +14,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl import domain_xml as filter_lines
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, kubevirt_option, namespace_option, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 
@@ -81,9 +82,9 @@ def _dialect(name: str) -> Dialect:
 
 
 @click.command(name="domain-xml", help=HELP, epilog=EPILOG)
-@file_inputs("Manifests with VMs or VMIs; may be repeated. - is standard input.")
+@file_inputs("VMs or VMIs; may be repeated. - is standard input.")
 @namespace_option
-@click.option("--vmi", metavar="[NAMESPACE/]NAME", help="The only VM or VMI of the files that is converted.")
+@shared("--vmi", detail="Of the files, only it is converted.")
 @click.option("--metadata", metavar="DIR", type=_PATH,
               help="Metadata files of drivers: a copy of the container's / or of "
 "/var/run/kubernetes.io/dra-device-attributes.")  # fmt: skip
@@ -104,7 +105,7 @@ def _dialect(name: str) -> Dialect:
 @click.option("--diff", "other", metavar="FILE", type=_PATH,
               help="Show what differs from this domain (of virsh dumpxml) in host devices and placement.")  # fmt: skip
 @output_option("xml", "json", "yaml")
-@click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
+@shared("--jsonl")
 @click.pass_context
 def command(
     context: click.Context, paths: tuple[str, ...], namespace: str, vmi: str | None,

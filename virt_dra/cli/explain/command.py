@@ -15,6 +15,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, status
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import every_namespace_option, namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
@@ -66,21 +67,18 @@ _EXPLAINED: Final = 200
 @click.argument(
     "words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()]
 )
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    metavar="FILE|DIR|URL",
-    multiple=True,
-    help="Objects; may be repeated. - is standard input.",
-)
-@click.option("--live", is_flag=True, help="Read a cluster.")
+@shared("--filename", "paths", "May be repeated; - is standard input.")
+@shared("--live")
 @namespace_option
 @every_namespace_option
 @cluster_options
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=_TIMEOUT, show_default=True,
-              help="Limit for judging the nodes, and again for ways out.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="All groups of nodes, with examples of their devices.")
+@shared(
+    "--timeout",
+    detail="For judging the nodes, and again for ways out.",
+    type=click.FloatRange(min=0.01),
+    default=_TIMEOUT,
+)
+@shared("--verbose", detail="All groups of nodes, with examples of their devices.")
 @output_option("text", "json", "yaml")
 def command(
     words: tuple[str, ...], paths: tuple[str, ...], live: bool, namespace: str, cluster: ClusterChoice, timeout: float,

@@ -17,7 +17,8 @@ from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.gate_options import gates_option
-from virt_dra.cli.shared.options import log_level_option, port_option, seconds_option
+from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.options import log_level_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
@@ -71,21 +72,24 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command(name="extender", help=HELP, epilog=EPILOG)
-@click.option("--policy", default="least-fragmentation", show_default=True, callback=_policy, metavar="NAME",
-              shell_complete=suggesting(POLICIES), help="For pods that name none, in namespaces "
-"that name none.")  # fmt: skip
-@cluster_options
-@gates_option("--feature-gates", help_text="The cluster's gates, as kube-scheduler has them.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address for kube-scheduler.")
-@port_option("--port", 8766, "For kube-scheduler; 0 for any free port.")
-@click.option("--plain-host", default="127.0.0.1", show_default=True, help="Address for probes and metrics.")
-@port_option("--plain-port", 8767, "For probes and metrics.")
-@click.option(
-    "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Serve HTTPS: folder with tls.crt and tls.key."
+@shared(
+    "--policy",
+    detail="For pods that name none, in namespaces that name none.",
+    default="least-fragmentation",
+    callback=_policy,
+    shell_complete=suggesting(POLICIES),
 )
-@click.option("--client-ca", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="With --tls-dir: answer only clients with a certificate of these authorities (PEM).")  # fmt: skip
-@seconds_option("--timeout", 1.0, 0.05, 30, "Limit of one answer; afterwards it has no preference.")
+@cluster_options
+@gates_option("As kube-scheduler has them.")
+@shared("--host", default="127.0.0.1")
+@shared("--port", detail="For kube-scheduler.", default=8766)
+@shared("--plain-host", default="127.0.0.1")
+@shared("--plain-port", default=8767)
+@shared("--tls-dir", detail="Without it, HTTP is served.")
+@shared("--client-ca", detail="With --tls-dir.")
+@shared(
+    "--timeout", detail="For one answer; afterwards it has no preference.", default=1.0, type=click.FloatRange(0.05, 30)
+)
 @click.option(
     "--print-configuration",
     metavar="URL",

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.templates.applying import JsonPath
 from virt_dra.cli.templates.custom_columns import CustomColumns
 from virt_dra.cli.templates.parsing import BadTemplate
@@ -64,11 +65,6 @@ class RowFormatType(click.Choice[str]):
         return [CompletionItem(choice.removesuffix("...")) for choice in self.choices if choice.startswith(incomplete)]
 
 
-row_format_option = click.option(
-    "-o",
-    "--output",
-    type=RowFormatType(),
-    default=FORMATS[0],
-    show_default=True,
-    help="Format of the output; templates are kubectl's, of the documents of -o json.",
+row_format_option = shared(
+    "--output", detail="Templates are kubectl's, of the documents of -o json.", type=RowFormatType(), default=FORMATS[0]
 )

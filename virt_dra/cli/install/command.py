@@ -28,6 +28,7 @@ from virt_dra.cli.install.options import (
 )
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import wait_timeout_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
@@ -80,13 +81,11 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.command(name="install", epilog=EPILOG)
 @click.option("--overlay", type=click.Choice([BESIDE_KUBEVIRT, STANDALONE]), default=BESIDE_KUBEVIRT, show_default=True,
               help="With the cluster's KubeVirt, or, without one, with VirtualMachines of our own.")  # fmt: skip
-@click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
-              help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
+@shared("--own-namespace", "namespace", "Created if it is missing.", default=NAMESPACE, callback=parse_our_namespace)
 @click.option("--image", metavar="IMAGE", callback=parse_image,
               help="Image of all pods of virt-dra itself.  [default: virt-dra with this "
 "version's tag, which nobody publishes]")  # fmt: skip
-@click.option("--launcher-image", metavar="IMAGE", callback=parse_image,
-              help="Standalone: image of launcher pods.  [default: virt-dra-launcher, as for --image]")  # fmt: skip
+@shared("--launcher-image", detail="[default: virt-dra-launcher, as for --image]", callback=parse_image)
 @click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
               help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
@@ -110,22 +109,21 @@ missing permission, KubeVirt where none may be or none where one must be.
     is_flag=True,
     help="The webhook's certificate from cert-manager instead of an authority of its own.",
 )
-@click.option(
-    "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    callback=parse_client_ca, help="Authorities (PEM) of the client certificate that API servers present to "
-"webhooks: the webhook then answers only them, and uses "
-    "everything it knows of the cluster.",
-)  # fmt: skip
+@shared(
+    "--client-ca",
+    detail="Those of API servers; the webhook then uses everything it knows of the cluster.",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    callback=parse_client_ca,
+)
 @click.option(
     "--api-server-cidr", "api_server_networks", metavar="CIDR", multiple=True, callback=parse_networks,
     help="Networks from which API servers connect to pods; reviews are accepted only from there. May be repeated.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Print the objects that would be applied, in order, and change nothing.")
+@shared("--dry-run", detail="The objects that would be applied, in order.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all pods run.")
 @wait_timeout_option
 @cluster_options
-@click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]),
-              help="Format of the output.  [default: text; with --dry-run yaml]")  # fmt: skip
+@shared("--output", detail="[default: text; with --dry-run yaml]", type=click.Choice(["text", "yaml", "json"]))
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, launcher_pull_secrets: tuple[str, ...],

@@ -13,6 +13,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import emitter, parse_our_namespace
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import output_option, wait_timeout_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.port import ApiError
@@ -38,17 +39,12 @@ Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usag
 
 
 @click.command(name="uninstall", epilog=EPILOG)
-@click.option(
-    "--own-namespace",
-    "namespace",
-    callback=parse_our_namespace,
-    help="Namespace of virt-dra itself.  [default: the one it is found in]",
-)
+@shared("--own-namespace", "namespace", "[default: the one it is found in]", callback=parse_our_namespace)
 @click.option(
     "--delete-vms", is_flag=True, help="Standalone: also the CRDs of VirtualMachines, and with them every VM, for good."
 )
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@shared("--yes")
+@shared("--dry-run")
 @wait_timeout_option
 @cluster_options
 @output_option("text", "yaml", "json")

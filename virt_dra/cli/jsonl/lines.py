@@ -19,6 +19,7 @@ from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.reading.json_members import ConvertItem, decode_object
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.members import BadLine, found_type
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.output import json_text, refuse
 
 AnswerMembers = Mapping[str, Any]
@@ -173,11 +174,10 @@ def jsonl_command(
 ) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
 
+    @click.command(name=name, help=help_text, epilog=f"{epilog}{_EXIT_CODES}")
+    @shared("--jsonl", required=True)
+    @click.argument("requests", type=click.File("rb"), default="-")
     def run(jsonl: bool, requests: IO[bytes]) -> None:
         answer_stream(requests, answer, refusal, members)
 
-    flag = click.Option(
-        ["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line."
-    )
-    source = click.Argument(["requests"], type=click.File("rb"), default="-")
-    return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=f"{epilog}{_EXIT_CODES}")
+    return run

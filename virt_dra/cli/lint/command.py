@@ -34,9 +34,9 @@ from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, say_unknown
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
-    files_option,
     kubevirt_gates_option,
     kubevirt_option,
     namespace_option,
@@ -140,7 +140,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="lint", help=HELP, epilog=EPILOG)
-@files_option("Manifests; may be repeated. - is standard input.", "named")
+@shared("--filename", "named", "May be repeated; - is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @output_option("text", "json", "yaml", "sarif", "github", "junit", "codequality")
 @kubevirt_option
@@ -148,13 +148,11 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @severity_options(LintSettings.for_command)
 @namespace_option
 @address_keys_option
-@click.option(
-    "--live", is_flag=True, help="Read a cluster: its VMs, unless the files have some, and everything they name."
-)
-@click.option("-A", "--all-namespaces", is_flag=True, help="With --live: the VMs of all namespaces.")
+@shared("--live", detail="Its VMs, unless the files have some, and everything they name.")
+@shared("--all-namespaces", detail="With --live.")
 @cluster_options
 @click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
-@click.option("-q", "--quiet", is_flag=True, help="Without excerpts of the files.")
+@shared("--quiet", detail="Without excerpts of the files.")
 @click.option(
     "--strict", is_flag=True, help="Exit with 1 for warnings, too, and say which of KubeVirt's rules aren't judged."
 )
@@ -172,7 +170,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @configuration_option
 @click.option("--summary", is_flag=True, help="Only count: findings of each id, and the totals.")
 @click.option("--fix", is_flag=True, help="Correct what is mechanical: show a diff, ask, write the files.")
-@click.option("-y", "--yes", is_flag=True, help="With --fix: don't ask.")
+@shared("--yes", detail="With --fix.")
 @click.option(
     "--list",
     is_flag=True,

@@ -12,13 +12,14 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import DocumentError, read_objects
 from virt_dra.cli.node_driver.policy_files import bounded_text, labels_of, policies_from, policy_file
 from virt_dra.cli.shared.check_report import end_with
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import kubevirt_option, output_option
 from virt_dra.cli.shared.output import refuse
 
 EPILOG = """\b
 Examples:
   virt-dra node-check                     of this node
-  virt-dra node-check -q --policy examples/requests/node-policy.yaml    what is in the way of a policy's devices?
+  virt-dra node-check -q --node-policy examples/requests/node-policy.yaml    what is in the way of a policy's devices?
   kubectl get kubevirt -A -o yaml | virt-dra node-check -f -            does KubeVirt leave mediated devices alone?
   virt-dra node-check --host-root copy    of a copied machine: copy/sys, copy/proc, copy/lib/modules
   virt-dra node-check -o json | jq -r '.findings[] | select(.level == "error") | .message'
@@ -32,16 +33,19 @@ Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no
 
 
 @click.command(name="node-check", epilog=EPILOG)
-@click.option("--host-root", default="", metavar="FOLDER",
-              help="Where the node's /sys, /proc, /dev and /lib/modules are.  [default: /]")  # fmt: skip
-@click.option("--policy", metavar="FILE", type=policy_file,
-              help="VirtDraNodePolicies: examine what they publish, and say why other devices aren't.")  # fmt: skip
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=labels_of,
-              help="A label of the node, for nodeSelectors of policies and of KubeVirt; may be repeated.")  # fmt: skip
-@click.option("-f", "--filename", "kubevirt_file", metavar="FILE", type=policy_file,
-              help="The cluster's KubeVirt object: does it remove mediated devices of others?")  # fmt: skip
+@shared("--host-root", detail="And /lib/modules.  [default: /]", default="")
+@shared("--node-policy", "policy", "Examine what they publish, and say why other devices aren't.", type=policy_file)
+@shared("--label", "labels", "For nodeSelectors of policies and of KubeVirt.", callback=labels_of)
+@shared(
+    "--filename",
+    "kubevirt_file",
+    "The cluster's KubeVirt: does it remove mediated devices of others?",
+    metavar="FILE",
+    multiple=False,
+    type=policy_file,
+)
 @kubevirt_option
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@shared("--quiet", detail="Only warnings and errors.")
 @output_option("text", "json", "yaml")
 def command(
     host_root: str, policy: Path | None, labels: dict[str, str], kubevirt_file: Path | None,

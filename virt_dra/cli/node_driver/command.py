@@ -15,7 +15,8 @@ from virt_dra.api.names import dns1123_subdomain, dns1123_subdomain_caseless
 from virt_dra.cli.node_driver.policy_files import labels_of, policy_file
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import log_level_option, output_option, port_option
+from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.options import log_level_option, output_option
 
 _NEEDS: Final = "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package"
 KUBELET_ROOT: Final = "/var/lib/kubelet"
@@ -25,10 +26,10 @@ _DRIVER_MAX: Final = 63
 EPILOG = """\b
 Examples:
   virt-dra node-driver --node worker-1    policies: the cluster's VirtDraNodePolicies
-  virt-dra node-driver --node worker-1 --policy examples/requests/node-policy.yaml    a policy from a file instead
+  virt-dra node-driver --node worker-1 --node-policy examples/requests/node-policy.yaml    a policy from a file instead
   virt-dra node-driver --node worker-1 --taint gone=NoSchedule --taint link-down=None
-  virt-dra node-driver --plan --policy examples/requests/node-policy.yaml -o table    which devices would be published?
-  virt-dra node-driver --plan --sysfs copy/sys --proc copy/proc --policy examples/requests/node-policy.yaml
+  virt-dra node-driver --plan --node-policy examples/requests/node-policy.yaml -o table    which devices, and why?
+  virt-dra node-driver --plan --sysfs copy/sys --proc copy/proc --node-policy examples/requests/node-policy.yaml
 
 \b
 It runs as root on each node (virt-dra install --driver), and logs one JSON object per line to standard error. With
@@ -84,14 +85,18 @@ def _driver_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
               "it has every disk and interface needed by the node.  [default: /proc with /sys, else none]")  # fmt: skip
 @click.option("--modules", metavar="FOLDER", help="With --plan: folder with modules.alias, which names variant "
               "drivers.  [default: /lib/modules/RELEASE with /sys, else none]")  # fmt: skip
-@click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, callback=labels_of,
-              help="With --plan: a label of the node, for policies with a nodeSelector; may be repeated.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="With --plan: also list devices that no policy names.")
+@shared("--label", "labels", "With --plan: for policies with a nodeSelector.", callback=labels_of)
+@shared("--verbose", detail="With --plan: also devices that no policy names.")
 @output_option("yaml", "json", "table")
-@click.option("--node", "node_name", envvar="NODE_NAME", default="", metavar="NODE", callback=_node_name,
-              help="Name of this node's Node object; also $NODE_NAME.")  # fmt: skip
-@click.option("--policy", metavar="FILE", type=policy_file,
-              help="VirtDraNodePolicies from a file instead of the cluster's.")  # fmt: skip
+@shared(
+    "--node",
+    "node_name",
+    "This one, by the name of its Node object; also $NODE_NAME.",
+    envvar="NODE_NAME",
+    default="",
+    callback=_node_name,
+)
+@shared("--node-policy", "policy", "Instead of the cluster's.", type=policy_file)
 @click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME", callback=_driver_name,
               help="Name of the driver, which DeviceClasses select.")  # fmt: skip
 @click.option("--pod-uid", envvar="POD_UID", default="", metavar="UID",
@@ -104,12 +109,11 @@ def _driver_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 "plugins_registry below the kubelet's]")  # fmt: skip
 @click.option("--cdi-dir", default="/var/run/cdi", show_default=True, metavar="FOLDER",
               help="Where container runtimes look for CDI files.")  # fmt: skip
-@click.option("--host-root", default="", metavar="FOLDER",
-              help="Where the host's /sys, /proc and /dev are, for tests.  [default: /]")  # fmt: skip
+@shared("--host-root", detail="For tests.  [default: /]", default="")
 @click.option("--taint", "effects", metavar="REASON=EFFECT", multiple=True, callback=_taints,
               help="Another effect (NoSchedule, NoExecute, None) of a condition's taint; may be repeated.")  # fmt: skip
-@click.option("--plain-host", default="127.0.0.1", show_default=True, help="Address for probes and metrics.")
-@port_option("--plain-port", 8769, "For probes and metrics.")
+@shared("--plain-host", default="127.0.0.1")
+@shared("--plain-port", default=8769)
 @cluster_options
 @log_level_option
 def command(
@@ -126,7 +130,7 @@ def command(
     """
     if plan:
         if policy is None:
-            raise click.UsageError("--plan needs --policy FILE: nothing is published that no policy names")
+            raise click.UsageError("--plan needs --node-policy FILE: nothing is published that no policy names")
         _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
     if not node_name:
         raise click.UsageError("Missing option '--node' (or $NODE_NAME); --plan needs none")

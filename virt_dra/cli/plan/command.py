@@ -12,12 +12,12 @@ import click
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.live_input import live_objects, live_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     every_namespace_option,
     file_inputs,
     namespace_option,
     output_option,
-    seconds_option,
 )
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import frozen_heap
@@ -53,7 +53,7 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 
 
 @click.command(name="plan", help=HELP, epilog=EPILOG)
-@file_inputs("Manifests to apply; - is standard input.")
+@file_inputs("What would be applied; - is standard input.")
 @click.option(
     "--delete", "deleted", metavar="FILE|DIR", multiple=True, help="Manifests whose objects would be deleted."
 )
@@ -61,7 +61,7 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 @live_options
 @namespace_option
 @every_namespace_option
-@seconds_option("--timeout", 10.0, 0.01, None, "Limit for one VM.")
+@shared("--timeout", detail="For one VM.", default=10.0, type=click.FloatRange(0.01, None))
 @output_option("text", "json", "yaml", "github")
 def command(
     paths: tuple[str, ...], deleted: tuple[str, ...], dumped: tuple[str, ...],

@@ -12,6 +12,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 
@@ -42,7 +43,7 @@ Exit codes: 0 asked for, or nothing is kept; 1 the VM runs, or the question was 
 @click.argument("kind", type=click.Choice(["vm"]))
 @click.argument("name")
 @namespace_option
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@shared("--yes")
 @cluster_options
 @output_option("text", "json", "yaml")
 def command(kind: str, name: str, namespace: str, yes: bool, cluster: ClusterChoice, output: str) -> None:

@@ -13,6 +13,7 @@ from virt_dra.cli.report.page import report_page
 from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.simulator.collector import frozen_heap
@@ -51,18 +52,14 @@ _FORMATS: Final = ("html", "json")
 
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options(arguments=True)
-@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
-@click.option(
-    "-o",
+@shared("--out")
+@shared(
     "--output",
+    detail="Or FILE.html or FILE.json; json is printed where no file is named.",
     type=_FormatOrFile(_FORMATS),
     default="html",
-    show_default=True,
-    help="Format, or FILE.html or FILE.json; json is printed where no file is named.",
 )
-@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED,
-    show_default=True,
-              help="How many waiting VMs are explained.")  # fmt: skip
+@shared("--most", default=MOST_EXPLAINED)
 def command(source: InventoryInput, out: Path | None, output: str, most: int) -> None:
     now = datetime.now(UTC)
     if output not in _FORMATS:

@@ -15,7 +15,8 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import address_keys_option, log_level_option, port_option
+from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.options import address_keys_option, log_level_option
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
@@ -58,12 +59,11 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port o
 @click.command(name="report-server", help=HELP, epilog=EPILOG)
 @cluster_options
 @address_keys_option
-@click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
-              help="How many waiting VMs are explained.")  # fmt: skip
-@tls_options("browsers must trust current/ca.crt in it")
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@port_option("--port", 8443, "For viewers, with TLS; 0 for any free port.")
-@port_option("--plain-port", 8080, "For probes and metrics, without TLS.")
+@shared("--most", default=MOST_EXPLAINED)
+@tls_options("Browsers must trust current/ca.crt in it.")
+@shared("--host", default="0.0.0.0")
+@shared("--port", detail="For viewers, with TLS.", default=8443)
+@shared("--plain-port", default=8080)
 @log_level_option
 def command(
     cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls: TlsOptions, host: str, port: int,

@@ -27,6 +27,7 @@ from virt_dra.cli.shared.console import output_console, say, say_unknown, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     every_namespace_option,
     file_inputs,
@@ -97,26 +98,20 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(name="run", epilog=EPILOG)
-@file_inputs("Manifests of VMs and of a cluster; - is standard input.")
+@file_inputs("VMs, and a cluster's objects; - is standard input.")
 @live_options
-@click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
-@click.option(
+@shared("--node", detail="Only it may be chosen.", callback=parse_node)
+@shared(
     "--out",
+    detail="A folder for every object and the domain XML.",
     metavar="DIR",
     type=click.Path(file_okay=False),
     callback=_parse_out,
-    help="Write every object and the domain XML below this folder.",
 )
 @output_option("text", "wide", "name", "json", "yaml")
-@click.option("-v", "--verbose", is_flag=True, help="Every step of every VM, also of those that are ready.")
-@click.option("-q", "--quiet", is_flag=True, help="Only what is wrong: VMs that aren't ready.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="What generated names and UIDs are made of: the same input with the same seed has the same output.",
-)
+@shared("--verbose", detail="Every step of every VM, also of those that are ready.")
+@shared("--quiet", detail="Only what is wrong: VMs that aren't ready.")
+@shared("--seed", detail="Of generated names and UIDs.", type=click.IntRange(min=0), default=0)
 @kubevirt_option
 @kubevirt_gates_option
 @namespace_option

@@ -25,6 +25,7 @@ from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
@@ -88,13 +89,11 @@ class Played:
 
 @click.command(name="scenario", help=HELP, epilog=EPILOG)
 @file_inputs("Scenarios; - is standard input.", "FILE")
-@click.option("--live", is_flag=True, help="Play on a cluster, which must be named with --kubeconfig or --context.")
+@shared("--live", detail="Scenarios are played on it; name it with --kubeconfig or --context.")
 @cluster_options
 @click.option("--on", metavar="embedded|KUBECONFIG", hidden=True, help="As none, or --live --kubeconfig KUBECONFIG.")
 @click.option("--expect", metavar="FILE", help="Answers (JSON lines, or of -o json), found by name; shows differences.")
-@click.option(
-    "--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer."
-)
+@shared("--jsonl", detail="A request is a scenario; from FILE or standard input.")
 @output_option("text", "json", "yaml")
 def command(
     paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool,

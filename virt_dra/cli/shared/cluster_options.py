@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.output import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -84,13 +85,8 @@ def reads_cluster(live: bool, *inputs: object) -> bool:
 def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
     """Adds ``--kubeconfig`` and ``--context``; the command gets them together, as ``cluster: ClusterChoice``."""
 
-    @click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        type=click.Path(dir_okay=False),
-        help="Kubeconfig of the cluster.  [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account]",
-    )
-    @click.option("--context", metavar="NAME", help="Context of the kubeconfig.  [default: the current one]")
+    @shared("--kubeconfig")
+    @shared("--context")
     @wraps(command)
     def with_cluster(*args: Any, kubeconfig: str | None, context: str | None, **kwargs: Any) -> R:
         given = is_typed("kubeconfig") or is_typed("context")

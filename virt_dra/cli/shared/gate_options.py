@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGateError, FeatureGates
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,11 +57,10 @@ def _advised(problem: str) -> str:
     return f"unrecognized feature gate: {name}; did you mean {' or '.join(meant)}?" if meant else problem
 
 
-def gates_option(*names: str, help_text: str) -> Callable[[F], F]:
-    """The option; its value is a FeatureGates, or None."""
-    suggested = suggesting_switches(GATE_DEFAULTS)
-    return click.option(
-        *names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text, shell_complete=suggested
+def gates_option(detail: str) -> Callable[[F], F]:
+    """``--feature-gates``; its value is a FeatureGates, or None. ``detail``: what the help text says of the command."""
+    return shared(
+        "--feature-gates", detail=detail, callback=parse_gates, shell_complete=suggesting_switches(GATE_DEFAULTS)
     )
 
 

@@ -16,11 +16,11 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, 
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_documents, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     DEFAULT_NAMESPACE,
     address_keys_option,
     file_inputs,
-    files_option,
     parse_namespace,
 )
 from virt_dra.cli.shared.output import refuse
@@ -106,18 +106,16 @@ class InventoryInput:
 def inventory_options(*, arguments: bool) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source:
     InventoryInput``. ``arguments``: the command's are files, too."""
-    files = file_inputs if arguments else files_option
-    return lambda command: files("Manifests or a dump; - is standard input.")(_with_source(command))
+    detail = "Manifests or a dump; - is standard input."
+    files = file_inputs(detail) if arguments else shared("--filename", "paths", detail)
+    return lambda command: files(_with_source(command))
 
 
 def _with_source(command: Callable[..., R]) -> Callable[..., R]:
-    @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
-    @click.option(
-        "-n", "--namespace", callback=lambda ctx, param,
-        value: value if value is None else parse_namespace(ctx, param, value),
-        help="Of VMs and claims.  [default: of files all, of a cluster default]",
-    )  # fmt: skip
-    @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="VMs and claims of all namespaces.")
+    @shared("--live")
+    @shared("--namespace", detail="[default: of files all, of a cluster default]", callback=lambda ctx, param,
+        value: value if value is None else parse_namespace(ctx, param, value))  # fmt: skip
+    @shared("--all-namespaces", "everywhere")
     @cluster_options
     @address_keys_option
     @wraps(command)

@@ -10,6 +10,7 @@ import click
 
 from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
 from virt_dra.cli.documents.heads import ProblemJson
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.suggestions import suggesting
 from webhooks.lint import BY_ID, LintSettings
 
@@ -39,19 +40,9 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
             return command(*args, lint=settings(deny=deny, warn=warn, ignore=ignore), **kwargs)
 
         with_options: Callable[..., R] = with_settings
-        for name, text in (
-            ("--warn", "Findings to report as warnings, unless --deny names them."),
-            ("--deny", "Findings to report as denials; `all` means every finding."),
-            ("--ignore", "Findings to leave out; overrides --deny and --warn."),
-        ):
-            with_options = click.option(
-                name,
-                metavar="ID,...",
-                multiple=True,
-                callback=_parse_ids,
-                help=text,
-                shell_complete=suggesting((*BY_ID, EVERY)),
-            )(with_options)
+        for name in ("--warn", "--deny", "--ignore"):
+            option = shared(name, callback=_parse_ids, shell_complete=suggesting((*BY_ID, EVERY)))
+            with_options = option(with_options)
         return with_options
 
     return add

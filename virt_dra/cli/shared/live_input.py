@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
 
@@ -29,9 +28,7 @@ def live_options(command: Callable[..., R]) -> Callable[..., R]:
     """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files
     alone are read."""
 
-    @click.option(
-        "--live", "wanted", is_flag=True, help="Read a cluster, with your own rights; the objects of files replace its."
-    )
+    @shared("--live", "wanted", "Objects of files replace its.")
     @cluster_options
     @wraps(command)
     def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:

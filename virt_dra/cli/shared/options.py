@@ -13,6 +13,7 @@ import click
 from virt_dra.api import names
 from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,27 +106,15 @@ def _parse_level(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 def output_option(*formats: str) -> Callable[[F], F]:
     """``--output``; the first format is the default."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Format of the output.",
-    )
+    return shared("--output", type=click.Choice(formats), default=formats[0])
 
 
-def files_option(help_text: str, parameter: str = "paths", metavar: str = "FILE|DIR|URL") -> Callable[[F], F]:
-    """``-f``, which may be repeated."""
-    return click.option("-f", "--filename", parameter, metavar=metavar, multiple=True, help=help_text)
-
-
-def file_inputs(help_text: str, metavar: str = "FILE|DIR|URL") -> Callable[[Callable[..., R]], Callable[..., R]]:
+def file_inputs(detail: str, metavar: str = "FILE|DIR|URL") -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Files as arguments and by ``-f``; the command gets all as ``paths``."""
 
     def add(command: Callable[..., R]) -> Callable[..., R]:
         @click.argument("more", metavar=f"[{metavar}]...", nargs=-1)
-        @files_option(help_text, metavar=metavar)
+        @shared("--filename", "paths", detail, metavar=metavar)
         @wraps(command)
         def with_files(*args: Any, paths: tuple[str, ...], more: tuple[str, ...], **kwargs: Any) -> R:
             return command(*args, paths=(*paths, *more), **kwargs)
@@ -141,49 +130,26 @@ def seconds_option(name: str, default: float, least: float, most: float | None, 
     return click.option(name, metavar="SECONDS", type=seconds, default=default, show_default=True, help=help_text)
 
 
-def port_option(name: str, default: int, help_text: str) -> Callable[[F], F]:
-    """A port to listen on; 0 for any free one."""
-    return click.option(name, type=click.IntRange(0, 65535), default=default, show_default=True, help=help_text)
-
-
-namespace_option = click.option(
-    "-n",
-    "--namespace",
-    default=DEFAULT_NAMESPACE,
-    show_default=True,
-    callback=parse_namespace,
-    help="Namespace of objects that name none.",
+namespace_option = shared(
+    "--namespace", detail="That of objects which name none.", default=DEFAULT_NAMESPACE, callback=parse_namespace
 )
-every_namespace_option = click.option(
-    "-A",
-    "--all-namespaces",
-    is_flag=True,
-    expose_value=False,
-    help="VMs and claims of all namespaces, as without it.",
-)
+every_namespace_option = shared("--all-namespaces", detail="As without it.", expose_value=False)
 """Of commands that always take all: what is typed out of habit is right."""
-kubevirt_option = click.option(
-    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=parsed_by(KubeVirtVersion.parse_known),
-    help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
-)  # fmt: skip
+kubevirt_option = shared(
+    "--kubevirt-version",
+    "kubevirt",
+    f"[default: the KubeVirt object's, else {NEWEST}]",
+    callback=parsed_by(KubeVirtVersion.parse_known),
+)
 """The KubeVirt version whose rules apply: a KubeVirtVersion, or None."""
-kubevirt_gates_option = click.option(
-    "--kubevirt-gates", "gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates,
-    shell_complete=suggesting_switches(KNOWN_GATES),
-    help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
-)  # fmt: skip
-address_keys_option = click.option(
-    "--address-keys", metavar="FILE", callback=_parse_keys,
-    help="Attributes that are addresses, besides the well-known ones: a YAML or "
-"JSON list of {driver, pci: [keys], mdev: [keys]}.",
-)  # fmt: skip
-log_level_option = click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    callback=_parse_level,
-    help="The least that is logged.",
+kubevirt_gates_option = shared(
+    "--kubevirt-gates", "gates", callback=_parse_gates, shell_complete=suggesting_switches(KNOWN_GATES)
+)
+address_keys_option = shared("--address-keys", callback=_parse_keys)
+log_level_option = shared(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", callback=_parse_level
 )
 """The level as a number of ``logging``."""
-wait_timeout_option = seconds_option("--timeout", 300.0, 0, 3600, "Limit for all waiting together.")
+wait_timeout_option = shared(
+    "--timeout", detail="For all waiting together.", default=300.0, type=click.FloatRange(0, 3600)
+)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import parse_service
 
 if TYPE_CHECKING:
@@ -51,28 +52,10 @@ def tls_options(trust: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     for."""
 
     def add(command: Callable[..., R]) -> Callable[..., R]:
-        @click.option(
-            "--tls-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Folder with tls.crt and tls.key that something else renews.",
-        )
-        @click.option(
-            "--self-signed",
-            type=click.Path(file_okay=False, path_type=Path),
-            help=f"Folder for an authority of our own and its certificate, made and renewed here; {trust}.",
-        )
-        @click.option(
-            "--dns-name",
-            "dns_names",
-            multiple=True,
-            help="With --self-signed: a name (or IP address) of the certificate.",
-        )
-        @click.option(
-            "--service",
-            metavar="SERVICE.NAMESPACE",
-            callback=parse_service,
-            help="With --self-signed: the names of this Service.",
-        )
+        @shared("--tls-dir")
+        @shared("--self-signed", detail=trust)
+        @shared("--dns-name", "dns_names", "With --self-signed.")
+        @shared("--service", detail="With --self-signed.", callback=parse_service)
         @wraps(command)
         def with_tls(
             *args: Any, tls_dir: Path | None, self_signed: Path | None, dns_names: tuple[str, ...],

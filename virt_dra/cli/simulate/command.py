@@ -16,6 +16,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
 from virt_dra.cli.shared.extras import missing_extra
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
@@ -148,10 +149,15 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
 @file_inputs("Clusters, workloads and descriptions; - is standard input.", "FILE")
-@click.option(
-    "--policy", "policies", metavar="NAME,...", multiple=True, callback=_policies, shell_complete=suggesting(POLICIES),
-    help=f"Policies to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
-)  # fmt: skip
+@shared(
+    "--policy",
+    "policies",
+    f"Those to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
+    metavar="NAME,...",
+    multiple=True,
+    callback=_policies,
+    shell_complete=suggesting(POLICIES),
+)
 @click.option(
     "--until", metavar="DURATION", callback=parsed_by(seconds_of),
     help="Stop then, e.g. 12h.  [default: the description's, else when the last VM has arrived]",
@@ -160,7 +166,7 @@ def _parse_tables(text: str) -> tuple[str, ...]:
     "--warm-up", metavar="DURATION", callback=parsed_by(seconds_of),
     help="Measure from then on, when the cluster has filled.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**63), help="Of what is drawn.  [default: the description's, else 0]")
+@shared("--seed", detail="[default: the description's, else 0]", type=click.IntRange(0, 2**63))
 @click.option(
     "--seeds", metavar="SEED,...", callback=parsed_by(parse_seeds),
     help="Several seeds, e.g. 1..5, whose ranges are shown.",

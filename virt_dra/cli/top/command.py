@@ -13,6 +13,7 @@ import click
 from virt_dra.cli.shared.console import say, status
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.model.kinds import READ
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ Exit codes: 0 quit, 2 bad usage, unreadable input, no terminal or no cluster.
 
 @click.command(name="top", help=HELP, epilog=EPILOG)
 @inventory_options(arguments=True)
-@click.option("--once", is_flag=True, help="Print everything once, as text.")
+@shared("--once", detail="Prints everything as text.")
 def command(source: InventoryInput, once: bool) -> None:
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("this is no terminal; --once prints the same as text")

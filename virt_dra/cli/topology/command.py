@@ -17,6 +17,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, say, say_unknown
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import document_text, refuse
 from virt_dra.inventory.device_rows import device_rows
@@ -62,17 +63,12 @@ PNG_NEEDS: Final = "-o png needs resvg_py, and a font of matplotlib (-o svg need
 
 @click.command(name="topology", help=HELP, epilog=EPILOG)
 @inventory_options(arguments=True)
-@click.option("--node", "only", metavar="NODE", help="This node alone.")
+@shared("--node", "only", "Only it is shown.")
 @click.option("--no-fold", is_flag=True, help="Every node by itself.")
-@click.option("--claim", metavar="NAMESPACE/NAME", help="Lay the answer for this claim over it.")
-@click.option("--vmi", metavar="NAMESPACE/NAME", help="The same for a VM or VMI.")
+@shared("--claim", detail="Its answer is laid over the map.", metavar="NAMESPACE/NAME")
+@shared("--vmi", detail="Its answer is laid over the map.", metavar="NAMESPACE/NAME")
 @output_option(*_FORMATS)
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write there.  [default: standard output]",
-)
+@shared("--out", detail="[default: standard output]")
 def command(
     source: InventoryInput, only: str | None, no_fold: bool, claim: str | None, vmi: str | None, output: str,
     out: Path | None

@@ -16,6 +16,7 @@ import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service, seconds_option
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.port import ApiError
@@ -53,10 +54,14 @@ Secret.
 
 @click.command(name="webhook-certificates", epilog=EPILOG)
 @cluster_options
-@click.option(
-    "--own-namespace", "namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True,
-    callback=parse_namespace, help="Namespace of the Secrets and the Service; also $POD_NAMESPACE.",
-)  # fmt: skip
+@shared(
+    "--own-namespace",
+    "namespace",
+    "That of the Secrets and the Service; also $POD_NAMESPACE.",
+    envvar="POD_NAMESPACE",
+    default=DEFAULT_NAMESPACE,
+    callback=parse_namespace,
+)
 @click.option(
     "--authority-secret",
     metavar="NAME",
@@ -75,15 +80,12 @@ Secret.
     "--webhook-configuration", metavar="NAME", default=DEFAULT_CONFIGURATION, show_default=True,
     help="The Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for none.",
 )  # fmt: skip
-@click.option(
-    "--dns-name", "dns_names", multiple=True, help="A name (or IP address) of the certificate; may be repeated."
+@shared("--dns-name", "dns_names")
+@shared(
+    "--service", detail="[default, without --dns-name: virt-dra-webhook in --own-namespace]", callback=parse_service
 )
-@click.option(
-    "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
-    help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --own-namespace]",
-)  # fmt: skip
 @seconds_option("--every", 10.0, 0.1, 86400, "Time between two checks.")
-@click.option("--once", is_flag=True, help="Check once, and exit.")
+@shared("--once")
 @log_level_option
 def command(
     cluster: ClusterChoice, namespace: str, authority_secret: str, secret: str, webhook_configuration: str,

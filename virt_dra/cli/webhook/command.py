@@ -13,13 +13,12 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.lint_options import severity_options
+from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
-    files_option,
     kubevirt_gates_option,
     kubevirt_option,
     log_level_option,
-    port_option,
     seconds_option,
 )
 from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
@@ -51,19 +50,16 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 
 
 @click.command(name="webhook", epilog=EPILOG)
-@files_option(
-    "Objects of the cluster: templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
+@shared(
+    "--filename",
+    "paths",
+    "Templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
     metavar="FILE|DIR",
 )
-@click.option(
-    "--live", is_flag=True, help="Watch a cluster instead; ready once all its objects have been read. See --kubeconfig."
-)
+@shared("--live", detail="Watched instead of files; ready once all its objects have been read.")
 @cluster_options
-@tls_options("current/ca.crt in it is the caBundle")
-@click.option(
-    "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    help="Authorities (PEM) of the API servers' client certificates; other callers get no answer. Reloaded on changes.",
-)  # fmt: skip
+@tls_options("The file current/ca.crt in it is the caBundle.")
+@shared("--client-ca", detail="Those of API servers; reloaded on changes.")
 @click.option("--client-name", "client_names", metavar="NAME", multiple=True,
               help="Common name or DNS name of these certificates; may be "
 "repeated.  [default: kube-apiserver]")  # fmt: skip
@@ -72,9 +68,9 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 "all, by the content of the review alone, or by "
               "everything known of the cluster.  [default: refuse with --client-ca, "
 "else limit with --live, tell with -f]")  # fmt: skip
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@port_option("--port", 8443, "For reviews, with TLS; 0 for any free port.")
-@port_option("--plain-port", 8080, "For probes and metrics, without TLS.")
+@shared("--host", default="0.0.0.0")
+@shared("--port", detail="For reviews, with TLS.", default=8443)
+@shared("--plain-port", default=8080)
 @kubevirt_option
 @kubevirt_gates_option
 @address_keys_option
@@ -92,8 +88,11 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 @click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024,
     show_default=True,
               help="The largest request that is read.")  # fmt: skip
-@seconds_option(
-    "--timeout", 8.0, 0.1, 30, "Limit for one answer; less than the webhook configuration's timeoutSeconds."
+@shared(
+    "--timeout",
+    detail="For one answer; less than the webhook configuration's timeoutSeconds.",
+    default=8.0,
+    type=click.FloatRange(0.1, 30),
 )
 @seconds_option(
     "--announce", 10.0, 0, 300,
