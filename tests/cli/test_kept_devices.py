@@ -66,6 +66,50 @@ def test_others_are_offered_its_release(files: tuple[str, ...]) -> None:
     )
 
 
+POLICY = """
+apiVersion: virt-dra.io/v1alpha1
+kind: KeepPolicy
+metadata: {name: team, namespace: team-a}
+spec: {stoppedFor: 2h}
+"""
+
+
+@pytest.fixture
+def limited(files: tuple[str, ...], tmp_path: Path) -> tuple[str, ...]:
+    """The same, with a policy, and since when the VM is stopped."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    kept = tmp_path / "kept.yaml"
+    kept.write_text(
+        KEPT.replace(
+            "  uid: kept-1", '  uid: kept-1\n  annotations: {virt-dra.io/stopped-since: "2026-11-20T08:00:00Z"}'
+        )
+    )
+    return (*files, "-f", str(tmp_path / "policy.yaml"))
+
+
+def test_a_policy_is_named_to_the_vm_and_to_who_waits(limited: tuple[str, ...]) -> None:
+    kept = "stopped since 2026-11-20T08:00:00Z, kept until 2026-11-20T10:00:00Z: KeepPolicy team"
+    own = said("explain", "vm", "trainer", "-n", "team-a", *limited)
+    assert f"\n\nKept devices:\n  gpu.example.com/node-3/gpu-0, {kept}\n" in own
+    others = said("explain", "vmi", "vm-late", "-n", "team-a", *limited)
+    assert (
+        "kept while the VM is stopped, since 2026-11-20T08:00:00Z, until 2026-11-20T10:00:00Z: KeepPolicy team\n"
+        in others
+    )
+    rows = said("get", "devices", *limited, "--no-headers")
+    # Rows of devices read no VMs, so that the VM's own lease may be shorter.
+    assert (
+        "VM team-a/trainer (stopped since 2026-11-20T08:00:00Z, kept until 2026-11-20T10:00:00Z at the latest" in rows
+    )
+
+
+def test_a_vm_that_keeps_nothing_yet_is_told_what_a_policy_leaves(limited: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "kept.yaml").write_text(KEPT.partition("---")[0])
+    assert said("explain", "vm", "trainer", "-n", "team-a", *limited).endswith(
+        "Kept devices:\n  KeepPolicy team of the namespace allows to keep devices for 2h only\n"
+    )
+
+
 def test_the_device_is_shown_as_the_stopped_vms(files: tuple[str, ...]) -> None:
     rows = said("get", "devices", *files, "--no-headers").splitlines()
     (row,) = (row for row in rows if "node-3" in row)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import virt_dra.model
 from virt_dra.allocator import Features, Snapshot
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.keeping.claims import STOPPED_ANNOTATION
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -51,6 +53,14 @@ def claim(name: str, pool: str, held: tuple[str, ...], user: str | None) -> Reso
     status: Json = {"allocation": {"devices": {"results": results}}} if held else {}
     status["reservedFor"] = [{"resource": "pods", "name": user, "uid": f"uid-{user}"}] if user else []
     meta = {"name": name, "namespace": "t", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return ResourceClaim.from_wire({"metadata": meta, "status": status})
+
+
+def kept_claim(name: str) -> ResourceClaim:
+    """Of a stopped VM that keeps it."""
+    meta = {"name": name, "namespace": "t", "annotations": {STOPPED_ANNOTATION: "2026-01-01T00:00:00Z"}}
+    consumer = {"apiGroup": "kubevirt.io", "resource": "virtualmachines", "name": "vm", "uid": "vm"}
+    status = {"allocation": {"devices": {"results": []}}, "reservedFor": [consumer]}
     return ResourceClaim.from_wire({"metadata": meta, "status": status})
 
 
@@ -163,6 +173,7 @@ def test_a_derived_value_reads_the_kinds_that_it_names(value: DerivedValue[Any])
         node("node-1", {"cpu": "4"}), unhealthy, slice_of("node-1", 1, DEVICES),
         claim("x", "node-1", DEVICES, "a"), rule("r", "node-1"), DeviceClass.from_wire({"metadata": {"name": "k"}}),
         VirtualMachineInstanceDevices.from_wire({"metadata": {"name": "vm", "namespace": "t"}}),
+        kept_claim("y"), KeepPolicy.from_wire({"metadata": {"name": "p", "namespace": "t"}}),
     ]  # fmt: skip
     model = _Recording(whole)
     value(model)

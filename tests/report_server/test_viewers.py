@@ -36,6 +36,7 @@ def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
         "resourceclaimtemplates.resource.k8s.io",
         "resourceslices.resource.k8s.io",
         "deviceprofiles.virt-dra.io",
+        "keeppolicies.virt-dra.io",
         "virtualmachineinstancedevices.virt-dra.io",
     ]
 

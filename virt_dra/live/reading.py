@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.cluster.port import Forbidden, NotFound, Reader
 from virt_dra.model.kinds import LABELS, OFTEN_NOT_SERVED, UNMISSED, ReadKinds
 
@@ -20,6 +22,12 @@ class ReadScope:
     notes: tuple[str, ...] = ()
     unread: frozenset[type[TypedObject]] = frozenset()
     """Kinds that may have objects which couldn't be read. A kind that isn't served has none."""
+    not_served: frozenset[type[TypedObject]] = frozenset()
+
+    @property
+    def has_keeper(self) -> bool:
+        """False for a cluster with virt-dra's definitions, but not those of its keeper: it certainly has none."""
+        return KeepPolicy not in self.not_served or DeviceProfile in self.not_served
 
     @property
     def partial(self) -> frozenset[type[TypedObject]]:
@@ -59,7 +67,7 @@ async def read_cluster(cluster: Reader, kinds: ReadKinds, namespace: str = "") -
                 namespaces[kind] = place
             break
     notes = _notes(not_served, forbidden, [kind for kind, place in namespaces.items() if place], namespace)
-    return objects, ReadScope(namespaces, tuple(notes), frozenset(forbidden))
+    return objects, ReadScope(namespaces, tuple(notes), frozenset(forbidden), frozenset(not_served))
 
 
 def _notes(

@@ -62,14 +62,16 @@ class ReadKinds:
 _VMS: Final = (VirtualMachine, VirtualMachineInstance)
 _USE: Final = (ResourceSlice, ResourceClaim, Pod, DeviceTaintRule)
 _ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim)
-_PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS, DeviceProfile))
+_PLACEMENT: Final = ReadKinds(
+    optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS, DeviceProfile, KeepPolicy)
+)
 _ROWS: Final[Mapping[str, ReadKinds]] = {
     "get vms": ReadKinds(
         optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices, DeviceProfile),
         one_of=(*_VMS, Pod, ResourceClaim),
     ),
-    "get devices": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
-    "get claims": ReadKinds(optional=(ResourceClaim, Pod), one_of=(ResourceClaim,)),
+    "get devices": ReadKinds(optional=(*_USE, KeepPolicy), one_of=(ResourceSlice,)),
+    "get claims": ReadKinds(optional=(ResourceClaim, Pod, KeepPolicy), one_of=(ResourceClaim,)),
     "get pools": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get drivers": ReadKinds(optional=(*_USE, DeviceClass), one_of=(ResourceSlice,)),
 }  # fmt: skip

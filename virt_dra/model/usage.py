@@ -10,8 +10,11 @@ from typing import TypedDict
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_vm_reference
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.cluster import ClusterModel, derived
+from virt_dra.model.kept import KeptUntil, kept_until
 from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
 
 PODS = "pods"
@@ -26,6 +29,12 @@ class ClaimUserJson(TypedDict):
     vm: str | None
     node: str | None
     reserved: bool
+    stoppedSince: str | None
+    """RFC 3339: of a stopped VM that keeps its devices."""
+    keptUntil: str | None
+    """RFC 3339: when they are released; at the latest then, where VMs can't be read."""
+    keepLimit: str | None
+    """The KeepPolicy that says so, and what it says; null for the VM's own lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,8 @@ class ClaimUser:
     """A pod (or another consumer, by its resource) that a claim is reserved for, or that the claim was made for.
 
     ``vm``: the name of the VM whose launcher the pod is, or that keeps the claim while it is stopped; ``pod``: None if
-    the model doesn't have it; ``stopped_since``: an RFC 3339 time, of a VM that keeps it.
+    the model doesn't have it; ``stopped_since``: an RFC 3339 time, of a VM that keeps it; ``kept``: until when, None
+    without an end.
     """
 
     resource: str
@@ -42,11 +52,18 @@ class ClaimUser:
     pod: Pod | None = field(default=None, repr=False)
     reserved: bool = True
     stopped_since: str = ""
+    kept: KeptUntil | None = None
 
     @property
     def keeps(self) -> bool:
         """True for a stopped VM that keeps the claim's devices (P-1)."""
         return self.resource == VMS
+
+    @property
+    def stopped_text(self) -> str:
+        """``stopped since …, kept until …``, of a VM that keeps it, as far as that is known."""
+        since = f" since {self.stopped_since}" if self.stopped_since else ""
+        return f"stopped{since}{f', kept {self.kept}' if self.kept is not None else ''}"
 
     @property
     def node(self) -> str:
@@ -63,6 +80,9 @@ class ClaimUser:
             "vm": self.vm or None,
             "node": self.node or None,
             "reserved": self.reserved,
+            "stoppedSince": self.stopped_since or None,
+            "keptUntil": self.kept.until if self.kept is not None else None,
+            "keepLimit": (self.kept.limit or None) if self.kept is not None else None,
         }
 
 
@@ -128,13 +148,16 @@ class DeviceHolder:
 
     @property
     def _kept(self) -> str:
-        stopped = next((user for user in self.users if user.keeps), None)
-        if stopped is None:
+        user = next((user for user in self.users if user.keeps), None)
+        if user is None:
             return ""
-        return f", kept while the VM is stopped{f', since {stopped.stopped_since}' if stopped.stopped_since else ''}"
+        since = f", since {user.stopped_since}" if user.stopped_since else ""
+        return f", kept while the VM is stopped{since}{f', {user.kept}' if user.kept is not None else ''}"
 
     def __str__(self) -> str:
-        return f"{self.user}{' (stopped)' if self.kept_by else ''}{' (admin access)' if self.admin else ''}"
+        user = next((user for user in self.users if user.keeps), None)
+        stopped = f" ({user.stopped_text})" if user is not None else ""
+        return f"{self.user}{stopped}{' (admin access)' if self.admin else ''}"
 
     def to_json(self) -> DeviceHolderJson:
         return {
@@ -149,7 +172,7 @@ class DeviceHolder:
         }
 
 
-@derived(ResourceClaim, Pod)
+@derived(ResourceClaim, Pod, VirtualMachine, KeepPolicy)
 def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     """The holders of every allocated device, in the order of the claims; those with admin access too, which use nothing
     up."""
@@ -160,7 +183,7 @@ def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     return dict(by_device)
 
 
-@derived(ResourceClaim, Pod)
+@derived(ResourceClaim, Pod, VirtualMachine, KeepPolicy)
 def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     """The holders of every device in use: those without admin access."""
     used = ((id, tuple(holder for holder in of_device if not holder.admin)) for id, of_device in holders(model).items())
@@ -224,7 +247,7 @@ def users_of(claim: ResourceClaim, model: ClusterModel) -> tuple[ClaimUser, ...]
         users = tuple(
             _pod_user(claim, model, consumer.name, consumer.uid)
             if consumer.resource == PODS
-            else _keeping_user(claim, consumer.name)
+            else _keeping_user(claim, model, consumer.name)
             if is_vm_reference(consumer)
             else ClaimUser(consumer.resource, consumer.name)
             for consumer in claim.status.reserved_for
@@ -235,8 +258,10 @@ def users_of(claim: ResourceClaim, model: ClusterModel) -> tuple[ClaimUser, ...]
     return (_pod_user(claim, model, owner.name, owner.uid, reserved=False),) if owner is not None else ()
 
 
-def _keeping_user(claim: ResourceClaim, vm: str) -> ClaimUser:
-    return ClaimUser(VMS, vm, vm, stopped_since=claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
+def _keeping_user(claim: ResourceClaim, model: ClusterModel, vm: str) -> ClaimUser:
+    return ClaimUser(
+        VMS, vm, vm, stopped_since=claim.metadata.annotations.get(STOPPED_ANNOTATION, ""), kept=kept_until(claim, model)
+    )
 
 
 def _pod_user(claim: ResourceClaim, model: ClusterModel, name: str, uid: str, *, reserved: bool = True) -> ClaimUser:

@@ -111,6 +111,7 @@ def lint_documents(
     namespace: str = DEFAULT_NAMESPACE,
     known_kinds: Collection[str] | None = None,
     address_keys: Iterable[DriverKeys] = (),
+    has_keeper: bool = True,
     existing: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
     trial: Callable[[Sequence[TypedObject], KubeVirtAtHand], Trial] | None = None,
@@ -125,8 +126,8 @@ def lint_documents(
     False: where none is named they are of virt-dra's own CRDs.
 
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
-    of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``: as for
-    :meth:`LintInputs.from_objects`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at
+    of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``, ``has_keeper``: as
+    for :meth:`LintInputs.from_objects`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at
     hand. ``progress`` is called before each VM, with how many are done.
 
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
@@ -152,6 +153,7 @@ def lint_documents(
         known_kinds=known_kinds,
         address_keys=address_keys,
         refused=refused,
+        has_keeper=has_keeper,
     )
     release = inputs.configuration.release
     as_written = tuple(

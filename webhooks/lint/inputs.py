@@ -133,7 +133,8 @@ class LintInputs:
 
     ``known_kinds``: kinds of which all objects are given. A missing object of another kind is no finding. ``refused``:
     objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as
-    missing. ``trial``: runs scheduler, allocator and launcher; None at admission.
+    missing. ``trial``: runs scheduler, allocator and launcher; None at admission. ``has_keeper``: False for a cluster
+    that certainly has none.
     """
 
     model: ClusterModel = field(default_factory=ClusterModel)
@@ -143,6 +144,7 @@ class LintInputs:
     refused: Mapping[Identity, str] = field(default_factory=dict)
     trial: Trial | None = None
     instancetypes: Instancetypes = field(default_factory=Instancetypes)
+    has_keeper: bool = True
 
     @classmethod
     def from_objects(
@@ -156,6 +158,7 @@ class LintInputs:
         known_kinds: Collection[str] | None = None,
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
+        has_keeper: bool = True,
     ) -> LintInputs:
         """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are
         in ``namespace``.
@@ -178,6 +181,7 @@ class LintInputs:
             frozenset(known_kinds),
             refused or {},
             instancetypes=Instancetypes.from_objects(objects, namespace),
+            has_keeper=has_keeper,
         )
 
     def lines(self, namespace: str) -> LineSurroundings:

@@ -181,6 +181,13 @@ _CHECKS: Final = (
         matters=RUNNING,
     ),
     LintCheck(
+        "keeper-missing",
+        DENIAL,
+        "The cluster has no keeper for the VM's devices.",
+        keeping.keeper_missing,
+        matters=START,
+    ),
+    LintCheck(
         "kept-claim-clash",
         DENIAL,
         "The claim that the VM would keep has the name of another.",

@@ -11,8 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.deployed.operator import keep_policies_kind, profiles_kind
 from devtools.deployed.webhook import kubevirt_kinds
 from devtools.webhooks.serving import SPEC, vm, vmi
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.main import cli
@@ -124,6 +126,24 @@ def test_what_a_file_has_is_as_if_it_were_created(room: Room, tmp_path: Path) ->
     assert room.found("-f", str(file), "-n", there) == [
         (f"virtualmachineinstances.kubevirt.io/{there}/c", "c", ["no-matching-device"])
     ]
+
+
+@pytest.mark.control_plane
+def test_a_vm_that_keeps_its_devices_where_nobody_keeps_them(room: Room) -> None:
+    here = room.namespaces[0]
+    spec = {**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "none"}]}
+    keeping = vm(spec, name="keeping")
+    keeping["spec"]["template"]["metadata"] = {"annotations": {KEEP_ANNOTATION: "24h"}}
+    room.create("virtualmachines", keeping, here)
+
+    def is_missed() -> bool:
+        return any("keeper-missing" in ids for _, name, ids in room.found("-n", here) if name == "keeping")
+
+    assert not is_missed()  # a cluster without virt-dra: nobody hears the annotation
+    with profiles_kind(room.plane):
+        assert is_missed()
+        with keep_policies_kind(room.plane):
+            assert not is_missed()
 
 
 class _Served:

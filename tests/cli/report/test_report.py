@@ -49,6 +49,8 @@ def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
             "vm": "trainer",
             "claim": "trainer-gpu",
             "stoppedSince": "2026-11-20T08:00:00Z",
+            "keptUntil": "2026-11-21T08:00:00Z",
+            "keepLimit": None,
         }
     ]
     page = _written(tmp_path, "-f", KEEP)
@@ -59,6 +61,7 @@ def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
         ("VM", "team-a/trainer"),
         ("Claim", "trainer-gpu"),
         ("Stopped since", "2026-11-20T08:00:00Z"),
+        ("Kept until", "2026-11-21T08:00:00Z"),
     ]
     assert 'id="kept"' not in _written(tmp_path, "-f", EXPLAIN)
 

@@ -39,7 +39,10 @@ def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: L
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     judgement = lint_documents(
-        read_documents(example.encode(), check.id), SETTINGS.get(check.id, LintSettings()), trial=Fitting
+        read_documents(example.encode(), check.id),
+        SETTINGS.get(check.id, LintSettings()),
+        trial=Fitting,
+        has_keeper=check.id != "keeper-missing",
     )
     assert judgement.subjects
     findings = judgement.subjects[0].findings

@@ -7,7 +7,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from virt_dra.api.keeping.terms import recorded_terms, speaks_of_keeping, vm_keep_annotations
+from virt_dra.api.keeping.terms import (
+    KeepingError,
+    KeepTerms,
+    keep_terms,
+    recorded_terms,
+    speaks_of_keeping,
+    vm_keep_annotations,
+)
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate
@@ -97,6 +104,16 @@ def kept_claim(
         owner_references=(controller_reference(vm),),
     )
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
+
+
+def claim_terms(vm: VirtualMachine | None, claim: ResourceClaim) -> tuple[KeepTerms | None, str]:
+    """The terms that a claim is kept on, and what is wrong with their text: then it is kept until that is mended.
+    ``vm``: None where it isn't known, so that only what the claim records counts."""
+    places = vm_keep_annotations(vm) if vm is not None else ()
+    try:
+        return keep_terms(*places, claim.metadata.annotations), ""
+    except KeepingError as error:
+        return KeepTerms(None, None), str(error)
 
 
 def is_kept(claim: ResourceClaim) -> bool:

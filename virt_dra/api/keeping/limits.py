@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from virt_dra.api.go_text import visible
+from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, other_consumers, vm_name_of
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.terms import KeepTerms, duration_of, duration_text
+from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import EXACT_COUNT, ResourceClaim, ResourceClaimSpec
 
 DevicesByClass = Mapping[str, int]
@@ -88,6 +90,29 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
     allows = f"{allowed} device{'s' if allowed != 1 else ''}" if allowed else "no devices"
     name = visible(policy.name)
     return f"KeepPolicy {name} lets stopped VMs keep {allows}{of_class}; with these they would keep {number}"
+
+
+def stopped_since(claim: ResourceClaim) -> datetime | None:
+    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet."""
+    if claim.status.allocation is None or other_consumers(claim):
+        return None
+    try:
+        return parse_time(claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
+    except ValueError:
+        return None
+
+
+def stopped_vms(claims: Iterable[ResourceClaim]) -> list[StoppedVm]:
+    """The stopped VMs that keep some of these claims, which are kept ones of one namespace."""
+    devices: dict[str, Counter[str]] = {}
+    since: dict[str, datetime] = {}
+    for claim in claims:
+        moment = stopped_since(claim)
+        if moment is not None:
+            vm = vm_name_of(claim)
+            devices.setdefault(vm, Counter()).update(devices_of(claim))
+            since[vm] = min(moment, since.get(vm, moment))
+    return [StoppedVm(vm, since[vm], devices[vm]) for vm in devices]
 
 
 def devices_of(claim: ResourceClaim) -> DevicesByClass:

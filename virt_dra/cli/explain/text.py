@@ -22,6 +22,10 @@ def lines(answer: ExplainedAnswer, *, everything: bool = False) -> list[str]:
 def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
     yield answer.headline
     yield from answer.unaligned
+    if answer.keeping:
+        yield ""
+        yield "Kept devices:"
+        yield from (f"  {text}" for text in answer.keeping)
     shown = answer.groups if everything or answer.verdict == WAITS else ()
     if len(shown) > 1 or any(reason.detail or reason.term for group in shown for reason in group.reasons) or everything:
         yield ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from shutil import get_terminal_size
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -53,6 +53,9 @@ from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
 from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool
 from webhooks.lint.registry import OLD_VERSION
+
+if TYPE_CHECKING:
+    from virt_dra.live.reading import ReadScope
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
 
@@ -214,8 +217,9 @@ def command(
     cannot_fix = fix and any(file.named for file in written.broken)
     if written.unopened or cannot_fix or (broken and not written.documents and not live):
         _refuse((*written.unopened, *broken), output)
-    existing, unread = _read_live(cluster, output) if live else ([], frozenset())
-    beside_kubevirt = not live or KubeVirt.KIND in unread
+    existing, scope = _read_live(cluster, output) if live else ([], None)
+    unread = frozenset(kind.KIND for kind in scope.unread) if scope is not None else frozenset()
+    beside_kubevirt = scope is None or KubeVirt in scope.unread
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
@@ -226,7 +230,7 @@ def command(
             latest(_manifests(documents, written), namespace).documents, lint,
             version=kubevirt, gates=gates, beside_kubevirt=beside_kubevirt, namespace=namespace,
             known_kinds=EVERYTHING - unread if complete or live else None,
-            address_keys=address_keys,
+            address_keys=address_keys, has_keeper=scope is None or scope.has_keeper,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
             broken=broken,
             also=[Sourced(obj,
@@ -360,17 +364,16 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 
 
-def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], frozenset[str]]:
-    """All objects of a cluster that the lint needs, and the kinds that may not be read. Ends the process if required
+def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], ReadScope]:
+    """All objects of a cluster that the lint needs, and what could be read. Ends the process if required
     ones can't be read."""
     from virt_dra.cluster.port import ApiError  # these are slow to import, and not needed for files
     from virt_dra.live.reading import read_cluster
     from virt_dra.model.kinds import READ
 
-    async def read() -> tuple[list[TypedObject], frozenset[str]]:
+    async def read() -> tuple[list[TypedObject], ReadScope]:
         async with cluster.connected() as connected:
-            objects, scope = await read_cluster(connected, READ["lint"])
-            return objects, frozenset(kind.KIND for kind in scope.unread)
+            return await read_cluster(connected, READ["lint"])
 
     try:
         return asyncio.run(read())

@@ -15,6 +15,7 @@ from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.document_types import VmRowJson
 from virt_dra.inventory.topology import PLACES, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
+from virt_dra.model.kept import KeptUntil
 from virt_dra.simulator.explaining.answer import ExplainedAnswerJson, answer_json
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
 from webhooks.lint import LintFindingJson, ObjectFindings
@@ -38,13 +39,15 @@ class ModelFree:
 
 @dataclass(frozen=True)
 class KeptDevice:
-    """A device that a stopped VM keeps (P-1). ``stopped_since``: an RFC 3339 time, "" if it isn't known."""
+    """A device that a stopped VM keeps (P-1). ``stopped_since``: an RFC 3339 time, "" if it isn't known; ``until``:
+    None without an end."""
 
     device: DeviceId
     namespace: str
     vm: str
     claim: str
     stopped_since: str
+    until: KeptUntil | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,10 @@ class KeptDeviceJson(TypedDict):
     claim: str
     stoppedSince: str | None
     """RFC 3339"""
+    keptUntil: str | None
+    """RFC 3339"""
+    keepLimit: str | None
+    """The KeepPolicy that says so, and what it says; null for the VM's own lease."""
 
 
 class ReportedFindingJson(LintFindingJson):
@@ -145,7 +152,7 @@ def taken_by_day(rows: Iterable[DeviceRow]) -> tuple[tuple[str, int], ...]:
 def kept_devices(rows: Iterable[DeviceRow]) -> tuple[KeptDevice, ...]:
     """The devices that stopped VMs keep, by namespace and VM."""
     kept = [
-        KeptDevice(row.id, holder.namespace, user.vm, holder.claim.name, user.stopped_since)
+        KeptDevice(row.id, holder.namespace, user.vm, holder.claim.name, user.stopped_since, user.kept)
         for row in rows
         for holder in row.holders
         for user in holder.users
@@ -183,6 +190,8 @@ def contents_json(contents: ReportContents) -> Json:
                 "vm": kept.vm,
                 "claim": kept.claim,
                 "stoppedSince": kept.stopped_since or None,
+                "keptUntil": kept.until.until if kept.until is not None else None,
+                "keepLimit": (kept.until.limit or None) if kept.until is not None else None,
             }
             for kept in contents.kept
         ],

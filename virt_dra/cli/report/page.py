@@ -302,7 +302,7 @@ def _taken(taken: Sequence[tuple[str, int]]) -> str:
 
 
 def _kept(kept: Sequence[KeptDevice]) -> str:
-    heads = ("Device", "VM", "Claim", "Stopped since")
+    heads = ("Device", "VM", "Claim", "Stopped since", "Kept until")
     rows = [
         _row(
             heads,
@@ -311,6 +311,7 @@ def _kept(kept: Sequence[KeptDevice]) -> str:
                 text(f"{item.namespace}/{item.vm}"),
                 text(item.claim),
                 text(item.stopped_since or "not known"),
+                text(str(item.until).removeprefix("until ") if item.until is not None else "it is released"),
             ),
         )
         for item in kept[: _KEPT + 1]

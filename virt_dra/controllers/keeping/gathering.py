@@ -3,7 +3,6 @@ VM."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,17 +10,15 @@ from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.keeping.claims import (
-    STOPPED_ANNOTATION,
     is_kept,
     kept_claim_name,
     kept_entries,
-    other_consumers,
     vm_name_of,
 )
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
-from virt_dra.api.keeping.limits import DevicesByClass, KeepLimits, StoppedVm, devices_of
+from virt_dra.api.keeping.limits import DevicesByClass, KeepLimits, devices_of, stopped_since, stopped_vms
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT, TypedObject, parse_time
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.port import NotFound, Reader
 from virt_dra.cluster.watching.informer import InformerStore
@@ -149,19 +146,8 @@ class KeeperStores:
         if not limits.policies:
             return {}
         if namespace not in self._refused:
-            self._refused[namespace] = limits.refused(self._stopped_vms(namespace))
+            self._refused[namespace] = limits.refused(stopped_vms(self.claims.by_index(_IN_NAMESPACE, namespace)))
         return self._refused[namespace]
-
-    def _stopped_vms(self, namespace: str) -> list[StoppedVm]:
-        devices: dict[str, Counter[str]] = {}
-        since: dict[str, datetime] = {}
-        for claim in self.claims.by_index(_IN_NAMESPACE, namespace):
-            moment = stopped_since(claim)
-            if moment is not None:
-                vm = vm_name_of(claim)
-                devices.setdefault(vm, Counter()).update(devices_of(claim))
-                since[vm] = min(moment, since.get(vm, moment))
-        return [StoppedVm(vm, since[vm], devices[vm]) for vm in devices]
 
     def _eviction(self, claim: ResourceClaim) -> tuple[Eviction, ...]:
         allocated = self.taints.get(claim.namespace, claim.name)
@@ -219,16 +205,6 @@ class KeeperStores:
                 )
                 return set(map(vm_key_of, self.taints.change_rule(before_rule, after_rule)))
         return set()
-
-
-def stopped_since(claim: ResourceClaim) -> datetime | None:
-    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet."""
-    if claim.status.allocation is None or other_consumers(claim):
-        return None
-    try:
-        return parse_time(claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
-    except ValueError:
-        return None
 
 
 def _kept_by_stopped(claim: ResourceClaim | None) -> tuple[str, datetime, DevicesByClass] | None:

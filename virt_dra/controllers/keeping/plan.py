@@ -14,6 +14,7 @@ from virt_dra.api.keeping.claims import (
     NODE_LOST_ANNOTATION,
     RELEASE_ANNOTATION,
     STOPPED_ANNOTATION,
+    claim_terms,
     is_kept,
     is_vm_reference,
     kept_claim,
@@ -201,13 +202,13 @@ class _Kept:
         recorded = kept_entries(self._vmi) if self._vmi is not None else {}
         entry = next((entry for entry in recorded if kept_claim_name(vm.name, entry) == claim.name), "")
         ending = self._vmi is None or self._vmi.metadata.deletion_timestamp is not None
-        terms, self._fault = _terms_of(vm, claim)
+        terms, self._fault = claim_terms(vm, claim)
         self._situation = ClaimSituation(
             claim, terms, self._vmi is not None, inputs.now,
             recorded=None if ending else recorded, entry=entry,
             template=None if ending else inputs.templates.get(recorded.get(entry, "")),
             node=inputs.nodes.get(claim_node(claim)), eviction=inputs.evictions.get(claim.name),
-            longest=inputs.limits.time_limit(), over=inputs.over,
+            limits=inputs.limits, over=inputs.over,
         )  # fmt: skip
 
     def plan(self) -> tuple[ClaimWrites, datetime | None, list[Event]]:
@@ -289,14 +290,6 @@ class _Kept:
             if asked and asked != recorded:
                 marks |= {name: asked.get(name) for name in (KEEP_ANNOTATION, NODE_LOSS_ANNOTATION)}
         return marks
-
-
-def _terms_of(vm: VirtualMachine, claim: ResourceClaim) -> tuple[KeepTerms | None, str]:
-    """The terms that a claim is kept on, and what is wrong with their text: then it is kept until that is mended."""
-    try:
-        return keep_terms(*vm_keep_annotations(vm), claim.metadata.annotations), ""
-    except KeepingError as error:
-        return KeepTerms(None, None), str(error)
 
 
 def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites], list[Event]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION, STOPPED_ANNOTATION
+from virt_dra.api.keeping.ends import KeepEnd, device_limit_end, lease_end, time_limit_end
+from virt_dra.api.keeping.limits import KeepLimits
 from virt_dra.api.keeping.terms import KeepTerms, duration_text
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
@@ -37,9 +39,6 @@ REASONS: Final = (
     OVER_LIMIT,
 )  # fmt: skip
 
-RESTART: Final = timedelta(minutes=1)
-"""A VM that starts again within this time was restarted, not stopped: no limit of devices takes its own away."""
-
 _AWAY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service")
 """Taints of nodes that run no pod for now."""
 
@@ -59,8 +58,8 @@ class ClaimSituation:
 
     ``terms``: of the VM, None if it doesn't ask to keep. ``runs``: the VM has a VMI that isn't finished. ``recorded``:
     the entries that this VMI keeps claims for, with their templates; None without a VMI, or with one that is being
-    deleted. ``entry``: of those, the claim's. ``longest``: for how long stopped VMs may keep devices, and by which
-    KeepPolicy. ``over``: which limit of devices the VM is over, "" if none.
+    deleted. ``entry``: of those, the claim's. ``limits``: of the namespace. ``over``: which of them the VM's
+    devices exceed, "" if none.
     """
 
     claim: ResourceClaim
@@ -72,7 +71,7 @@ class ClaimSituation:
     template: ResourceClaimTemplate | None = None
     node: Node | None = field(default=None, repr=False)
     eviction: Eviction | None = None
-    longest: tuple[timedelta, str] | None = None
+    limits: KeepLimits = field(default_factory=KeepLimits)
     over: str = ""
 
     @property
@@ -156,34 +155,28 @@ def release_requested(situation: ClaimSituation) -> Release | None:
 
 
 def lease_over(situation: ClaimSituation) -> Release | datetime | None:
-    if situation.terms is None or situation.terms.stopped_for is None:
-        return None
-    stopped, due = _stopped_until(situation, situation.terms.stopped_for)
+    stopped, due = _stopped_until(situation, lease_end(situation.terms))
     return Release(LEASE_OVER, stopped) if stopped else due
 
 
 def too_long(situation: ClaimSituation) -> Release | datetime | None:
-    if situation.terms is None or situation.longest is None:
-        return None
-    longest, policy = situation.longest
-    stopped, due = _stopped_until(situation, longest)
-    return Release(OVER_LIMIT, f"{stopped}, longer than KeepPolicy {visible(policy)} allows") if stopped else due
+    end = time_limit_end(situation.limits) if situation.terms is not None else None
+    stopped, due = _stopped_until(situation, end)
+    return Release(OVER_LIMIT, f"{stopped}, longer than {end.limit} allows") if stopped and end is not None else due
 
 
 def too_many(situation: ClaimSituation) -> Release | datetime | None:
-    if not situation.over:
-        return None
-    stopped, due = _stopped_until(situation, RESTART)
+    stopped, due = _stopped_until(situation, device_limit_end(situation.over))
     return Release(OVER_LIMIT, situation.over) if stopped else due
 
 
-def _stopped_until(situation: ClaimSituation, time: timedelta) -> tuple[str, datetime | None]:
-    """A sentence if the VM has been stopped for ``time``; else "", and when it will have been (None if it isn't
-    stopped, or has nothing)."""
-    if situation.runs or not situation.allocated:
+def _stopped_until(situation: ClaimSituation, end: KeepEnd | None) -> tuple[str, datetime | None]:
+    """A sentence if the VM has been stopped for as long as it keeps its devices; else "", and when it will have been
+    (None if it isn't stopped, or has nothing, or keeps without an end)."""
+    if end is None or situation.runs or not situation.allocated:
         return "", None
     since = marked_time(situation.claim, STOPPED_ANNOTATION, situation.now) or situation.now
-    due = since + time
+    due = since + end.after
     if due > situation.now:
         return "", due
     return f"the VM has been stopped for {duration_text(situation.now - since)}", None

@@ -39,6 +39,7 @@ _OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id == "path-doe
 """Of the denials, what still holds once the pod was made."""
 _DOUBTS: Final = tuple(check for check in CHECKS if check.id == "path-may-not-work")
 """Findings that leave open whether the VM starts."""
+_KEEPING: Final = tuple(check for check in CHECKS if check.id == "keep-limited")
 _WORK: Final = 10_000_000
 """Microseconds that evaluating selectors may take in all; what is beyond isn't checked."""
 
@@ -85,6 +86,10 @@ class AdmissionReview:
         return tuple(
             UnknownFact(PATH, subject.key, finding.message) for finding in findings_of(self._linted(subject), _DOUBTS)
         )
+
+    def keeping(self, subject: VmObject) -> tuple[str, ...]:
+        """What KeepPolicies leave of how long the VM asks to keep its devices."""
+        return tuple(finding.message for finding in findings_of(self._linted(subject), _KEEPING))
 
     def _linted(self, subject: VmObject) -> Linted:
         return Linted(subject, subject.namespace, self._inputs, LintSettings(), self._evaluator)

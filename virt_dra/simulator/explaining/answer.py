@@ -46,7 +46,8 @@ class ExplainedAnswer:
 
     ``fitting``: nodes that can take it. ``unjudged``: nodes for which time didn't last. ``held``: devices that match
     but are in use, on the nearest nodes, with their holders. ``unknown``: what couldn't be taken into account.
-    ``unaligned``: devices that it prefers together, and gets apart.
+    ``unaligned``: devices that it prefers together, and gets apart. ``keeping``: what the VM keeps while it is stopped,
+    and what KeepPolicies leave of it.
     """
 
     title: str
@@ -61,6 +62,7 @@ class ExplainedAnswer:
     unjudged: int = 0
     unknown: tuple[UnknownFact, ...] = ()
     unaligned: tuple[str, ...] = ()
+    keeping: tuple[str, ...] = ()
 
 
 def answered(
@@ -77,6 +79,10 @@ def answered(
 
 def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
     """What is in the way, of all nodes."""
+    return replace(_without_ways(subject, state, progress), keeping=subject.keeping)
+
+
+def _without_ways(subject: AskedSubject, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
     if subject.problem is not None:
         headline = f"{subject.title} can't start: {subject.problem.text}"
         return ExplainedAnswer(subject.title, BROKEN, headline, subject.problem.code)
@@ -201,6 +207,8 @@ class ExplainedAnswerJson(TypedDict):
     """Nodes that can take it."""
     unaligned: list[str]
     """Devices that a profile prefers together, and that it gets apart."""
+    keeping: list[str]
+    """Devices that the VM keeps while it is stopped, until when, and what KeepPolicies leave of what it asks for."""
     misses: list[RefusalGroupJson]
     """Nodes that are refused alike, the nearest first."""
     held: list[HeldDeviceJson]
@@ -218,6 +226,7 @@ def answer_json(answer: ExplainedAnswer) -> ExplainedAnswerJson:
         "unknown": [fact.to_json() for fact in answer.unknown],
         "fitting": list(answer.fitting),
         "unaligned": list(answer.unaligned),
+        "keeping": list(answer.keeping),
         "misses": [group_json(group) for group in answer.groups],
         "held": [_held_json(device, holder) for device, holder in answer.held],
         "waysOut": [

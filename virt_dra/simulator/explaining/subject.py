@@ -13,6 +13,7 @@ from virt_dra.api.counting import listed
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.paths import PATH_ANNOTATION
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
@@ -22,9 +23,10 @@ from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.kept import kept_claims
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.unknown import UnknownFact
-from virt_dra.model.usage import claim_node, users_of
+from virt_dra.model.usage import claim_node, devices_held_by, users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish
@@ -75,6 +77,8 @@ class AskedSubject:
     """What leaves open whether it starts."""
     preferences: tuple[PreferredAlignment, ...] = ()
     """Alignments that its claims would ask for where a node can serve them."""
+    keeping: tuple[str, ...] = ()
+    """What the VM keeps while it is stopped, and what KeepPolicies leave of it."""
 
     @property
     def title(self) -> str:
@@ -121,7 +125,7 @@ class SubjectFinder:
             obj = self.get(VirtualMachine, name, namespace)
         if obj is None:
             raise NoSubject(_missing(self._model, kind, name, namespace))
-        asked = AskedSubject(type(obj), obj.key)
+        asked = AskedSubject(type(obj), obj.key, keeping=self._keeping(obj))
         if isinstance(obj, ResourceClaim):
             return _of_claim(asked, obj)
         if isinstance(obj, Pod):
@@ -145,6 +149,22 @@ class SubjectFinder:
             return replace(asked, problem=wish)
         preferences = () if vmi is not None else self._admission.preferences(subject)
         return replace(asked, wish=wish, unknown=self._admission.doubts(subject), preferences=preferences)
+
+    def _keeping(self, asked: TypedObject) -> tuple[str, ...]:
+        vm = asked if isinstance(asked, VirtualMachine) else None
+        if isinstance(asked, VirtualMachineInstance):
+            owner = asked.metadata.controller_owner
+            vm = self.get(VirtualMachine, owner.name, asked.namespace) if owner is not None else None
+        if vm is None:
+            return ()
+        kept = tuple(
+            f"{device}, {user.stopped_text}"
+            for claim in kept_claims(self._model, vm.key)
+            for device, holder in devices_held_by(claim, self._model)
+            for user in holder.users
+            if user.keeps
+        )
+        return kept or (self._admission.keeping(vm) if self._model.of(KeepPolicy) else ())
 
     def start_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were started, with its claims; the reason if it can't start anywhere."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
+from virt_dra.api.counting import listed
 from virt_dra.api.go_text import quoted
 from virt_dra.api.keeping.claims import kept_claim_name, vm_name_of
 from virt_dra.api.keeping.instances import places_of_terms
@@ -16,8 +18,11 @@ from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.model.cluster import ModelIndex
 from webhooks.lint.inputs import NamespacedName, title
-from webhooks.lint.linted import Linted
+from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.verdict import FieldIssue
+
+_SHOWN: Final = 3
+"""Entries that are named."""
 
 
 def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
@@ -32,12 +37,23 @@ def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
     limits = KeepLimits(tuple(policies))
     devices: Counter[str] = Counter()
     for claim in linted.claims:
-        if not claim.direct and claim.spec is not None:
+        if claim.spec is not None and (not claim.direct or _is_own(linted.object, claim)):
             devices.update(least_devices(claim.spec))
-    field = f"{linted.reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
     shortfall = limits.shortfall(devices, terms)
     if shortfall:
-        yield FieldIssue(field, shortfall)
+        yield FieldIssue(_field(linted), shortfall)
+
+
+def keeper_missing(linted: Linted) -> Iterator[FieldIssue]:
+    """A cluster without a keeper, where nobody makes the claims that the VM starts with."""
+    vm = linted.object
+    if linted.inputs.has_keeper or not isinstance(vm, VirtualMachine) or _terms(linted, vm) is None:
+        return
+    kept = [entry.name for entry in linted.reviewed.spec.resource_claims if entry.resource_claim_template_name]
+    if kept:
+        names = listed([quoted(name) for name in kept], _SHOWN)
+        text = f"the cluster has no keeper (virt-dra install --keeper), so nobody makes the claims of {names}"
+        yield FieldIssue(_field(linted), f"{text}, and the VM doesn't start")
 
 
 def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
@@ -54,6 +70,15 @@ def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
             kept = f"the VM keeps the devices of entry {quoted(entry.name)} in ResourceClaim {quoted(name)}"
             text = f"{kept}, which {whose}; rename the entry"
             yield FieldIssue(linted.path(f"resourceClaims[{index}].name"), text)
+
+
+def _field(linted: Linted) -> str:
+    return f"{linted.reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
+
+
+def _is_own(vm: VirtualMachine, claim: NamedClaim) -> bool:
+    """True for the claim that the VM keeps for an entry, as a model has it in place of the template."""
+    return claim.name == kept_claim_name(vm.name, claim.entry)
 
 
 def _other_use(linted: Linted, vm: VirtualMachine, name: str) -> str:

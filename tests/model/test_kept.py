@@ -1,0 +1,101 @@
+"""Until when a stopped VM's devices are kept, by a model: what the keeper does, from the same objects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+
+from tests.controllers.keeping.stores import filled_stores
+from virt_dra.api.keeping.claims import KEPT_LABEL, STOPPED_ANNOTATION
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.controllers.keeping.plan import plan
+from virt_dra.controllers.keeping.releases import LEASE_OVER, OVER_LIMIT
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kept import kept_until
+
+STOPPED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def vm(name: str, keep: str) -> VirtualMachine:
+    template = {"metadata": {"annotations": {KEEP_ANNOTATION: keep}}, "spec": {}}
+    meta = {"name": name, "namespace": "t", "uid": name}
+    return VirtualMachine.from_wire({"metadata": meta, "spec": {"template": template}})
+
+
+def kept(name: str, minutes: int = 0) -> ResourceClaim:
+    """The claim of a VM that stopped so long after the first."""
+    stopped = format_time(STOPPED + timedelta(minutes=minutes))
+    meta = {
+        "name": f"{name}-gpu", "namespace": "t", "labels": {KEPT_LABEL: "true"},
+        "annotations": {STOPPED_ANNOTATION: stopped},
+        "ownerReferences": [{"kind": "VirtualMachine", "name": name, "uid": name, "controller": True}],
+    }  # fmt: skip
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": name}
+    consumer = {"apiGroup": "kubevirt.io", "resource": "virtualmachines", "name": name, "uid": name}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]}
+    return ResourceClaim.from_wire({"metadata": meta, "spec": spec, "status": status})
+
+
+def policy(name: str, spec: Json, namespace: str = "t") -> KeepPolicy:
+    return KeepPolicy.from_wire({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+
+
+LEASES = ("true", "30s", "24h")
+POLICIES: dict[str, list[KeepPolicy]] = {
+    "none": [],
+    "of another namespace": [policy("p", {"devices": 0}, "u")],
+    "a time": [policy("p", {"stoppedFor": "1h"})],
+    "two times": [policy("p", {"stoppedFor": "2h"}), policy("q", {"stoppedFor": "1h"})],
+    "no devices": [policy("p", {"devices": 0, "stoppedFor": "1h"})],
+    "one device": [policy("p", {"devices": 1})],
+    "one of another class": [policy("p", {"classes": [{"deviceClassName": "nic", "devices": 0}]})],
+    "none of the class": [policy("p", {"classes": [{"deviceClassName": "gpu", "devices": 0}]})],
+}
+
+
+@pytest.mark.parametrize(("lease", "policies"), list(product(LEASES, POLICIES)))
+def test_the_keeper_releases_at_the_time_that_the_model_says_and_not_before(lease: str, policies: str) -> None:
+    # The VM stopped after another one, which keeps its device first.
+    objects: list[TypedObject] = [vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies]]
+    said = kept_until(kept("b", 5), ClusterModel(objects))
+    due = plan(filled_stores(objects).inputs("t/b", STOPPED + timedelta(minutes=5))).requeue_at
+    assert (said.until if said is not None else None) == (format_time(due) if due is not None else None)
+    if said is None:
+        return
+    until = datetime.fromisoformat(said.until)
+    released = plan(filled_stores(objects).inputs("t/b", until))
+    assert [claim.released for claim in released.claims] == [OVER_LIMIT if said.limit else LEASE_OVER]
+    before = plan(filled_stores(objects).inputs("t/b", until - timedelta(seconds=1)))
+    assert not before.releases
+
+
+@pytest.mark.parametrize(
+    ("lease", "policies", "text"),
+    [
+        ("true", "none", "None"),
+        ("24h", "none", "until 2026-01-02T00:05:00Z"),
+        ("24h", "two times", "until 2026-01-01T01:05:00Z: KeepPolicy q"),
+        ("30s", "no devices", "until 2026-01-01T00:05:30Z"),
+        (
+            "true", "one device",
+            "until 2026-01-01T00:06:00Z: KeepPolicy p lets stopped VMs keep 1 device; with these they would keep 2",
+        ),
+    ],
+)  # fmt: skip
+def test_it_says_which_limit_ends_it(lease: str, policies: str, text: str) -> None:
+    objects: list[TypedObject] = [vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies]]
+    assert str(kept_until(kept("b", 5), ClusterModel(objects))) == text
+
+
+def test_without_its_vm_it_is_a_latest_time() -> None:
+    model = ClusterModel([kept("b"), *POLICIES["a time"]])
+    assert str(kept_until(kept("b"), model)) == "until 2026-01-01T01:00:00Z at the latest: KeepPolicy p"
+    assert kept_until(kept("b"), ClusterModel([kept("b")])) is None

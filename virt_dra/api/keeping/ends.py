@@ -1,0 +1,45 @@
+"""How long after its stop a VM keeps its devices, and what ends it: its own lease, or KeepPolicies. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from virt_dra.api.go_text import visible
+from virt_dra.api.keeping.limits import KeepLimits
+from virt_dra.api.keeping.terms import KeepTerms
+
+RESTART: Final = timedelta(minutes=1)
+"""A VM that starts again within this time was restarted, not stopped: no limit of devices takes its own away."""
+
+
+@dataclass(frozen=True)
+class KeepEnd:
+    """``after``: how long after the stop. ``limit``: which KeepPolicy says so, and what it says; "" for the VM's own
+    lease."""
+
+    after: timedelta
+    limit: str = ""
+
+
+def lease_end(terms: KeepTerms | None) -> KeepEnd | None:
+    """The end by the VM's own terms, None if they have none."""
+    return KeepEnd(terms.stopped_for) if terms is not None and terms.stopped_for is not None else None
+
+
+def time_limit_end(limits: KeepLimits) -> KeepEnd | None:
+    """The end by the shortest time that a policy allows."""
+    limit = limits.time_limit()
+    return KeepEnd(limit[0], f"KeepPolicy {visible(limit[1])}") if limit is not None else None
+
+
+def device_limit_end(over: str) -> KeepEnd | None:
+    """The end of a VM that is over a limit of devices, as :meth:`KeepLimits.refused` says; "" if it isn't."""
+    return KeepEnd(RESTART, over) if over else None
+
+
+def first_end(terms: KeepTerms | None, limits: KeepLimits, over: str) -> KeepEnd | None:
+    """The earliest of the ends; of two at once the VM's own."""
+    ends = (lease_end(terms), time_limit_end(limits), device_limit_end(over))
+    return min(filter(None, ends), key=lambda end: end.after, default=None)

@@ -1,0 +1,86 @@
+"""Until when the devices of a stopped VM are kept for it, and by which limit: what the keeper will do, asked of a
+model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from virt_dra.api.keeping.claims import claim_terms, is_kept, vm_name_of
+from virt_dra.api.keeping.ends import first_end
+from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.limits import KeepLimits, stopped_since, stopped_vms
+from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.meta import format_time
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.model.cluster import ClusterModel, ModelIndex, derived
+
+
+@dataclass(frozen=True, slots=True)
+class KeptUntil:
+    """``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says so, and what it says, "" for the VM's own
+    lease. ``at_latest``: the VM, which may keep for a shorter time, isn't known."""
+
+    until: str
+    limit: str = ""
+    at_latest: bool = False
+
+    def __str__(self) -> str:
+        latest = " at the latest" if self.at_latest else ""
+        return f"until {self.until}{latest}{f': {self.limit}' if self.limit else ''}"
+
+
+@dataclass(frozen=True)
+class NamespaceLimits:
+    """The KeepPolicies of a namespace, and its stopped VMs that are over a limit of devices, each with the limit."""
+
+    limits: KeepLimits = field(default_factory=KeepLimits)
+    over: Mapping[str, str] = field(default_factory=dict)
+
+
+_UNLIMITED: Final = NamespaceLimits()
+
+
+_kept_claims = ModelIndex(
+    ResourceClaim, lambda claim: (f"{claim.namespace}/{vm_name_of(claim)}",) if is_kept(claim) else ()
+)
+
+
+def kept_claims(model: ClusterModel, vm: str) -> tuple[ResourceClaim, ...]:
+    """The claims that a VM keeps, by its namespace and name."""
+    return _kept_claims(model, vm)
+
+
+def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
+    """Until when the claim of a stopped VM is kept; None where that has no end, where nobody has said yet that the VM
+    is stopped, and where it isn't a kept one."""
+    since = stopped_since(claim) if is_kept(claim) else None
+    if since is None:
+        return None
+    name = vm_name_of(claim)
+    vm = model.by_key(VirtualMachine).get(f"{claim.namespace}/{name}")
+    of_namespace = limits_by_namespace(model).get(claim.namespace, _UNLIMITED)
+    end = first_end(claim_terms(vm, claim)[0], of_namespace.limits, of_namespace.over.get(name, ""))
+    if end is None:
+        return None
+    return KeptUntil(format_time(since + end.after), end.limit, vm is None)
+
+
+@derived(KeepPolicy, ResourceClaim)
+def limits_by_namespace(model: ClusterModel) -> Mapping[str, NamespaceLimits]:
+    """Of every namespace that has KeepPolicies."""
+    policies: defaultdict[str, tuple[KeepPolicy, ...]] = defaultdict(tuple)
+    for policy in model.of(KeepPolicy):
+        policies[policy.namespace] += (policy,)
+    if not policies:
+        return {}
+    claims: defaultdict[str, list[ResourceClaim]] = defaultdict(list)
+    for key, kept in _kept_claims.all(model).items():
+        claims[key.partition("/")[0]] += kept
+    limits = {namespace: KeepLimits(own) for namespace, own in policies.items()}
+    return {
+        namespace: NamespaceLimits(own, own.refused(stopped_vms(claims[namespace])))
+        for namespace, own in limits.items()
+    }
