@@ -23,7 +23,7 @@ from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, KeyPair,
 ADMINS = "system:masters"
 API_SERVER_NAME = "kube-apiserver"
 INSTALLED_WEBHOOK = "virt-dra-webhook.virt-dra.svc"
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1")
 
 
 @dataclass(frozen=True)

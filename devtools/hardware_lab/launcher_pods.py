@@ -4,6 +4,7 @@ guest."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, Final
 
 from devtools.hardware_lab import launcher_runtime, probe
@@ -18,8 +19,9 @@ from virt_dra.api.kubevirt_versions import HOST_DEVICES_WITH_DRA, NEWEST, Gates
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.pod import StandaloneOptions, standalone_pod
 
-_DISK: Final = "system"
-_DISK_INSIDE: Final = f"/var/run/kubevirt-private/vmi-disks/{_DISK}"
+DISK: Final = "system"
+"""Name of each VM's disk."""
+_DISK_INSIDE: Final = f"/var/run/kubevirt-private/vmi-disks/{DISK}"
 _DISKS: Final = "/var/lib/lab/disks"
 _GATES: Final = Gates.for_version(NEWEST, {HOST_DEVICES_WITH_DRA: True})
 _OPTIONS: Final = StandaloneOptions(IMAGE, ("--uri=qemu:///session", "--daemon=libvirtd"))
@@ -30,10 +32,30 @@ def run_guest(node: LabNode, *claims: str) -> tuple[str, ...]:
     """Runs a VM with the devices of these claims until its guest, the probe, powers off; what the probe said. Other
     pods may have the same claims. Raises :class:`~devtools.hardware_lab.machine.LabError`."""
     name = f"vm{next(_numbers)}"
+    return run_vmi(node, {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {
+            "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
+            "domain": {
+                "memory": {"guest": "64Mi"},
+                "devices": {
+                    "disks": [{"name": DISK, "disk": {"bus": "virtio"}}],
+                    "hostDevices": [{"name": claim, "claimName": claim, "requestName": REQUEST} for claim in claims],
+                },
+            },
+        },
+    })  # fmt: skip
+
+
+def run_vmi(node: LabNode, vmi: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same of a VMI with a name, a UID and a disk :data:`DISK`, on which the probe is."""
+    name = vmi["metadata"]["name"]
     image, disk = node.machine.folder / f"{name}.img", f"{_DISKS}/{name}"
     probe.write_disk(image)
     node.machine.check("sh", "-c", f"mkdir -p {disk} && cp {image} {disk}/disk.img && chown -R 107:107 {disk}")
-    pod = launcher_pod(name, disk, claims)
+    pod = launcher_pod(vmi, disk)
     pod_name = pod["metadata"]["name"]
     node.plane.request("POST", PODS, pod)
     status: dict[str, Any] = {}
@@ -49,33 +71,19 @@ def run_guest(node: LabNode, *claims: str) -> tuple[str, ...]:
     return probe.said(node.machine, f"{disk}/disk.img")
 
 
-def launcher_pod(name: str, disk: str, claims: tuple[str, ...]) -> dict[str, Any]:
+def launcher_pod(vmi: Mapping[str, Any], disk: str) -> dict[str, Any]:
     """As the operator renders it, but with fewer probes, and for what the lab lacks: a VMI that owns it, a storage
     driver, a pod network, and an image (:mod:`.launcher_runtime`)."""
-    vmi = {
-        "apiVersion": "kubevirt.io/v1",
-        "kind": "VirtualMachineInstance",
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {
-            "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
-            "domain": {
-                "memory": {"guest": "64Mi"},
-                "devices": {
-                    "disks": [{"name": _DISK, "disk": {"bus": "virtio"}}],
-                    "hostDevices": [{"name": claim, "claimName": claim, "requestName": REQUEST} for claim in claims],
-                },
-            },
-        },
-    }
     rendered = standalone_pod(VirtualMachineInstance.from_wire(vmi), _GATES, _OPTIONS)
     if not isinstance(rendered, Pod):
         raise LabError(rendered.message)
     pod: dict[str, Any] = rendered.to_wire()
     del pod["metadata"]["ownerReferences"]
     pod["spec"] |= {"hostNetwork": True, "runtimeClassName": launcher_runtime.NAME}
-    pod["spec"]["volumes"].append({"name": _DISK, "hostPath": {"path": disk}})
+    pod["spec"]["volumes"] = [volume for volume in pod["spec"]["volumes"] if volume["name"] != DISK]
+    pod["spec"]["volumes"].append({"name": DISK, "hostPath": {"path": disk}})
     (container,) = pod["spec"]["containers"]
     container["readinessProbe"]["periodSeconds"] = 60  # a program that is started in a container costs seconds inside
     container["env"].append({"name": "PATH", "value": launcher_runtime.PATH})
-    container["volumeMounts"].append({"name": _DISK, "mountPath": _DISK_INSIDE})
+    container["volumeMounts"].append({"name": DISK, "mountPath": _DISK_INSIDE})
     return pod

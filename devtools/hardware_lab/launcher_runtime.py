@@ -28,10 +28,13 @@ PATH: Final = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin"
 CLASS: Final = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": NAME}, "handler": NAME}
 
 
-def containerd_settings(runc: Path, base: Path) -> str:
-    """To be appended to containerd's configuration. ``base``: a file with :func:`base_specification`."""
-    runtime = f'[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{NAME}'
-    return f"""{runtime}]
+def containerd_settings(runc: Path, base: Path, *, default: bool = False) -> str:
+    """To be appended to containerd's configuration. ``base``: a file with :func:`base_specification`. ``default``: for
+    pods without a RuntimeClass, too."""
+    containerd = '[plugins."io.containerd.cri.v1.runtime".containerd'
+    runtime = f"{containerd}.runtimes.{NAME}"
+    chosen = f'{containerd}]\ndefault_runtime_name = "{NAME}"\n' if default else ""
+    return f"""{chosen}{runtime}]
 runtime_type = "io.containerd.runc.v2"
 base_runtime_spec = "{base}"
 {runtime}.options]

@@ -32,9 +32,12 @@ _READY_SECONDS: Final = 240.0
 
 
 class LabNode:
-    """``machine`` has booted; :meth:`start` is called again after each boot. Files come by the shared root folder."""
+    """``machine`` has booted; :meth:`start` is called again after each boot. Files come by the shared root folder.
+    ``images``: further ones, by what they run, which has this Python environment, as have all pods then."""
 
-    def __init__(self, machine: LabMachine, plane: ControlPlane, name: str) -> None:
+    def __init__(
+        self, machine: LabMachine, plane: ControlPlane, name: str, images: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         self.machine, self.plane, self.name = machine, plane, name
         self._files = machine.folder / "node"
         self._files.mkdir()
@@ -46,7 +49,7 @@ class LabNode:
         plain = subprocess.run([binaries() / "ctr", "oci", "spec"], check=True, capture_output=True, text=True).stdout
         for file, text in {
             "containerd.toml": containerd_configuration(FOLDERS, binaries())
-            + launcher_runtime.containerd_settings(binaries() / "runc", specification),
+            + launcher_runtime.containerd_settings(binaries() / "runc", specification, default=bool(images)),
             specification.name: launcher_runtime.base_specification(plain, self._files),
             **launcher_runtime.ACCOUNTS,
             "cni.conflist": json.dumps(cni_configuration()),
@@ -54,7 +57,11 @@ class LabNode:
             "kubeconfig": self.kubeconfig(f"system:node:{name}", ("system:nodes",)),
         }.items():
             (self._files / file).write_text(text)
-        write_image(binaries() / "busybox", self._files / "image.tar")
+        self._archives = [self._files / "image.tar"]
+        write_image(binaries() / "busybox", self._archives[0])
+        for image, command in (images or {}).items():
+            self._archives.append(self._files / f"image{len(self._archives)}.tar")
+            write_image(binaries() / "busybox", self._archives[-1], image, command, launcher_runtime.PATH)
 
     def kubeconfig(self, user: str, groups: tuple[str, ...] = ()) -> str:
         """A user's kubeconfig as it is used inside, where the API server has another address than its certificate."""
@@ -76,10 +83,11 @@ class LabNode:
         )  # fmt: skip
         waiting = f"until [ -S {FOLDERS.runtime_socket} ]; do sleep 0.2; done"
         self.machine.check("sh", "-c", waiting, timeout=120)
-        self.machine.check(
-            str(binaries() / "ctr"), "--address", str(FOLDERS.runtime_socket), "--namespace", "k8s.io",
-            "images", "import", "--all-platforms", f"{self._files}/image.tar", timeout=120,
-        )  # fmt: skip
+        for archive in self._archives:
+            self.machine.check(
+                str(binaries() / "ctr"), "--address", str(FOLDERS.runtime_socket), "--namespace", "k8s.io",
+                "images", "import", "--all-platforms", str(archive), timeout=120,
+            )  # fmt: skip
         started = self._heartbeat()
         self.start_kubelet()
         deadline = time.monotonic() + _READY_SECONDS

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -111,8 +112,10 @@ def cni_configuration() -> dict[str, Any]:
     return {"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}
 
 
-def write_image(busybox: Path, archive: Path) -> None:
-    """Writes an OCI archive of :data:`IMAGE` for ``ctr images import``."""
+def write_image(
+    busybox: Path, archive: Path, name: str = IMAGE, entrypoint: Sequence[str] = _WAIT, path: str = "/bin"
+) -> None:
+    """Writes an OCI archive for ``ctr images import``. ``path``: where its programs are looked for."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in ("bin", "tmp", "etc", "dev", "proc", "sys"):
@@ -137,7 +140,7 @@ def write_image(busybox: Path, archive: Path) -> None:
     diff = f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"
     config = {
         "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff]},
-        "config": {"Entrypoint": _WAIT, "Env": ["PATH=/bin"]}
+        "config": {"Entrypoint": list(entrypoint), "Env": [f"PATH={path}"]}
     }  # fmt: skip
     manifest = {
         "schemaVersion": 2,
@@ -146,7 +149,7 @@ def write_image(busybox: Path, archive: Path) -> None:
         "layers": [stored(layer.getvalue(), "application/vnd.oci.image.layer.v1.tar")],
     }
     described = stored(json.dumps(manifest).encode(), _MANIFEST)
-    described["annotations"] = {"io.containerd.image.name": IMAGE}
+    described["annotations"] = {"io.containerd.image.name": name}
     index = {"schemaVersion": 2, "manifests": [described]}
     blobs |= {"index.json": json.dumps(index).encode(), "oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
     with tarfile.open(archive, "w") as tar:
