@@ -13,10 +13,12 @@ from launcher.elements.disks import DiskElement, disks
 from launcher.elements.domain import Controller, Domain, Graphics, Video
 from launcher.elements.hostdev import LIBVIRT, Dialect, Hostdev
 from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
+from launcher.elements.overrides import as_display
 from launcher.elements.page import XmlTextError, checked_text
 from launcher.errors import UNWRITABLE_TEXT, AddressSyntaxError, LauncherError, invalid_domain
 from launcher.guest_shape import MACHINES, cpu_shape, has_pcie_root, machine_of, memory_of
 from launcher.host_addresses.mdev import MdevUuid
+from launcher.hostdev_options import display_alias
 from launcher.layout import GuestLayout
 from launcher.placement.cpu_lists import cpu_list
 from launcher.placement.numa import GuestNuma
@@ -41,6 +43,8 @@ def domain(
     name = _name(vmi)
     drives = disks(vmi)
     _check_boot_orders(vmi, drives, layout.devices)
+    aliases = {device.device: element.alias for device, element, _ in converted}
+    display = display_alias(vmi, aliases, has_adapter=shown)
     shape = cpu_shape(vmi)
     mode, match, model = _cpu_model(vmi.spec.domain.cpu)
     type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
@@ -67,6 +71,7 @@ def domain(
         hostdevs=hostdevs,
         graphics=(Graphics(),) if shown else (),
         video=(Video(machine.video),) if shown else (),
+        overrides=(as_display(display),) if display is not None else (),
     )
     if layout.numa is not None:
         page = _with_numa(page, layout.numa)

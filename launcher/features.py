@@ -34,6 +34,10 @@ class Feature:
         return self.of_domain(domain) or any(map(self.of_device, domain.hostdevs))
 
 
+def _has_a_display(domain: Domain) -> bool:
+    return any(device.is_display for device in domain.overrides)
+
+
 _DEFINED = "schema, define"
 _JUDGED = "schema"
 
@@ -51,6 +55,7 @@ FEATURES: Final = (
     Feature("display of an mdev", (4, 6, 0), _DEFINED, lambda device: device.is_mdev and device.display is not None),
     Feature("mdev, model vfio-ap", (4, 9, 0), _JUDGED, lambda device: device.model == "vfio-ap"),
     Feature("ramfb of an mdev", (5, 10, 0), _DEFINED, lambda device: device.is_mdev and device.ramfb is not None),
+    Feature("x-vga", (8, 2, 0), f"{_DEFINED}, QEMU's arguments", of_domain=_has_a_display),
     Feature("iommufd", (12, 2, 0), "not tested here", lambda device: device.iommufd is not None),
 )
 

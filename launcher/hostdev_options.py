@@ -11,6 +11,7 @@ from launcher.conversion import ConvertedDevice
 from launcher.elements.domain import Controller
 from launcher.elements.hostdev import Hostdev, at_guest_address, behind_port
 from launcher.errors import INVALID_OPTIONS, LauncherError
+from launcher.guest_shape import MACHINES, machine_of
 from launcher.host_addresses.pci import PciAddress
 from launcher.layout import GuestLayout
 from virt_dra.api.integration.hostdev_options import (
@@ -65,6 +66,32 @@ def _with(device: ConvertedDevice, options: HostdevOptions) -> Hostdev:
     if options.guest_address is not None:
         element = at_guest_address(element, PciAddress.parse(options.guest_address))
     return element
+
+
+def display_alias(vmi: VirtualMachineInstance, aliases: Mapping[str, str | None], *, has_adapter: bool) -> str | None:
+    """The alias of the device that is the guest's display (``xVga``, K-7.28), None without one. ``aliases``: in the
+    domain, by device; ``has_adapter``: whether that has an emulated adapter. Raises :class:`LauncherError`."""
+    wanted = [device for device, options in device_options(vmi).items() if options.x_vga]
+    if not wanted:
+        return None
+    first, *others = wanted
+    if others:
+        raise no_display(others[0], f"is also that of {first}; a guest has one such display")
+    if first.startswith("interfaces/"):
+        raise no_display(first, "is for gpus and hostDevices, not for network interfaces")
+    if machine_of(vmi) is not MACHINES["amd64"]:
+        raise no_display(first, f"needs a guest of amd64, which has VGA, not of {vmi.spec.architecture}")
+    if has_adapter:
+        raise no_display(first, "needs a guest without emulated graphics adapter (autoattachGraphicsDevice: false)")
+    alias = aliases[first]
+    if alias is None:
+        raise no_display(first, "needs an alias in the domain; let the device's name have letters, digits and '-' only")
+    return alias
+
+
+def no_display(device: str, reason: str) -> LauncherError:
+    """Why a device can't be the guest's display."""
+    return LauncherError(INVALID_OPTIONS, device, f"{FIELD}[{device}].xVga: {reason}")
 
 
 def _yes_or_no(flag: bool | None) -> str | None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from launcher.elements.disks import DiskElement
 from launcher.elements.hostdev import Hostdev
 from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
+from launcher.elements.overrides import OverriddenDevice
 from launcher.elements.page import Page, Property
 
 
@@ -127,6 +128,7 @@ class Domain(Page):
         Property("graphics", "devices"),
         Property("video", "devices"),
         Property("hostdevs", "devices"),
+        Property("overrides", "qemu:override"),
     )
 
     name: str | None = None
@@ -149,6 +151,7 @@ class Domain(Page):
     graphics: tuple[Graphics, ...] = ()
     video: tuple[Video, ...] = ()
     hostdevs: tuple[Hostdev, ...] = ()
+    overrides: tuple[OverriddenDevice, ...] = ()
     vcpu_pins: tuple[VcpuPinElement, ...] = ()
     emulator_cpus: str | None = None
     cells: tuple[NumaCellElement, ...] = ()

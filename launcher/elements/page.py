@@ -3,7 +3,8 @@ declared, and read by the same declaration.
 
 A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds
 elements, so the declarations are the whole format, and a test checks that every declared property is written by some
-case. What a document has beyond the declarations is :class:`Kept`, and is written again where it was.
+case. What a document has beyond the declarations is :class:`Kept`, and is written again where it was. A tag with a
+prefix (``qemu:device``) is of the namespace that :data:`NAMESPACES` has for it, whatever a document's own prefix is.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Value = str | int | bool | None | tuple["Page", ...]
 
 MAX_BYTES: Final = 2 << 20
 """Limit of a document that is read. A domain with 1,000 host devices takes some 300 KiB."""
+NAMESPACES: Final = {"qemu": "http://libvirt.org/schemas/domain/qemu/1.0"}
+"""Of libvirt's, by prefix."""
 MAX_NODES: Final = 20_000
 MAX_ATTRIBUTES: Final = 100
 """Limits of a document's elements and comments, and of one element's attributes, which libxml2 searches one by one."""
@@ -49,6 +52,7 @@ class Property:
 
     @property
     def path(self) -> Sequence[str]:
+        """The tags that lead to the element, as they are declared."""
         return self.element.split("/") if self.element else ()
 
     @property
@@ -92,7 +96,7 @@ class Page:
         Raises :class:`LauncherError`, whose subject is the path of the first value that the page can't have.
         """
         path = path or f"/{source.tag}"
-        if source.tag != cls.TAG:
+        if source.tag != qualified(cls.TAG):
             raise _malformed(path, f"must be <{cls.TAG}>")
         kinds, place = _kinds(cls), _place(cls)
         values = {name: kind.absent for name, kind in kinds.items()}
@@ -145,7 +149,7 @@ def element(page: Page) -> etree._Element:
 
 def _new(page: Page) -> etree._Element:
     """The element of a page that wasn't read: nothing in it has to be found or kept."""
-    targets = {"": etree.Element(page.TAG)}
+    targets = {"": etree.Element(qualified(page.TAG), nsmap=_prefixes(page.TAG))}
     values = page.__dict__
     for declared in page.PROPERTIES:
         value: Value = values[declared.field]
@@ -167,8 +171,32 @@ def _new_target(targets: dict[str, etree._Element], path: str) -> etree._Element
     """The element at this path of a new one, and of those above it what is missing in ``targets``."""
     above, _, tag = path.rpartition("/")
     parent = targets.get(above)
-    targets[path] = etree.SubElement(_new_target(targets, above) if parent is None else parent, tag)
+    targets[path] = _appended(_new_target(targets, above) if parent is None else parent, tag)
     return targets[path]
+
+
+def _appended(parent: etree._Element, tag: str) -> etree._Element:
+    return etree.SubElement(parent, qualified(tag), nsmap=_prefixes(tag))
+
+
+def qualified(tag: str) -> str:
+    """The name of an element that is declared with this tag, ``{namespace}device``."""
+    prefix, _, local = tag.rpartition(":")
+    return f"{{{NAMESPACES[prefix]}}}{local}" if prefix else tag
+
+
+def _prefixes(tag: str) -> dict[str, str] | None:
+    """The namespace that an element with this tag needs."""
+    prefix = tag.rpartition(":")[0]
+    return {prefix: NAMESPACES[prefix]} if prefix else None
+
+
+def _child(parent: etree._Element, tag: str) -> etree._Element | None:
+    return parent.find(qualified(tag))
+
+
+def _children(parent: etree._Element, tag: str) -> list[etree._Element]:
+    return parent.findall(qualified(tag))
 
 
 def _rewritten(page: Page) -> etree._Element:
@@ -249,12 +277,12 @@ def _read(
     for name in place.content:
         kind = kinds[name]
         if issubclass(kind.type, Page):
-            children = enumerate(source.findall(kind.tag), start=1)
+            children = enumerate(_children(source, kind.tag), start=1)
             values[name] = tuple(kind.type.parse(child, f"{path}/{kind.tag}[{n}]") for n, child in children)
         else:
             values[name] = kind.type is bool or _scalar(_content(source), kind, path)
     for tag, inner in place.children.items():
-        child = source.find(tag)
+        child = _child(source, tag)
         if child is not None:
             _read(child, inner, kinds, f"{path}/{tag}", values)
 
@@ -280,10 +308,10 @@ def _content(source: etree._Element) -> str | None:
 
 def _empty_child_pages(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) -> None:
     for tag in filter(None, (kinds[name].tag for name in place.content)):
-        for child in source.findall(tag):
+        for child in _children(source, tag):
             _clear(child)
     for tag, inner in place.children.items():
-        for element_ in source.findall(tag)[:1]:
+        for element_ in _children(source, tag)[:1]:
             _empty_child_pages(element_, inner, kinds)
 
 
@@ -293,13 +321,13 @@ def _strip(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) ->
         del source.attrib[attribute]
     if place.content or not (source.text or "").strip():
         source.text = None
-    page_tags = {kinds[name].tag for name in place.content}
+    pages = {qualified(kinds[name].tag) for name in place.content}
     for child in list(source):
         child.tail = None
-        if child.tag in page_tags or isinstance(child, etree._Comment):
+        if child.tag in pages or isinstance(child, etree._Comment):
             source.remove(child)
     for tag, inner in place.children.items():
-        declared = source.find(tag)
+        declared = _child(source, tag)
         if declared is not None:
             _strip(declared, inner, kinds)
             if _is_empty(declared):
@@ -336,8 +364,8 @@ def _write(target: etree._Element, declared: Property, value: Value) -> None:
 
 def _write_pages(built: etree._Element, declared: Property, pages: tuple[Page, ...], tag: str) -> None:
     """Put each page into the place of one that was read. Further ones follow the last of these, or come last."""
-    parent = built.find(declared.element) if declared.element else built
-    places = parent.findall(tag) if parent is not None else []
+    parent = built.find(declared.element, NAMESPACES) if declared.element else built
+    places = _children(parent, tag) if parent is not None else []
     if not pages and not places:
         return
     parent = _descend(built, declared.path)
@@ -353,7 +381,7 @@ def _write_pages(built: etree._Element, declared: Property, pages: tuple[Page, .
 
 def _remove(built: etree._Element, declared: Property, *, is_flag: bool) -> None:
     """Remove a property from an element that was read, and the elements that are empty without it."""
-    target = built.find(declared.element) if declared.element else built
+    target = built.find(declared.element, NAMESPACES) if declared.element else built
     if target is None or not (is_flag or _present(target, declared)):
         return
     if is_flag:
@@ -373,8 +401,8 @@ def _remove(built: etree._Element, declared: Property, *, is_flag: bool) -> None
 def _descend(start: etree._Element, path: Iterable[str]) -> etree._Element:
     """The element at this path, created if it is missing."""
     for tag in path:
-        child = start.find(tag)
-        start = etree.SubElement(start, tag) if child is None else child
+        child = _child(start, tag)
+        start = _appended(start, tag) if child is None else child
     return start
 
 

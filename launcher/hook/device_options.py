@@ -13,13 +13,22 @@ from lxml import etree
 from launcher.conversion import ConvertedDevice
 from launcher.elements.domain import Controller
 from launcher.elements.hostdev import ALIAS_PREFIX, HostAddress, Hostdev
-from launcher.elements.page import element
+from launcher.elements.overrides import OverriddenDevice, as_display
+from launcher.elements.page import NAMESPACES, element, qualified
 from launcher.entry_kinds import GPUS, HOST_DEVICES, SRIOV_ALIAS, USB_ALIAS
 from launcher.errors import INVALID_OPTIONS, NO_ADDRESS, AddressSyntaxError, LauncherError
 from launcher.hook.domain_text import has_pcie, insert_after, number, pci_source
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.usb import UsbAddress
-from launcher.hostdev_options import FIELD, device_options, slots, with_followers, with_options
+from launcher.hostdev_options import (
+    FIELD,
+    device_options,
+    display_alias,
+    no_display,
+    slots,
+    with_followers,
+    with_options,
+)
 from launcher.layout import GuestLayout
 from virt_dra.api.integration.hostdev_options import OPTIONS, HostdevOptions
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -57,12 +66,14 @@ def apply_device_options(root: etree._Element, vmi: VirtualMachineInstance) -> t
     )
     shared = SharedSlots(slots(vmi, devices), elements)
     changes = []
+    display = _make_display(root, vmi, pages)
     for device in devices:
         page = device.element
         if device.device in sharing and page.guest_type is None:
             page = _placed_as(page, pages[device.device])
         if page != pages[device.device]:
             _replace(elements, device.device, page)
+        if page != pages[device.device] or (display is not None and page.alias == display):
             changes.append(f"{device.device}: {', '.join(_given(options[device.device]))}")
     _check_boot_orders(root, elements)
     return changes, shared
@@ -87,6 +98,32 @@ def join_functions(root: etree._Element, shared: SharedSlots) -> list[str]:
             _replace(shared.elements, device.device, device.element)
             changes.append(f"{device.device}: function {_function(device.element)} of its guest slot")
     return changes
+
+
+def _make_display(root: etree._Element, vmi: VirtualMachineInstance, pages: Mapping[str, Hostdev]) -> str | None:
+    """Makes the device that is asked for the guest's display; its alias, None if there is nothing to do. Raises
+    :class:`LauncherError`."""
+    adapters = [model for model in root.iterfind("devices/video/model") if model.get("type") != "none"]
+    aliases = {device: page.alias for device, page in pages.items()}
+    names = {alias: device for device, alias in aliases.items()}
+    alias = display_alias(vmi, aliases, has_adapter=bool(adapters))
+    if alias is None:
+        return None
+    override = root.find(qualified("qemu:override"))
+    if override is None:
+        override = etree.SubElement(root, qualified("qemu:override"), nsmap={"qemu": NAMESPACES["qemu"]})
+    made = as_display(alias)
+    for present in override.findall(qualified("qemu:device")):
+        device = OverriddenDevice.parse(present)
+        if device.alias == alias:
+            if device.is_display:
+                return None
+            override.remove(present)
+            made = device.with_(frontend=(*device.frontend, *made.frontend))
+        elif device.is_display:
+            raise no_display(names[alias], f"is also that of {device.alias}; a guest has one such display")
+    override.append(element(made))
+    return alias
 
 
 def _given(options: HostdevOptions) -> Iterable[str]:

@@ -1,5 +1,5 @@
 """The golden domains as QEMU would get them: libvirt's own translation names each host device that was asked for, and
-each PCIe expander with its bus and its guest cell."""
+each PCIe expander with its bus and its guest cell; the guest's display has ``x-vga``."""
 
 from __future__ import annotations
 
@@ -68,3 +68,5 @@ def test_qemu_gets_the_devices_and_expanders_that_were_asked_for(text: str) -> N
     expanders = [(device["bus_nr"], device.get("numa_node")) for device in devices if device["driver"] == "pxb-pcie"]
     wanted = [(item.bus_nr, item.node) for item in domain.controllers if item.model == "pcie-expander-bus"]
     assert expanders == wanted
+    overridden = {str(device["id"]) for device in devices if device.get("x-vga") is True}
+    assert overridden == {device.alias for device in domain.overrides if device.is_display}

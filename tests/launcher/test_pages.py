@@ -14,7 +14,8 @@ from launcher.elements.disks import DiskElement
 from launcher.elements.domain import Controller, Domain, Graphics, Video
 from launcher.elements.hostdev import KUBEVIRT, LIBVIRT, Hostdev, mdev, pci
 from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
-from launcher.elements.page import Page, Property, XmlTextError, checked_text, compact, element
+from launcher.elements.overrides import OverriddenDevice, PropertyElement
+from launcher.elements.page import NAMESPACES, Page, Property, XmlTextError, checked_text, compact, element
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
 from tests.launcher.placement.test_layout import CASES as LAYOUTS
@@ -34,6 +35,8 @@ PAGES: tuple[type[Page], ...] = (
     NumaCellElement,
     MemNodeElement,
     HugePageElement,
+    OverriddenDevice,
+    PropertyElement,
 )
 PCI = PciAddress.parse("0000:01:00.0")
 OTHER_CASES = {"display", "node_checks"}
@@ -60,7 +63,9 @@ def test_every_declared_property_is_exercised(page: type[Page], declared: Proper
     path = "/".join(
         part for part in (f"//{page.TAG}", declared.element, declared.attribute and f"@{declared.attribute}") if part
     )
-    assert any(document.getroottree().xpath(path) for document in produced()), f"nothing writes {declared}"
+    assert any(document.getroottree().xpath(path, namespaces=NAMESPACES) for document in produced()), (
+        f"nothing writes {declared}"
+    )
 
 
 def test_no_page_is_left_out() -> None:

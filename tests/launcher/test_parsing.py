@@ -14,7 +14,7 @@ from lxml import etree
 from launcher import LauncherError
 from launcher.elements.domain import Controller, Domain
 from launcher.elements.hostdev import Hostdev, pci
-from launcher.elements.page import MAX_BYTES, Page, Property, Value, _kinds, compact, element, root
+from launcher.elements.page import MAX_BYTES, Page, Property, Value, _kinds, compact, element, qualified, root
 from launcher.host_addresses.pci import PciAddress
 from tests.launcher.test_pages import PAGES, produced
 from tests.sampling import sample
@@ -56,7 +56,10 @@ def test_a_page_that_was_written_is_read_as_an_equal_page(page: type[Page]) -> N
 @cache
 def read_pages() -> dict[type[Page], list[Page]]:
     """Everything that the cases and the domain tests produce, read."""
-    return {page: [page.parse(read) for document in produced() for read in document.iter(page.TAG)] for page in PAGES}
+    return {
+        page: [page.parse(read) for document in produced() for read in document.iter(qualified(page.TAG))]
+        for page in PAGES
+    }
 
 
 @pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])

@@ -1,8 +1,6 @@
 """core/v1: the part of Pod, Node, Namespace and friends that device allocation reads or writes. The rest is kept as
 given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Final, Self
 

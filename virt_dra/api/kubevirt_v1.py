@@ -5,8 +5,6 @@ Claim references are read in both spellings (K-1.7, K-1.8): the design's ``claim
 ``claimName``/``requestName``, which is what is written. Giving both with different values is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 Times stay text on the wire types (lossless); :func:`parse_time` and :func:`format_time` convert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar

@@ -13,6 +13,8 @@ from lxml import etree
 from devtools.libvirt import witness as libvirt_witness
 from launcher import LauncherError
 from launcher.conversion import AddressSources
+from launcher.elements.domain import Domain
+from launcher.elements.page import NAMESPACES
 from launcher.hook.domain_hook import HookedDomain, hooked_domain
 from tests.launcher.hook.test_domain_hook import DOMAIN, FOLDER, HOST, domain_of, without_places
 from virt_dra.api.wire import Json
@@ -47,6 +49,21 @@ def controllers(text: bytes) -> dict[str, str]:
     return {item.get("index", ""): item.get("model", "") for item in items}
 
 
+def overrides(text: bytes) -> list[str]:
+    """The properties that are overridden, by device."""
+    return [
+        " ".join([device.alias, *(f"{item.name}={item.value}" for item in device.frontend)])
+        for device in Domain.from_text(text).overrides
+    ]
+
+
+def without_overrides(text: bytes) -> bytes:
+    root = etree.fromstring(text)
+    for override in root.findall("qemu:override", NAMESPACES):
+        root.remove(override)
+    return etree.tostring(root)
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_devices_get_their_options_and_nothing_else_is_changed(case: Json) -> None:
     domain = domain_of(case)
@@ -61,7 +78,9 @@ def test_devices_get_their_options_and_nothing_else_is_changed(case: Json) -> No
     assert [hostdev for hostdev in hostdevs if hostdev not in before] == wanted
     added = {index: model for index, model in controllers(result.text).items() if index not in controllers(domain)}
     assert [f"{index} {model}" for index, model in added.items()] == case.get("controllers", [])
-    assert without_places(result.text, frozenset(added)) == without_places(domain, frozenset())
+    assert overrides(result.text) == case.get("overrides", [])
+    unchanged = without_places(without_overrides(result.text), frozenset(added))
+    assert unchanged == without_places(without_overrides(domain), frozenset())
     assert hooked(case, result.text) == HookedDomain(result.text, warnings=result.warnings)
     if not case["changes"]:
         assert result.text == domain
@@ -104,6 +123,7 @@ def test_a_full_root_complex_is_refused() -> None:
         "functions-of-one-card-where-function-0-is-placed",
         "functions-of-one-card-that-kubevirt-placed-apart",
         "functions-of-one-card-at-a-guest-address",
+        "a-gpu-that-is-the-guest's-display",
         "a-device-that-is-added-follows-kubevirt's-on-the-root-complex",
         "functions-of-one-card-that-are-added-take-one-slot-of-the-root-complex",
     ],

@@ -43,6 +43,7 @@ class HostdevOptions:
     managed: bool | None = None
     mdev_model: str | None = None
     usb_product: str | None = None
+    x_vga: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ OPTIONS: Final[Mapping[str, _Option]] = {
                          frozenset({"mdev"})),
     "usbProduct": _Option("usb_product", "must be vendor and product such as 046d:c52b",
                           re.compile("[0-9a-fA-F]{4}:[0-9a-fA-F]{4}"), frozenset({"usb"})),
+    "xVga": _Option("x_vga", "must be true or false", bool, _PCI),
 }  # fmt: skip
 """The options by their names in JSON."""
 
