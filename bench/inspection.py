@@ -172,4 +172,6 @@ def _namespaced(name: str, uid: str, owner: Json, labels: Json) -> Json:
 
 
 def _object(api_version: str, kind: str, metadata: Json, **members: Json) -> Json:
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **members}
+    """An object as a dump of a cluster has it."""
+    stored = {"uid": f"{kind}-{metadata['name']}", "resourceVersion": "1", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {**stored, **metadata}, **members}

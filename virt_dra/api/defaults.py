@@ -81,6 +81,8 @@ def _(obj: ResourceClaimTemplate, now: str) -> TypedObject:
 @_with_defaults.register
 def _(obj: ResourceSlice, now: str) -> TypedObject:
     def device(published: Device) -> Device:
+        if not (published.taints or published.capacity or published.consumes_counters):
+            return published
         return published.replacing(
             taints=changed_items(published.taints, lambda taint: _taint(taint, now)),
             capacity=_values(published.capacity),
@@ -175,7 +177,7 @@ def _stored_time(text: str) -> str:
 
 def _values(quantities: dict[str, Measured]) -> dict[str, Measured]:
     """The map with its absent values, which count as 0, written out."""
-    if all(entry.given("value") for entry in quantities.values()):
+    if not quantities or all(entry.given("value") for entry in quantities.values()):
         return quantities
     return {
         name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()

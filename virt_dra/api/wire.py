@@ -269,6 +269,8 @@ JSON_TYPES: Mapping[type, str] = {
 
 def changed_items(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
     """The items after a change; the same tuple if none is another object."""
+    if not items:
+        return items
     changed = tuple(change(item) for item in items)
     return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
 

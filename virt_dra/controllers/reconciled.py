@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from virt_dra.api.meta import Condition
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.events import Event
-from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
+
+if TYPE_CHECKING:  # it needs the scheduler, which the inventory doesn't
+    from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 """Event: the pod waits because its claims can't be allocated."""
@@ -21,7 +23,7 @@ Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
 it unchanged."""
 
 
-Align = Callable[[str, AlignmentRequest], AlignmentResult | None]
+Align: TypeAlias = "Callable[[str, AlignmentRequest], AlignmentResult | None]"
 """A VMI's key and what its claims may ask for -> what they are to ask for; None if that isn't known yet, and then the
 VMI is requeued."""
 

@@ -82,8 +82,7 @@ def depths_on(
     names = columns_of(selectors.reads)
     by_key: dict[object, SelectorDepths] = {}
     for slice_ in slices:
-        columns = slice_.columns
-        key = slice_ if names is None else (slice_.pool[0], *map(columns.get, names))
+        key = slice_ if names is None else (slice_.pool[0], *map(slice_.column, names))
         depths = by_key.get(key)
         if depths is None:
             depths = by_key[key] = _depths(matcher.of(slice_.devices, work), len(selectors))

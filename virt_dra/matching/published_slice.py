@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,35 +84,67 @@ class PublishedSlice:
         return {published.device.name: published for published in self.devices}
 
     @cached_property
+    def _digests(self) -> dict[str, int]:
+        """What :meth:`column` computed so far."""
+        return {}
+
+    def column(self, name: str) -> int:
+        """A digest of the values of an attribute or capacity on all devices, 0 where none has it; for :data:`ALWAYS` of
+        what every selector depends on, which is unique where a device can't be converted. (A driver that made digests
+        collide would deceive about its own slices only: those of one driver are compared.)"""
+        digest = self._digests.get(name)
+        if digest is not None:
+            return digest
+        cells = self._always() if name == ALWAYS else self._cells(name)
+        if not cells:
+            return 0  # not kept: selectors may read any number of names that no device has
+        return self._digests.setdefault(name, _digest(cells))
+
+    @property
     def columns(self) -> Mapping[str, int]:
-        """For each attribute and capacity a digest of its values on all devices, by :func:`attribute_column` and
-        :func:`capacity_column`; under :data:`ALWAYS` of what every selector depends on, which is unique where a device
-        can't be converted. (A driver that made digests collide would deceive about its own slices only: those of one
-        driver are compared.)"""
-        values: defaultdict[str, list[object]] = defaultdict(list)
-        values[ALWAYS] = []
+        """Those of every attribute and capacity that a device has, and :data:`ALWAYS`."""
+        names = {ALWAYS: None}
+        for published in self.devices:
+            driver, device = published.driver, published.device
+            names |= dict.fromkeys(attribute_column(*_qualified(driver, name)) for name in device.attributes)
+            names |= dict.fromkeys(capacity_column(*_qualified(driver, name)) for name in device.capacity)
+        return {name: self.column(name) for name in names}
+
+    def _always(self) -> list[object]:
+        whole = (all(map(convertible, published.device.attributes.values())) for published in self.devices)
+        return [
+            (published.device.allow_multiple_allocations is True, converts or self.position)
+            for published, converts in zip(self.devices, whole, strict=True)
+        ]
+
+    def _cells(self, name: str) -> list[object]:
+        kind, _, qualified = name.partition(" ")
+        domain, _, identifier = qualified.rpartition("/")
+        cells: list[object] = []
         for number, published in enumerate(self.devices):
             driver, device = published.driver, published.device
-            whole = all(map(convertible, device.attributes.values()))
-            values[ALWAYS].append((device.allow_multiple_allocations is True, whole or self.position))
-            for name, attribute in device.attributes.items():
-                if "/" in name or f"{driver}/{name}" not in device.attributes:
-                    values[attribute_column(*_qualified(driver, name))].append((number, _content(attribute)))
-            for name, capacity in device.capacity.items():
-                if "/" in name or f"{driver}/{name}" not in device.capacity:
-                    values[capacity_column(*_qualified(driver, name))].append((number, str(capacity.value)))
-        return {name: _digest(column) for name, column in values.items()}
+            if kind == _ATTRIBUTE:
+                attribute = published_value(device.attributes, driver, domain, identifier)
+                if attribute is not None:
+                    cells.append((number, _content(attribute)))
+            else:
+                capacity = published_value(device.capacity, driver, domain, identifier)
+                if capacity is not None:
+                    cells.append((number, str(capacity.value)))
+        return cells
 
 
+_ATTRIBUTE: Final = "attribute"
+_CAPACITY: Final = "capacity"
 ALWAYS: Final = ""
 
 
 def attribute_column(domain: str, identifier: str) -> str:
-    return f"attribute {domain}/{identifier}"
+    return f"{_ATTRIBUTE} {domain}/{identifier}"
 
 
 def capacity_column(domain: str, identifier: str) -> str:
-    return f"capacity {domain}/{identifier}"
+    return f"{_CAPACITY} {domain}/{identifier}"
 
 
 def _qualified(driver: str, name: str) -> tuple[str, str]:

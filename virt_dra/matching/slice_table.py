@@ -41,8 +41,9 @@ class SliceTable:
         self.slices[slice_.position] = slice_
         driver = slice_.pool[0]
         self._drivers[driver] = self._drivers.get(driver, 0) | 1 << slice_.position
-        numbers = {name: number for name, number in slice_.columns.items() if self._has_column(name)}
-        if len(numbers) < len(slice_.columns):
+        columns = slice_.columns
+        numbers = {name: number for name, number in columns.items() if self._has_column(name)}
+        if len(numbers) < len(columns):
             numbers[ALWAYS] = _ALONE | slice_.position
         for name, number in numbers.items():
             column = self._columns.setdefault(name, array("Q"))

@@ -114,6 +114,12 @@ class ClusterModel:
             changes[type(obj)][_key(obj)] = obj
         return self._with(changes) if changes else self
 
+    def forgetting(self, *kinds: type[TypedObject]) -> Self:
+        """A copy that knows nothing of these kinds."""
+        copy = self._with({kind: dict.fromkeys(self.by_key(kind)) for kind in kinds})
+        copy.unread |= set(kinds)
+        return copy
+
     def _with(self, changes: Mapping[type[TypedObject], Mapping[str, TypedObject | None]]) -> Self:
         copy = type(self).__new__(type(self))
         copy.unread, copy.partial = self.unread, self.partial

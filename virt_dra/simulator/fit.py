@@ -12,14 +12,12 @@ from typing import Final, Protocol
 from launcher import AddressSources, LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded
-from virt_dra.api.core_v1 import Namespace, Node, Pod, PodResourceClaimStatus
+from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
-from virt_dra.api.meta import ObjectT, TypedObject, of_kind
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import (
-    DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimStatus,
     ResourceClaimTemplate,
@@ -32,7 +30,6 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.files import not_given, placeable_model
 from virt_dra.model.published import PublishedDevices
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING
@@ -84,15 +81,13 @@ _SPENT = 6
 
 
 class Fitting:
-    """Implements :class:`webhooks.lint.inputs.Trial` over the objects of an input or of a cluster. Computes nothing
-    before it is called."""
+    """Implements :class:`webhooks.lint.inputs.Trial` over a model of an input or of a cluster, as pods are placed on it
+    (:func:`~virt_dra.model.feeds.files.placeable`). Computes nothing before it is called."""
 
-    def __init__(
-        self, objects: Sequence[TypedObject], configuration: KubeVirtAtHand, limit: Limit | None = None
-    ) -> None:
+    def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
         """``limit``: for each trial; None for no limit."""
         self._limit = limit
-        self._objects = objects
+        self._model = model
         self._configuration = configuration
         self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
         """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
@@ -139,8 +134,7 @@ class Fitting:
         return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
 
     def unknown(self) -> tuple[UnknownFact, ...]:
-        model = ClusterModel(of_kind(self._objects, Node), unread=not_given(self._objects))
-        return unknown_facts(model, self._resources) if self._resources else ()
+        return unknown_facts(self._model, self._resources) if self._resources else ()
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         tried = self._tried(subject, namespace)
@@ -191,7 +185,7 @@ class Fitting:
         if not isinstance(pod, Pod):
             return None
         claims = self._claims(pod)
-        nothing_to_try = not claims and not any(isinstance(obj, Node) for obj in self._objects)
+        nothing_to_try = not claims and not self._model.knows(Node)
         if claims is None or nothing_to_try:
             return None
         names = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=claim.name) for entry, claim in claims)
@@ -203,7 +197,7 @@ class Fitting:
         return _Trial(vmi, pod, tuple(claims), self._outcomes[asked])
 
     def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced | TooLong:
-        model = self._empty_cluster.changed(claim for _, claim in claims)
+        model = self._unused.changed(claim for _, claim in claims)
         limit = self._limit
         if limit is None:
             return place(pod, model)
@@ -228,16 +222,15 @@ class Fitting:
         return PublishedDevices.from_slices(self._of_kind(ResourceSlice))
 
     @cached_property
-    def _empty_cluster(self) -> ClusterModel:
-        """The cluster without pods."""
-        kinds = (Node, Namespace, ResourceSlice, DeviceClass, DeviceTaintRule)
-        model = placeable_model(defaulted(obj) for obj in self._objects if isinstance(obj, kinds))
+    def _unused(self) -> ClusterModel:
+        """The cluster as if nothing was known to run there. What was derived of its nodes and slices is shared."""
+        model = self._model.forgetting(Pod, ResourceClaim)
         read_beforehand(model)
         return model
 
     def _of_kind(self, kind: type[ObjectT]) -> list[ObjectT]:
         """The objects of a kind, defaulted like an API server would."""
-        return [defaulted(obj) for obj in of_kind(self._objects, kind)]
+        return [defaulted(obj) for obj in self._model.of(kind)]
 
     @cached_property
     def _templates(self) -> Mapping[str, ResourceClaimTemplate]:

@@ -19,7 +19,8 @@ from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem
 from virt_dra.api.schemas.applying import applied_in_order
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
-from virt_dra.model.feeds.admitted import as_admitted
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.unknown import UnknownFact
 from webhooks.lint.evaluation import findings_as_written, findings_beside, findings_of
 from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings
@@ -114,7 +115,7 @@ def lint_documents(
     has_keeper: bool = True,
     existing: Sequence[TypedObject] = (),
     also: Sequence[Sourced[TypedObject]] = (),
-    trial: Callable[[Sequence[TypedObject], KubeVirtAtHand], Trial] | None = None,
+    trial: Callable[[ClusterModel, KubeVirtAtHand], Trial] | None = None,
     broken: Iterable[ReadProblem] = (),
     progress: ProgressCallback = lambda done, total: None,
 ) -> LintResult:
@@ -127,8 +128,8 @@ def lint_documents(
 
     ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
     of the cluster that are checked if the documents have none. ``known_kinds``, ``address_keys``, ``has_keeper``: as
-    for :meth:`LintInputs.from_objects`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at
-    hand. ``progress`` is called before each VM, with how many are done.
+    for :meth:`LintInputs.from_objects`. ``trial`` makes the :attr:`LintInputs.trial` of a model of all objects and the
+    KubeVirt at hand. ``progress`` is called before each VM, with how many are done.
 
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
     """
@@ -161,7 +162,7 @@ def lint_documents(
         for manifest in manifests
     )
     if trial is not None:
-        inputs = replace(inputs, trial=trial(as_admitted(inputs.model).objects, inputs.configuration))
+        inputs = replace(inputs, trial=trial(placeable_model(inputs.model.objects), inputs.configuration))
     checking = _VmChecks(inputs, settings, namespace, progress)
     subjects = checking.of_input(as_written)
     if not subjects:

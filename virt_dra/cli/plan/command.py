@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -135,7 +136,7 @@ def planned(cluster: ClusterModel, change: PlannedFiles, timeout: float, output:
         namespace=change.namespace,
         known_kinds=EVERYTHING - {kind.KIND for kind in (*cluster.unread, *cluster.partial)} if complete else None,
         existing=cluster.objects,
-        trial=lambda objects, kubevirt: Fitting(objects, kubevirt, limit=deadline),
+        trial=partial(Fitting, limit=deadline),
     )
     release = judgement.inputs.configuration.release
     applied: list[TypedObject] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.device_claims import assign, read_device_claims
@@ -25,8 +25,10 @@ from virt_dra.controllers.devices.report import DeviceReport, ReportContext, dev
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.events import Event, shortened, warning
-from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.sources import owned_by
+
+if TYPE_CHECKING:  # it needs the scheduler, which the inventory doesn't
+    from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 
 BAD_RECORD: Final = "BadIntegrationAnnotation"
 """Event: the pod's annotation can't be read, so the webhook's changes to the pod are unknown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import NATIVE, PART_OF, PART_OF_LABEL, ClaimRequestPair
@@ -30,8 +30,10 @@ from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, St
 from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import Event, normal, shortened, warning
 from virt_dra.controllers.loops.device_status import ALL_HEALTHY, ALL_RESOLVED, sentences
-from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE
+
+if TYPE_CHECKING:  # it needs the scheduler, which the inventory doesn't
+    from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 
 RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"

@@ -99,7 +99,7 @@ class SubjectFinder:
     def _fitting(self) -> Fitting:
         from virt_dra.simulator.fit import Fitting  # here, since it needs the launcher and the webhooks
 
-        return Fitting(self._model.objects, self._kubevirt)
+        return Fitting(self._model, self._kubevirt)
 
     @cached_property
     def _kubevirt(self) -> KubeVirtAtHand:
