@@ -25,7 +25,7 @@ JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json
 
 UNSEEN: dict[Overlay, set[Right]] = {
     BESIDE_KUBEVIRT: {
-        # Only of a pod that was made before its driver was known; test_thief.py tries it.
+        # Only of a pod that was made before its driver was known, or whose devices were taken; test_thief.py tries it.
         Right(OPERATOR, "delete", "", "pods"),
     },
     STANDALONE: {

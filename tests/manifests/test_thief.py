@@ -259,6 +259,9 @@ class Thieves:
         spec = {"containers": [{"name": "compute", "image": "i"}]}
         for name in ("made-early", "runs"):
             cluster.create(pods, "Pod", name, "v1", metadata=made_early, spec=spec)
+        asks = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {DEVICES_ANNOTATION: "gpu"}}
+        cluster.create(pods, "Pod", "waits", "v1", metadata=asks, spec={**spec, "nodeSelector": {"there-is": "none"}})
+        cluster.create(pods, "Pod", "placed", "v1", metadata=asks, spec={**spec, "nodeName": "nowhere"})
         plane.request("PATCH", f"{pods}/runs/status", {"status": {"phase": "Running"}}, MERGE)
         event = {
             "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
@@ -273,6 +276,8 @@ class Thieves:
             "other": f"{pods}/of-others",
             "made-early": f"{pods}/made-early",
             "runs": f"{pods}/runs",
+            "waits": f"{pods}/waits",
+            "placed": f"{pods}/placed",
             "vmi": f"{vmis}/good",
             "instance": f"{vmis}/vm",
             "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
@@ -303,7 +308,7 @@ class Thieves:
             }
 
     def close(self) -> None:
-        for name in ("other", "made-early", "runs", "foreign-event"):
+        for name in ("other", "made-early", "runs", "waits", "placed", "foreign-event"):
             self._cluster.plane.request("DELETE", f"{self.names[name]}?gracePeriodSeconds=0")
         for name in ("empty", "administrative"):
             self._cluster.plane.delete_namespace(self.names[name])

@@ -44,18 +44,21 @@ class AlignmentChoice:
 @dataclass(frozen=True)
 class AlignmentRequest:
     """The request which preferred alignments a pod's claims are to ask for. ``claims``: by their names in its
-    status."""
+    status; ``attempt``: of several requests about one pod, which: a later one isn't answered by what was so before."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
     preferences: tuple[PreferredAlignment, ...]
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
 class AlignmentResult:
-    """``held``: the positions of the preferences to ask for; none if time didn't last."""
+    """``held``: the positions of the preferences to ask for; none if time didn't last. ``fits``: whether some node is
+    known to take the pod with these."""
 
     held: tuple[int, ...] = ()
+    fits: bool = False
 
 
 def chosen_alignments(

@@ -4,6 +4,7 @@ said."""
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,13 +13,25 @@ from devtools.agents.worlds import eventually
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.inline_explanations import InlineExplanations
-from tests.controllers.profiles.asking_vms import profile, vm
+from tests.controllers.profiles.asking_vms import NAMESPACE, by_name, profile, vm
 from tests.controllers.profiles.test_stories import KEY, NOW, Beside, Silent
-from virt_dra.api.core_v1 import Node
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate, ResourceSlice
+from tests.controllers.standalone.world import SETTINGS
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.keeping.claims import KEPT_LABEL
+from virt_dra.api.keeping.instances import kept_instance
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import controller_reference
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.api.wire import Json
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
+from virt_dra.controllers.loops import claims
+from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
+from virt_dra.controllers.pods.launcher_pods import COMPUTE
+from virt_dra.controllers.reconciled import Align, Reconciled
+from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.model.feeds.stand_ins import labelled
 from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
@@ -127,3 +140,200 @@ async def test_what_is_given_up_is_said_once_of_vm_and_vmi() -> None:
     (applied,) = [condition for condition in devices.status.conditions if condition.type == "ProfilesApplied"]
     assert (applied.status, applied.reason, applied.message) == ("True", "DevicesNotAligned", APART)
     assert len(asked) == 2
+
+
+def rigid(*held: int, fits: bool = True) -> tuple[list[AlignmentRequest], Align]:
+    """An answer that is always the same, and what it was asked."""
+    asked: list[AlignmentRequest] = []
+
+    def align(key: str, request: AlignmentRequest) -> AlignmentResult | None:
+        asked.append(request)
+        return AlignmentResult(held, fits)
+
+    return asked, align
+
+
+async def look(world: Beside, align: Align, now: datetime = NOW) -> Reconciled:
+    done = await beside_kubevirt.reconcile(await ListedSources.read(world.memory), world.memory, KEY, now, align=align)
+    world.events += [(event.kind, event.reason, event.message) for event in done.events]
+    return done
+
+
+async def with_waiting_pod(world: Beside) -> None:
+    """The VMI's pod, which no node can take, as its alignment's devices were taken."""
+    _, align = rigid(0)
+    await look(world, align)
+    assert await constraints(world) == {"vm-pair": ALIGNED}
+    instance = await world.memory.get(VirtualMachineInstance, "vm", "lab")
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "controller": True}
+    metadata = {
+        "name": "virt-launcher-vm", "namespace": "lab", "labels": {"kubevirt.io": "virt-launcher"},
+        "ownerReferences": [owner | {"uid": instance.metadata.uid}],
+    }  # fmt: skip
+    entries = [entry.to_wire() for entry in instance.spec.resource_claims]
+    spec = {"containers": [{"name": COMPUTE, "image": "i"}], "resourceClaims": entries}
+    made = await world.memory.create(Pod.from_wire({"metadata": metadata, "spec": spec}))
+    await claims.reconcile(world.memory)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    made = await world.memory.get(Pod, made.name, "lab")
+    status = {**made.status.to_wire(), "phase": "Pending", "conditions": [condition]}
+    await world.memory.update_status(made.with_(status=type(made.status).from_wire(status)))
+
+
+async def pods(world: Beside) -> list[str]:
+    return [pod.name for pod in (await world.memory.list(Pod, "lab")).items]
+
+
+async def test_an_alignment_is_taken_back_where_another_pod_was_faster() -> None:
+    world = await Beside().prepared(vm("pair"), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    asked, align = rigid()
+    done = await look(world, align, NOW + timedelta(seconds=29))
+    assert (asked, done.requeue_at) == ([], NOW + timedelta(seconds=30))
+    await look(world, align, NOW + timedelta(seconds=30))
+    assert await pods(world) == []
+    text = f"another pod was faster than virt-launcher-vm, so its VMI is made anew, with {APART}"
+    assert world.told() == [("VirtualMachine", "AlignmentTakenBack", text)]
+    (request,) = asked
+    assert [claim.spec.devices.constraints for claim in request.claims] == [()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "strategy"),
+    [
+        (rigid(0)[1], "Always"),  # the pod waits for something else
+        (rigid(fits=False)[1], "Always"),  # no node could take it otherwise
+        (lambda key, request: None, "Always"),  # not known yet
+        (rigid()[1], "Manual"),  # nobody would make another
+    ],
+)
+async def test_otherwise_the_pod_waits_on_and_is_asked_about_again(answer: Align, strategy: str) -> None:
+    world = await Beside().prepared(vm("pair", runStrategy=strategy), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    done = await look(world, answer, NOW + timedelta(seconds=45))
+    assert (await pods(world), world.told()) == (["virt-launcher-vm"], [])
+    assert done.requeue_at == (NOW + timedelta(seconds=90) if strategy == "Always" else None)
+
+
+async def test_each_minute_is_a_question_of_its_own() -> None:
+    world = await Beside().prepared(vm("pair"), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    asked, align = rigid(0)
+    for seconds in (30, 60, 89, 90, 151):
+        await look(world, align, NOW + timedelta(seconds=seconds))
+    assert [request.attempt for request in asked] == [1, 1, 1, 2, 3]
+
+
+async def test_a_pod_whose_devices_are_allocated_is_left_alone() -> None:
+    world = await Beside().prepared(vm("pair"), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    (claim,) = (await world.memory.list(ResourceClaim, "lab")).items
+    result = {"request": "gpu", "driver": "d", "pool": "p", "device": "gpu1"}
+    status = type(claim.status).from_wire({"allocation": {"devices": {"results": [result]}}})
+    await world.memory.update_status(claim.with_(status=status))
+    asked, align = rigid()
+    await look(world, align, NOW + timedelta(minutes=5))
+    assert (await pods(world), asked) == (["virt-launcher-vm"], [])
+
+
+# --- of VMs that keep their devices ---
+
+
+async def keeping(*held: Json) -> Beside:
+    """A VM that starts with devices that it kept, which were asked for with these constraints."""
+    world = await Beside().prepared(vm("pair"), PAIR)
+    machine = await world.memory.get(VirtualMachine, "vm", "lab")
+    instance = kept_instance(instance_of(machine), by_name(PAIR), NAMESPACE.metadata.labels, {KEEP_ANNOTATION: "true"})
+    assert [entry.resource_claim_name for entry in instance.spec.resource_claims] == ["vm-pair"]
+    await world.memory.create(instance)
+    names = ("gpu", "nic")
+    claim = ResourceClaim.from_wire({
+        "metadata": {
+            "name": "vm-pair", "namespace": "lab", "labels": {KEPT_LABEL: "true"},
+            "ownerReferences": [controller_reference(machine).to_wire()],
+        },
+        "spec": {"devices": {
+            "requests": [{"name": name, "exactly": {"deviceClassName": name}} for name in names],
+            "constraints": list(held),
+        }},
+    })  # fmt: skip
+    stored = await world.memory.create(claim)
+    results = [{"request": name, "driver": "d", "pool": "p", "device": f"{name}1"} for name in names]
+    status = type(stored.status).from_wire({"allocation": {"devices": {"results": results}}})
+    await world.memory.update_status(stored.with_(status=status))
+    return world
+
+
+@pytest.mark.parametrize("held", [ALIGNED, []], ids=["aligned", "apart"])
+async def test_what_a_vm_keeps_is_asked_for_as_it_is_kept(held: list[Json]) -> None:
+    """Else the keeper would release the devices for a claim with another alignment."""
+    world = await keeping(*held)
+    asked, align = rigid(*([] if held else [0]))  # its own devices are in the way of the one, and the other would fit
+    await look(world, align)
+    assert (await constraints(world), asked) == ({"vm-pair": held}, [])
+    done = await look(world, align)
+    assert (done.stale, done.written) == (False, 0)
+
+
+async def test_a_vm_that_keeps_nothing_yet_is_asked_for_with_its_claims() -> None:
+    world = await keeping()
+    (claim,) = (await world.memory.list(ResourceClaim, "lab")).items
+    await world.memory.delete(ResourceClaim, claim.name, "lab")
+    asked, align = rigid(0)
+    await look(world, align)
+    assert await constraints(world) == {"vm-pair": ALIGNED}
+    (request,) = asked
+    assert [[own.name for own in claim.spec.devices.requests] for claim in request.claims] == [["gpu", "nic"]]
+
+
+@pytest.mark.parametrize("left", [{"gpu2": "b", "nic1": "a"}, {"nic1": "a"}], ids=["others are free", "none is"])
+async def test_the_operator_finds_out_by_itself(left: dict[str, str]) -> None:
+    world = await Beside().prepared(vm("pair"), PAIR)
+    for obj in (NODE, of_kind("gpu"), of_kind("nic"), published(gpu1="a", **left)):
+        await world.memory.create(obj)
+    await world.start()
+    await with_waiting_pod(world)
+    faster = ResourceClaim.from_wire({
+        "metadata": {"name": "faster", "namespace": "lab"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    })  # fmt: skip
+    stored = await world.memory.create(faster)
+    result = {"request": "r", "driver": "d.example.com", "pool": "n1", "device": "gpu1"}
+    status = type(stored.status).from_wire({"allocation": {"devices": {"results": [result]}}})
+    await world.memory.update_status(stored.with_(status=status))
+    worker = InlineExplanations()
+    loop = InstanceLoop(world.memory, LoopSettings(), ambient(lambda: NOW + timedelta(minutes=1)), Silent(), worker)
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
+    if "gpu2" in left:
+        assert await eventually(lambda: pods(world), lambda names: not names) == []
+    else:
+        await eventually(lambda: aligned_once(worker), bool)
+        await asyncio.sleep(0.2)
+        assert await pods(world) == ["virt-launcher-vm"]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def aligned_once(worker: InlineExplanations) -> int:
+    return worker.aligned
+
+
+async def test_without_kubevirt_the_instance_itself_is_made_anew() -> None:
+    world = await Beside().prepared(vm("pair"), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    sources = await ListedSources.read(world.memory)
+    done = await standalone.reconcile(
+        sources, world.memory, KEY, NOW + timedelta(minutes=1), SETTINGS, align=rigid()[1]
+    )
+    assert [(event.kind, event.reason) for event in done.events] == [("VirtualMachine", "AlignmentTakenBack")]
+    assert [
+        vmi.name
+        for vmi in (await world.memory.list(VirtualMachineInstance, "lab")).items
+        if vmi.metadata.deletion_timestamp is None
+    ] == []

@@ -79,9 +79,9 @@ async def reconcile(
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)
     retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
-    applied = await profiles.reconcile(sources, cluster, inputs.vmi, now, align)
+    applied = await profiles.reconcile(sources, cluster, inputs, align)
     planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None, applied)
-    replaced = replacement.plan(inputs, sources.vm(key))
+    replaced = replacement.plan(inputs, sources.vm(key)) or replacement.for_alignment(inputs, applied)
     later = replaced.due if replaced is not None and replaced.due > now else None
     batches = (
         planned.first,

@@ -19,7 +19,8 @@ from virt_dra.controllers.devices.delivery import METADATA_CLASH
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.options import moment_after
 from virt_dra.controllers.events import Event, normal
-from virt_dra.controllers.loops.virtual_machines import deletes_instance, strategy_of
+from virt_dra.controllers.profiles.reconcile import AppliedProfiles
+from virt_dra.controllers.profiles.taken_back import restarts
 from virt_dra.controllers.writes import Delete
 
 POD_REPLACED: Final = "PodReplaced"
@@ -44,7 +45,7 @@ def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
     """The deletion of the current pod, if that helps. ``vm``: the VM of the VMI's name."""
     pod, vmi = inputs.pod, inputs.vmi
     of_replica_set = _of_replica_set(vmi)
-    concerned = vmi if of_replica_set else vm if vm is not None and _restarts(vm, vmi) else None
+    concerned = vmi if of_replica_set else vm if vm is not None and restarts(vm, vmi) else None
     if pod is None or concerned is None:
         return None
     if pod.metadata.deletion_timestamp is not None or pod.status.phase not in (None, "", "Pending"):
@@ -67,16 +68,15 @@ def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
     return None
 
 
+def for_alignment(inputs: DeviceInputs, applied: AppliedProfiles | None) -> Replacement | None:
+    """The deletion of a pod whose claims ask for devices together that another pod took."""
+    if inputs.pod is None or applied is None or applied.lost is None:
+        return None
+    return Replacement(inputs.now, Delete.object(inputs.pod), applied.lost)
+
+
 def _of_replica_set(vmi: VirtualMachineInstance) -> bool:
     """True if a VirtualMachineInstanceReplicaSet owns the VMI. Also a paused one is better served by a failed VMI: it
     replaces that later, while one that hangs counts as a replica for ever."""
     owner = vmi.metadata.controller_owner
     return owner is not None and owner.kind == REPLICA_SET_KIND and owner.api_version.startswith("kubevirt.io/")
-
-
-def _restarts(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
-    """True if KubeVirt makes another VMI for the VM when this one fails."""
-    owner = vmi.metadata.controller_owner
-    owned = owner is not None and owner.uid == vm.metadata.uid and vm.metadata.deletion_timestamp is None
-    strategy = strategy_of(vm)
-    return owned and strategy != "Halted" and deletes_instance(strategy, "Failed")

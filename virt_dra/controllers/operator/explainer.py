@@ -65,12 +65,12 @@ class _Pending:
     previous: Condition | None
 
 
-_AskedAlignment = tuple[str, tuple[PreferredAlignment, ...]]
-"""Whose pod it is about, and what is preferred."""
+_AskedAlignment = tuple[str, int, tuple[PreferredAlignment, ...]]
+"""Whose pod it is about, which attempt, and what is preferred."""
 
 
 def _asked(request: AlignmentRequest) -> _AskedAlignment:
-    return request.pod.metadata.uid, request.preferences
+    return request.pod.metadata.uid, request.attempt, request.preferences
 
 
 class Explainer:

@@ -109,4 +109,4 @@ def aligned_within(
     except DeadlineExceeded:
         return AlignmentResult(), view
     held = tuple(number for number, own in enumerate(request.preferences) if own in choice.held)
-    return AlignmentResult(held), replace(view, model=model)
+    return AlignmentResult(held, choice.fits), replace(view, model=model)

@@ -8,11 +8,12 @@ from typing import Final
 
 from virt_dra.api.core_v1 import PodResourceClaimStatus
 from virt_dra.api.defaults import defaulted
+from virt_dra.api.keeping.claims import kept_claim_name
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.profiles.alignment import PreferredAlignment, with_alignments
 from virt_dra.api.profiles.expansion import template_name
-from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
@@ -22,8 +23,25 @@ _GATES: Final = Gates.for_version(NEWEST)
 """Which of KubeVirt's gates are on doesn't matter to where a pod fits."""
 
 
+def decided_by_kept_claims(
+    vmi: VirtualMachineInstance, preferences: Sequence[PreferredAlignment], claims: Mapping[str, ResourceClaim]
+) -> dict[str, tuple[PreferredAlignment, ...]]:
+    """By entry: the alignments of devices that the VM keeps already, which stay as they are. ``claims``: those that
+    the VM keeps, by name."""
+    held: dict[str, tuple[PreferredAlignment, ...]] = {}
+    for own in preferences:
+        claim = claims.get(kept_claim_name(vmi.name, own.entry))
+        if claim is not None and claim.status.allocation is not None:
+            before = held.get(own.entry, ())
+            held[own.entry] = (*before, own) if own.constraint in claim.spec.devices.constraints else before
+    return held
+
+
 def alignment_request(
-    vmi: VirtualMachineInstance, templates: Sequence[ResourceClaimTemplate], preferences: Sequence[PreferredAlignment]
+    vmi: VirtualMachineInstance,
+    templates: Sequence[ResourceClaimTemplate],
+    preferences: Sequence[PreferredAlignment],
+    attempt: int = 0,
 ) -> AlignmentRequest | None:
     """The request for a VMI whose templates are to be made; None where nothing of them is preferred, or there can't be
     a pod. The VMI's other claims aren't known here."""
@@ -47,7 +65,7 @@ def alignment_request(
         for entry in entries
     )
     named = tuple(claim.with_(metadata=claim.metadata.with_(name=name, uid=name)) for name, claim in claims)
-    return AlignmentRequest(pod, named, wanted)
+    return AlignmentRequest(pod, named, wanted, attempt)
 
 
 def with_choice(
@@ -56,6 +74,20 @@ def with_choice(
     """The template with the alignments that are to hold."""
     own = [alignment for alignment in held if template_name(vmi.name, alignment.entry) == template.name]
     return template.with_(spec=template.spec.with_(spec=with_alignments(template.spec.spec, own))) if own else template
+
+
+def asked_for(
+    vmi: VirtualMachineInstance,
+    templates: Mapping[str, ResourceClaimTemplate],
+    preferences: Sequence[PreferredAlignment],
+) -> tuple[PreferredAlignment, ...]:
+    """The alignments that are preferred and that the VMI's templates, by name, ask for."""
+    return tuple(
+        own
+        for own in preferences
+        if (template := templates.get(template_name(vmi.name, own.entry))) is not None
+        and own.constraint in template.spec.spec.devices.constraints
+    )
 
 
 def given_up(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
-from virt_dra.api.keeping.instances import with_templates
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import controller_reference
 from virt_dra.api.profiles.alignment import PreferredAlignment
@@ -37,9 +36,8 @@ def needed_objects(
     vmi: VirtualMachineInstance, profiles: Mapping[str, DeviceProfile], namespace_labels: Mapping[str, str]
 ) -> NeededObjects | ProfileProblem:
     """What the VMI needs for its line; nothing without one. The line is read again, with the profiles that there are,
-    and the VMI must have what it stands for: then its claims fit its devices, whoever wrote these. Kept claims are made
-    from the same templates."""
-    vmi = with_templates(vmi)
+    and the VMI must have what it stands for: then its claims fit its devices, whoever wrote these. ``vmi``: with its
+    templates in place of claims that its VM keeps."""
     try:
         expanded = expanded_instance(vmi, profiles, namespace_labels)
     except RefusedLineError as error:

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
+from virt_dra.api.keeping.claims import kept_claim_name, kept_entries
+from virt_dra.api.keeping.instances import with_templates
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.expansion import template_name
-from virt_dra.api.resource_v1 import ResourceClaimTemplate
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import PROFILES_APPLIED
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put
+from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.outcomes import (
     CLAIM_NOT_GENERATED,
     POD_MISSING,
@@ -29,11 +33,18 @@ from virt_dra.controllers.devices.outcomes import (
     UnresolvedDevice,
 )
 from virt_dra.controllers.events import Event, normal, shortened, warning
-from virt_dra.controllers.profiles.aligning import alignment_request, given_up, with_choice
+from virt_dra.controllers.profiles import taken_back
+from virt_dra.controllers.profiles.aligning import (
+    alignment_request,
+    asked_for,
+    decided_by_kept_claims,
+    given_up,
+    with_choice,
+)
 from virt_dra.controllers.profiles.drift import drift
 from virt_dra.controllers.profiles.needed import is_of, needed_objects, objection
 from virt_dra.controllers.profiles.problems import APPLIED, NOT_ALIGNED, TEMPLATE_REFUSED, ProfileProblem
-from virt_dra.controllers.reconciled import Align, Reconciled
+from virt_dra.controllers.reconciled import Align, Reconciled, earliest
 from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Create, write
 
@@ -44,23 +55,28 @@ _MESSAGE: Final = 4096
 
 @dataclass(frozen=True)
 class ProfileInputs:
-    """``vm``: the VMI's owner. ``templates``: those that entries of the VMI name and that are watched, by name."""
+    """``vm``: the VMI's owner. ``templates``: those that entries of the VMI name and that are watched, by name.
+    ``kept``: the claims that the VM keeps, by name."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
     profiles: Mapping[str, DeviceProfile]
     namespace_labels: Mapping[str, str]
     templates: Mapping[str, ResourceClaimTemplate]
+    kept: Mapping[str, ResourceClaim] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ProfilesPlan:
-    """``missing``: the templates to create. ``preferences``: alignments that claims of the line may ask for.
+    """``missing``: the templates to create; ``wanted``: all of the line, without what is preferred.
+    ``preferences``: alignments that claims of the line may ask for; ``held``: those that the templates ask for.
     ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from existing, by
     name. ``general``: what is wrong with the line as a whole, or has changed about it."""
 
     missing: tuple[ResourceClaimTemplate, ...] = ()
+    wanted: tuple[ResourceClaimTemplate, ...] = ()
     preferences: tuple[PreferredAlignment, ...] = ()
+    held: tuple[PreferredAlignment, ...] = ()
     unaligned: tuple[str, ...] = ()
     unmade: Mapping[str, ProfileProblem] = field(default_factory=dict)
     general: ProfileProblem | None = None
@@ -70,7 +86,7 @@ class ProfilesPlan:
 class AppliedProfiles:
     """What came of a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the condition
     says, None if all is as asked. ``unaligned``: devices that are preferred together, and apart. ``reconciled``: the
-    writes."""
+    writes. ``lost``: the Event with which the VMI is to be made anew, as what its claims ask for was taken."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
@@ -78,6 +94,7 @@ class AppliedProfiles:
     problem: ProfileProblem | None
     unaligned: tuple[str, ...]
     reconciled: Reconciled
+    lost: Event | None = None
 
     def added_to(self, conditions: Sequence[Json], now: datetime) -> tuple[Json, ...]:
         """The conditions with ProfilesApplied."""
@@ -122,17 +139,26 @@ def _shown(outcome: ResolutionOutcome, by_entry: Mapping[str, ProfileProblem]) -
 
 
 def gather(sources: Sources, vmi: VirtualMachineInstance) -> ProfileInputs:
-    """The inputs of a VMI."""
-    vm, owner = sources.vm(vmi.key), vmi.metadata.controller_owner
+    """The inputs of a VMI; kept claims are made from the same templates as others."""
+    vm, owner, kept = sources.vm(vmi.key), vmi.metadata.controller_owner, kept_entries(vmi)
+    vmi = with_templates(vmi)
     names = {entry.resource_claim_template_name or "" for entry in vmi.spec.resource_claims}
     templates = {name: sources.template(f"{vmi.namespace}/{name}") for name in sorted(names)}
+    vm = vm if vm is not None and owner is not None and owner.uid == vm.metadata.uid else None
+    named = (sources.claim(f"{vmi.namespace}/{kept_claim_name(vmi.name, entry)}") for entry in kept)
     return ProfileInputs(
         vmi,
-        vm if vm is not None and owner is not None and owner.uid == vm.metadata.uid else None,
+        vm,
         sources.profiles(),
         sources.namespace_labels(vmi.namespace),
         {name: template for name, template in templates.items() if template is not None},
+        {claim.name: claim for claim in named if claim is not None and vm is not None and _is_of(claim, vm)},
     )
+
+
+def _is_of(claim: ResourceClaim, vm: VirtualMachine) -> bool:
+    owner = claim.metadata.controller_owner
+    return owner is not None and owner.uid == vm.metadata.uid
 
 
 def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
@@ -161,7 +187,9 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
     own = {name: template for name, template in templates.items() if is_of(template, vmi)}
     return ProfilesPlan(
         tuple(template for template in needed.templates if template.name not in templates),
+        needed.templates,
         needed.preferences,
+        asked_for(vmi, own, needed.preferences),
         given_up(vmi, own, needed.preferences),
         {name: problem for name, problem in objections if problem is not None},
         changed,
@@ -186,12 +214,13 @@ def _has_all(inputs: ProfileInputs) -> bool:
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, vmi: VirtualMachineInstance, now: datetime, align: Align | None = None
+    sources: Sources, cluster: Cluster, devices: DeviceInputs, align: Align | None = None
 ) -> AppliedProfiles | None:
     """Gather, plan and create for a VMI that hasn't finished; None if it asks for no profiles. Raises
     :class:`ApiError` for a write to retry. ``align``: chooses what is preferred, None while it hasn't; without it
-    nothing is."""
-    inputs = gather(sources, vmi)
+    nothing is. ``devices``: the inputs of the VMI's devices."""
+    inputs, now = gather(sources, devices.vmi), devices.now
+    vmi = inputs.vmi
     planned = plan(inputs)
     if planned is None:
         return None
@@ -199,15 +228,17 @@ async def reconcile(
     refused: list[Event] = []
     stale, written = False, 0
     unaligned = list(planned.unaligned)
-    missing = planned.missing
-    request = alignment_request(vmi, missing, planned.preferences) if align is not None else None
+    kept = decided_by_kept_claims(vmi, planned.preferences, inputs.kept)
+    missing = tuple(with_choice(vmi, template, [*chain(*kept.values())]) for template in planned.missing)
+    open_choices = [own for own in planned.preferences if own.entry not in kept]
+    request = alignment_request(vmi, missing, open_choices) if align is not None else None
     if align is not None and request is not None:
         choice = align(vmi.key, request)
         if choice is None:
             return None  # the VMI is requeued once it is known
         held = tuple(request.preferences[number] for number in choice.held)
         missing = tuple(with_choice(vmi, template, held) for template in missing)
-        unaligned += given_up(vmi, {template.name: template for template in missing}, planned.preferences)
+    unaligned += given_up(vmi, {template.name: template for template in missing}, planned.preferences)
     for template in missing:
         result = await write(cluster, (Create(template),), vmi)
         if result.done:
@@ -221,8 +252,29 @@ async def reconcile(
             refused += [event, *_of_the_vm(event, inputs.vm)]
     problem = planned.general or next(iter(unmade.values()), None)
     again = now + _AGAIN if unmade and not refused else None
-    done = Reconciled(tuple(refused), stale=stale, requeue_at=again, written=written)
-    return AppliedProfiles(vmi, inputs.vm, unmade, problem, tuple(dict.fromkeys(unaligned)), done)
+    lost, asks_again = _lost(inputs, planned, devices, align) if align is not None else (None, None)
+    done = Reconciled(tuple(refused), stale=stale, requeue_at=earliest(again, asks_again), written=written)
+    return AppliedProfiles(vmi, inputs.vm, unmade, problem, tuple(dict.fromkeys(unaligned)), done, lost)
+
+
+def _lost(
+    inputs: ProfileInputs, planned: ProfilesPlan, devices: DeviceInputs, align: Align
+) -> tuple[Event | None, datetime | None]:
+    """The Event with which the VMI is made anew, as its claims ask for an alignment that they can't get any more; and
+    when to ask again."""
+    vm, vmi = inputs.vm, inputs.vmi
+    if vm is None or devices.pod is None or not planned.held or planned.missing or not taken_back.restarts(vm, vmi):
+        return None, None
+    asked = taken_back.asked_at(devices.pod, devices.claims, devices.now, devices.options.count_from)
+    if asked is None:
+        return None, None
+    number, then = asked
+    request = alignment_request(vmi, planned.wanted, planned.preferences, number) if number else None
+    choice = align(vmi.key, request) if request is not None else None
+    if request is None or choice is None or not taken_back.is_lost(planned.held, request.preferences, choice):
+        return None, then
+    left = [own.given_up for number, own in enumerate(request.preferences) if number not in choice.held]
+    return taken_back.event(vm, devices.pod, left), then
 
 
 async def _in_the_way(

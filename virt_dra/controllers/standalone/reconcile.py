@@ -42,7 +42,7 @@ from virt_dra.controllers.standalone.instance_phase import READY, STARTED, with_
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
 from virt_dra.controllers.standalone.networks import annotations_for, started_with
 from virt_dra.controllers.standalone.pod import StandaloneOptions, pod_name, standalone_pod
-from virt_dra.controllers.writes import Create, PatchAnnotations, PatchStatus, Write, write
+from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchStatus, Write, write
 
 CANNOT_RENDER: Final = "CannotRenderPod"
 """Event: no pod can be rendered from the VMI; its condition Ready says why."""
@@ -257,7 +257,7 @@ async def reconcile(
     if inputs is None:
         return NOTHING
     vmi = inputs.vmi
-    applied = await profiles.reconcile(sources, cluster, vmi, now, align)
+    applied = await profiles.reconcile(sources, cluster, inputs.devices, align)
     planned = plan(
         inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None, applied
     )
@@ -267,6 +267,11 @@ async def reconcile(
         there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
         if there.items:
             return Reconciled(stale=True)
+    if applied is not None and applied.lost is not None:
+        # The VM makes another.
+        ended = await write(cluster, (Delete.object(vmi),), vmi)
+        events = (applied.lost,) if ended.done else ended.refused
+        return applied.reconciled.combined_with(Reconciled(events, stale=ended.stale, written=int(ended.done)))
     first = await write(cluster, planned.first, vmi)
     if first.stale and any(isinstance(action, Create) for action in planned.first):
         return await _name_taken(cluster, vmi)
