@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import TYPE_CHECKING
 
 from launcher.conversion import ConvertedDevice
 from launcher.elements.disks import DiskElement, disks
@@ -21,8 +22,10 @@ from launcher.host_addresses.mdev import MdevUuid
 from launcher.hostdev_options import display_alias
 from launcher.layout import GuestLayout
 from launcher.placement.cpu_lists import cpu_list
-from launcher.placement.numa import GuestNuma
 from virt_dra.api.kubevirt_v1 import CPU, VirtualMachineInstance
+
+if TYPE_CHECKING:
+    from launcher.placement.numa import GuestNuma
 
 _OF_LIBVIRT = ("usb", "memballoon")
 """Devices behind root ports that libvirt's QEMU driver gives to every domain."""
