@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
-READY := $(filter-out $(foreach name,cluster contention diff explain failing inventory keep plan profiles requests simulation testing,examples/$(name)/),$(wildcard examples/*/))
+READY := $(filter-out $(foreach name,cluster contention diff explain failing inventory keep plan requests simulation testing,examples/$(name)/),$(wildcard examples/*/))
 
 # Where this is set, each process of a test run compiles and instruments all tests again: 10 s of a processor.
 unexport PYTHONDONTWRITEBYTECODE

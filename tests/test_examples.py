@@ -27,11 +27,11 @@ from webhooks.lint import LintSettings as LintSettings
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ELSEWHERE = (
-    "cluster", "diff", "explain", "failing", "inventory", "keep", "plan", "profiles", "requests", "simulation",
+    "cluster", "diff", "explain", "failing", "inventory", "keep", "plan", "requests", "simulation",
     "testing",
 )  # fmt: skip
 RUNNING = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ELSEWHERE)
-"""Those of ``cluster``, ``diff``, ``explain``, ``keep``, ``plan``, ``profiles`` and ``testing`` are run by
+"""Those of ``cluster``, ``diff``, ``explain``, ``keep``, ``plan`` and ``testing`` are run by
 tests/guides, those of ``inventory``, ``requests`` and ``simulation`` by tests/cli/test_help_examples.py."""
 FAILING = sorted(path.name for path in (EXAMPLES / "failing").iterdir())
 WAITING = {"contention": ["third"]}

@@ -17,6 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FINDS_SOMETHING: Final = (
     "virt-dra lint -f cluster.yaml -f vm.yaml",
+    "virt-dra lint -f cluster.yaml -f vm.yaml",
     "virt-dra allocate -f out/objects",
     "virt-dra explain claim second",
 )
