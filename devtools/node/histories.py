@@ -26,6 +26,7 @@ from node_driver.state.checkpoint import CheckpointError
 from node_driver.state.records import ClaimRecord, Stage
 from node_driver.wire.service import ReadyClaim, ReleasedClaim
 from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.simulator.virtual_time import run_virtually
 
 NIC: Final = "0000:01:00.0"
 NVME: Final = "0000:02:00.0"
@@ -51,6 +52,8 @@ STEPS: Final = 16
 ATTEMPTS: Final = 4
 """Calls that a kubelet needs at most once all is calm: one goes on with what was stuck."""
 ORPHANED: Final = 700.0
+LIMIT: Final = 3600.0
+"""Seconds of the loop's time that a history may take: what waits in it, waits some seconds."""
 
 
 def _functions() -> list[Function]:
@@ -575,14 +578,15 @@ def _names_in_changed(earlier: Mapping[str, ClaimRecord], now: Mapping[str, Clai
 
 
 async def play(seed: int) -> None:
-    """Raises :class:`Broken`."""
-    async with asyncio.timeout(60):
+    """Raises :class:`Broken`, and TimeoutError once nothing goes on any more: in virtual time, a history that waits for
+    its processor has all the time it needs."""
+    async with asyncio.timeout(LIMIT):
         await History(random.Random(seed)).play()
 
 
 def broken(seeds: range) -> str:
     """The first history of these that breaks a promise; "" if none does."""
-    return asyncio.run(_broken(seeds))
+    return run_virtually(_broken(seeds))
 
 
 def without_logs() -> None:
