@@ -12,7 +12,8 @@ from node_driver.hardware.inventory import PciFunction, UnreadableDevice
 
 DEVICES: Final = "bus/pci/devices"
 ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_ANY_DOMAIN: Final = re.compile(r"[0-9a-f]{5,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+LONG_DOMAIN: Final = re.compile(r"[0-9a-f]{5,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""An address that the kernel invents a domain for, as behind Intel's VMD."""
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 """Names of drivers and reset methods: they are published, and drivers become parts of paths."""
@@ -44,7 +45,7 @@ def _group_of_unreadable(tree: FileTree, name: str) -> int | None:
 
 def _function(tree: FileTree, address: str) -> PciFunction:
     listed = f"{DEVICES}/{address}"
-    if _ANY_DOMAIN.fullmatch(address):
+    if LONG_DOMAIN.fullmatch(address):
         raise UnreadableFile(listed, "has a PCI domain of more than four digits, which pciBusID can't express")
     if not ADDRESS.fullmatch(address):
         raise UnreadableFile(listed, "isn't named as a PCI address (dddd:bb:dd.f)")

@@ -8,6 +8,7 @@ from typing import Final
 
 from node_driver.devices import PassthroughDevice, Sanitizing
 from node_driver.hardware.inventory import PciFunction
+from node_driver.hardware.pci import LONG_DOMAIN
 from node_driver.host.sanitizing import NVME_CLASS
 from node_driver.node_check.facts import NodeExamination, NodeFacts
 from node_driver.policy.exclusions import ExclusionReason
@@ -28,6 +29,8 @@ _EXPECTED: Final = frozenset(
 """Reasons that are as somebody wanted it on many nodes."""
 _SAID_ELSEWHERE: Final = frozenset((ExclusionReason.NOT_SELECTED, ExclusionReason.UNREADABLE))
 """Of no interest here, or found by another check."""
+_MALFORMED: Final = "look for errors of it: dmesg; a copied tree must have all that the kernel shows"
+_VMD: Final = "turn off VMD for it in the firmware's settings: then its address is an ordinary one"
 _ACS: Final = (
     "slots of the processor's root ports mostly have ACS, those of the chipset and of plain switches often not"
 )
@@ -39,7 +42,7 @@ def devices(node: NodeExamination) -> Iterator[CheckFinding]:
     endpoints = [function for function in hardware.functions.values() if not function.is_bridge]
     yield subject.ok(f"{counted(len(endpoints), 'function')} beside bridges")
     for unreadable in hardware.unreadable:
-        advice = "look for errors of it: dmesg; a copied tree must have all that the kernel shows"
+        advice = _VMD if LONG_DOMAIN.fullmatch(unreadable.subject) else _MALFORMED
         yield CheckSubject("devices", unreadable.subject).warning(unreadable.message, advice)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node_driver.devices import DeviceKind, PassthroughDevice, PublishedSet, Sanitizing
-from node_driver.hardware.inventory import Hardware, PciFunction
+from node_driver.hardware.inventory import Hardware, PciFunction, UnreadableDevice
 from node_driver.node_check import device_checks, kernel_checks
 from node_driver.node_check.facts import (
     DeviceNode,
@@ -69,6 +69,15 @@ def test_why_an_iommu_is_off(values: dict[str, Any], message: str, advice: str) 
 def test_an_iommu_with_groups_is_on_whatever_else_is_written() -> None:
     (finding,) = kernel_checks.iommu(kernel(command_line=("intel_iommu=off",), iommu_groups=3))
     assert (finding.level, finding.message) == ("ok", "on, 3 IOMMU groups")
+
+
+def test_a_device_that_cant_be_read_is_damaged_or_behind_vmd() -> None:
+    unreadable = [UnreadableDevice(address, "why") for address in ("0000:01:00.0", "10000:e1:00.0")]
+    _, *findings = device_checks.devices(NodeExamination(NodeFacts(Hardware(unreadable=tuple(unreadable)))))
+    assert [(finding.level, finding.advice) for finding in findings] == [
+        ("warning", "look for errors of it: dmesg; a copied tree must have all that the kernel shows"),
+        ("warning", "turn off VMD for it in the firmware's settings: then its address is an ordinary one"),
+    ]
 
 
 @pytest.mark.parametrize(
