@@ -18,8 +18,9 @@ from typing import Final, TypeVar
 
 _R = TypeVar("_R")
 
-THREADS: Final = 4
-"""More would wait for the same disk."""
+THREADS: Final = 16
+"""A file system's journal commits together whatever waits to be synced: 192 files of 2 kB, each with its folder, took
+1.4 to 2.4 s by one thread, 0.3 to 0.7 by 4, 0.1 by 16, and no less by 64."""
 FILE_MAX: Final = 64 << 20
 """Bytes; a checkpoint of a thousand devices has one million."""
 ASIDE: Final = ".aside-"
