@@ -5,6 +5,7 @@ Addresses are ``dddd:bb:dd.f`` in lower-case hexadecimal; PCI ids are four lower
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +19,8 @@ BRIDGE_CLASS: Final = "0604"
 """PCI-to-PCI bridges: they share groups with what is behind them and keep their driver (D-43)."""
 _BRIDGES: Final = "06"
 DEFAULT_VFIO_DRIVER: Final = "vfio-pci"
+LONG_DOMAIN: Final = re.compile(r"[0-9a-f]{5,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""An address that the kernel invents a domain for, as behind Intel's VMD."""
 
 
 def no_entries() -> Mapping[_K, _V]:

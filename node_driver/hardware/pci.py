@@ -8,12 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text
-from node_driver.hardware.inventory import PciFunction, UnreadableDevice
+from node_driver.hardware.inventory import LONG_DOMAIN, PciFunction, UnreadableDevice
 
 DEVICES: Final = "bus/pci/devices"
 ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-LONG_DOMAIN: Final = re.compile(r"[0-9a-f]{5,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""An address that the kernel invents a domain for, as behind Intel's VMD."""
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 """Names of drivers and reset methods: they are published, and drivers become parts of paths."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from node_driver.devices import PassthroughDevice, Sanitizing
-from node_driver.hardware.inventory import PciFunction
-from node_driver.hardware.pci import LONG_DOMAIN
+from node_driver.hardware.inventory import LONG_DOMAIN, PciFunction
 from node_driver.host.sanitizing import NVME_CLASS
 from node_driver.node_check.facts import NodeExamination, NodeFacts
 from node_driver.policy.exclusions import ExclusionReason
