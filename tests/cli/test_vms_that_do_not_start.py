@@ -56,6 +56,15 @@ STUCK: Final[dict[str, tuple[dict[str, Any], str]]] = {
     ),
     "a device that its driver has withdrawn": ({"slices.0.spec.devices.0.name": "other"}, "DeviceNotPublished"),
     "a pool of which a slice is missing": ({"slices.0.spec.pool.resourceSliceCount": 2}, "PoolIncomplete"),
+    "a claim that another VM's pod had first": (
+        {
+            "claims.0.status.reservedFor": [
+                {"resource": "pods", "name": "virt-launcher-other-x", "uid": "other"},
+                {"resource": "pods", "name": "virt-launcher-fedora-x7k2p", "uid": "pod-1"},
+            ]
+        },
+        "ClaimInUse",
+    ),
 }
 UNPROCESSED: Final[dict[str, Any]] = {"pod": None, "claims": []}
 

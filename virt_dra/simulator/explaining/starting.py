@@ -11,7 +11,7 @@ from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED
-from virt_dra.controllers.devices.outcomes import DEVICE_NOT_PUBLISHED, POOL_INCOMPLETE, UnresolvedDevice
+from virt_dra.controllers.devices.outcomes import CLAIM_IN_USE, DEVICE_NOT_PUBLISHED, POOL_INCOMPLETE, UnresolvedDevice
 from virt_dra.controllers.kubevirt_failures import (
     UNPROCESSED,
     creation_failure,
@@ -47,12 +47,15 @@ def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason 
     current = current_devices(inputs)
     for device in current.report.devices if current is not None else ():
         withheld = device.withheld
-        if withheld is not None and (withheld is device.obstacle or _is_unpublished(withheld, inputs.pod, model)):
+        if withheld is not None and (withheld is device.obstacle or _keeps_waiting(withheld, inputs.pod, model)):
             return Reason(withheld.reason, f"{device.subject}: {withheld.message}")
     failure = start_failure(vmi)
     return Reason(GUEST_NOT_STARTED, f"({failure.reason}): {failure.message}") if failure is not None else None
 
 
-def _is_unpublished(device: UnresolvedDevice, pod: Pod, model: ClusterModel) -> bool:
-    """True for an allocated device of a pod that has its node, if no slice says what address it has."""
-    return bool(pod.spec.node_name) and device.reason in PUBLICATION_REASONS and model.knows(ResourceSlice)
+def _keeps_waiting(device: UnresolvedDevice, pod: Pod, model: ClusterModel) -> bool:
+    """True for an allocated device of a pod that has its node, if no slice says what address it has, or if another VM
+    uses it."""
+    if not pod.spec.node_name:
+        return False
+    return device.reason == CLAIM_IN_USE or (device.reason in PUBLICATION_REASONS and model.knows(ResourceSlice))
