@@ -6,17 +6,19 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from devtools.output_kinds import ANSWER, LINE, OUTPUTS, OutputKind
+from devtools.output_kinds import OUTPUTS, OutputKind
 from virt_dra.api.wire import Json
-from virt_dra.cli.documents.heads import OUTPUT_VERSION
+from virt_dra.cli.documents.heads import HEAD, OUTPUT_VERSION
+from virt_dra.cli.documents.rows import ROW_METADATA, row_member
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "schemas"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -36,67 +38,102 @@ def schema_text(name: str) -> str:
 
 def schema_of(output: OutputKind) -> Json:
     """The schema of one document, or of one of several kinds."""
-    definitions: dict[str, Json] = {}
-    choices = [_object(type_, kind, definitions) for kind, type_ in output.documents]
+    types = _Types(sparse=bool(output.rows))
+    identity: Json = {"id": {"description": "That of the request."}} if output.answers else {}
+    choices = [types.object(type_, _head(kind) | identity) for kind, type_ in output.documents]
+    if output.rows:
+        row = {"anyOf": [_as_kubernetes(choice) for choice in choices]}
+        head = _head(output.rows)
+        properties = head | {"items": {"type": "array", "items": {"$ref": "#/$defs/row"}}}
+        listed: Json = {
+            "type": "object", "additionalProperties": False, "required": list(properties), "properties": properties,
+        }  # fmt: skip
+        types.definitions["row"] = row
+        choices = [listed, {"$ref": "#/$defs/row"}]
     root = choices[0] if len(choices) == 1 else {"anyOf": choices}
     whole: Json = {"$schema": _DIALECT, "title": output.title, **root}
-    return whole | ({"$defs": dict(sorted(definitions.items()))} if definitions else {})
-
-
-def _object(type_: Any, kind: str, definitions: dict[str, Json]) -> Json:
-    """The schema of a TypedDict. ``kind``: of the document that it is; LINE also for a part of one."""
-    members = get_type_hints(type_, include_extras=True)
-    described = _descriptions(type_)
-    head = _head(kind)
-    properties: Json = dict(head)
-    required = list(head)
-    for name, hint in members.items():
-        if get_origin(hint) is NotRequired:
-            (hint,) = get_args(hint)
-        else:
-            required.append(name)
-        properties[name] = _schema(hint, definitions) | ({"description": described[name]} if name in described else {})
-    text = {"description": one_line(type_.__doc__)} if type_.__doc__ else {}
-    return {
-        **text, "type": "object", "additionalProperties": False, "required": required, "properties": properties,
-    }  # fmt: skip
+    return whole | ({"$defs": dict(sorted(types.definitions.items()))} if types.definitions else {})
 
 
 def _head(kind: str) -> Json:
-    if kind == LINE:
-        return {}
-    if kind == ANSWER:
-        return {"id": {"description": "That of the request."}}
     return {"apiVersion": {"const": OUTPUT_VERSION}, "kind": {"const": kind}}
 
 
-def _schema(hint: Any, definitions: dict[str, Json]) -> Json:
-    if hint is Any:
-        return {}
-    if hint in _SIMPLE:
-        return {"type": _SIMPLE[hint]}
-    if is_typeddict(hint):
-        name = hint.__name__.removesuffix("Json").lstrip("_")
-        name = name[0].lower() + name[1:]
-        if name not in definitions:
-            definitions[name] = {}  # a type that has itself
-            definitions[name] = _object(hint, LINE, definitions)
-        return {"$ref": f"#/$defs/{name}"}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return {"enum": [member.value for member in hint]}
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"enum": list(parts)}
-    if origin in (list, Sequence):
-        return {"type": "array", "items": _schema(parts[0], definitions)}
-    if origin in (dict, Mapping):
-        values = _schema(parts[1], definitions)
-        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
-    if origin in (Union, UnionType):
-        if all(part in _SIMPLE for part in parts):
-            return {"type": [_SIMPLE[part] for part in parts]}
-        return {"anyOf": [_schema(part, definitions) for part in parts]}
-    raise TypeError(f"{hint} has no schema")
+def _as_kubernetes(row: Json) -> Json:
+    """The schema of a row as :func:`~virt_dra.cli.documents.rows.row_document` writes it, of that of its members
+    behind a head."""
+    names = {"name": {"type": "string"}} | ({"namespace": {"type": "string"}} if _has_namespace(row) else {})
+    metadata: Json = {"type": "object", "additionalProperties": False, "required": ["name"], "properties": names}
+    head = {name: row["properties"][name] for name in HEAD}
+    members = {name: value for name, value in row["properties"].items() if name not in (*HEAD, *ROW_METADATA)}
+    required = [name for name in row["required"] if name not in (*HEAD, *ROW_METADATA)]
+    return row | {"required": [*head, "metadata", *required], "properties": {**head, "metadata": metadata, **members}}
+
+
+def _has_namespace(row: Json) -> bool:
+    return "namespace" in row["properties"]
+
+
+class _Types:
+    """The schemas of types, and the ``definitions`` of those that are parts of others. ``sparse``: a member that may
+    be null is left out instead."""
+
+    def __init__(self, *, sparse: bool) -> None:
+        self.definitions: dict[str, Json] = {}
+        self._sparse = sparse
+
+    def object(self, type_: Any, head: Mapping[str, Json] = MappingProxyType({})) -> Json:
+        """The schema of a TypedDict. ``head``: the members that a document has before its own."""
+        described = _descriptions(type_)
+        properties: Json = dict(head)
+        required = list(head)
+        for member, hint in get_type_hints(type_, include_extras=True).items():
+            name = row_member(member) if self._sparse and head else member
+            optional = get_origin(hint) is NotRequired
+            schema = self._schema(get_args(hint)[0] if optional else hint)
+            if self._sparse and (present := _without_null(hint)) is not None:
+                optional, schema = True, self._schema(present)
+            if not optional:
+                required.append(name)
+            properties[name] = schema | ({"description": described[member]} if member in described else {})
+        text = {"description": one_line(type_.__doc__)} if type_.__doc__ else {}
+        return {
+            **text, "type": "object", "additionalProperties": False, "required": required, "properties": properties,
+        }  # fmt: skip
+
+    def _schema(self, hint: Any) -> Json:
+        if hint is Any:
+            return {}
+        if hint in _SIMPLE:
+            return {"type": _SIMPLE[hint]}
+        if is_typeddict(hint):
+            name = hint.__name__.removesuffix("Json").lstrip("_")
+            name = name[0].lower() + name[1:]
+            if name not in self.definitions:
+                self.definitions[name] = {}  # a type that has itself
+                self.definitions[name] = self.object(hint)
+            return {"$ref": f"#/$defs/{name}"}
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return {"enum": [member.value for member in hint]}
+        origin, parts = get_origin(hint), get_args(hint)
+        if origin is Literal:
+            return {"enum": list(parts)}
+        if origin in (list, Sequence):
+            return {"type": "array", "items": self._schema(parts[0])}
+        if origin in (dict, Mapping):
+            values = self._schema(parts[1])
+            return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
+        if origin in (Union, UnionType):
+            if all(part in _SIMPLE for part in parts):
+                return {"type": [_SIMPLE[part] for part in parts]}
+            return {"anyOf": [self._schema(part) for part in parts]}
+        raise TypeError(f"{hint} has no schema")
+
+
+def _without_null(hint: Any) -> Any:
+    """The type without null; None for one that is never null."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    return reduce(operator.or_, [part for part in parts if part is not NoneType]) if NoneType in parts else None
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cli.jsonl.answers import members_of
 from tests.sampling import sample
 from virt_dra.cli.jsonl import admit, render
 from virt_dra.cli.jsonl.lines import answer_lines
@@ -73,10 +74,10 @@ _request = _shaped(
 
 def _one_answer(module: Any, request: object) -> Any:
     out = io.StringIO()
-    answer_lines([json.dumps(request).encode()], out, module.answer, module.REFUSAL)
+    answer_lines([json.dumps(request).encode()], out, "Answer", module.answer, module.REFUSAL)
     (line,) = out.getvalue().splitlines()
     line.encode()
-    return json.loads(line)
+    return members_of(line, "Answer")
 
 
 @settings(max_examples=sample(150), deadline=None)

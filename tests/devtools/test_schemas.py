@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NotRequired, TypedDict
 
 import pytest
 
-from devtools.output_kinds import ANSWER, OUTPUTS, OutputKind
+from devtools.output_kinds import OUTPUTS, OutputKind
 from devtools.schemas import FOLDER, schema_of, schema_text
 from tests.guides.outputs import SCHEMA_OF_KIND
 from tests.json_schema import faults
@@ -79,7 +79,7 @@ def test_a_schema_is_strict() -> None:
         assert fault in faults(wrong, schema)
 
 
-def test_an_answer_to_a_line_has_its_id_and_no_kind() -> None:
-    schema = schema_of(OutputKind("A title", ((ANSWER, _PartJson),)))
-    assert schema["required"] == ["id", "size"]
-    assert faults({"id": None, "size": "l"}, schema) == []
+def test_an_answer_to_a_line_has_its_id() -> None:
+    schema = schema_of(OutputKind("A title", (("Part", _PartJson),), answers=True))
+    assert schema["required"] == ["apiVersion", "kind", "id", "size"]
+    assert faults({"apiVersion": "output.virt-dra.io/v1", "kind": "Part", "id": None, "size": "l"}, schema) == []

@@ -25,16 +25,8 @@ READING: Final = (
 """Commands that only read, and can write JSON."""
 _OTHERS: Final = ("install", "render-profile", "extender")
 """Commands whose documents are objects of Kubernetes."""
-LINE_SCHEMAS: Final = {
-    ("admit", "--jsonl"): "admit-line",
-    ("allocate", "--jsonl"): "allocate-line",
-    ("allocate", "--workload"): "allocate-figures",
-    ("cel", "--jsonl"): "cel-line",
-    ("device-status", "--jsonl"): "device-status-line",
-    ("domain-xml", "--jsonl"): "domain-xml-line",
-    ("render", "--jsonl"): "render-line",
-    ("scenario", "--jsonl"): "scenario-line",
-}
+_LINES: Final = frozenset(("--jsonl", "--workload"))
+"""Options of commands that write JSON lines."""
 
 _RECORDER: Final = f"""#!/bin/bash
 shopt -s extglob
@@ -94,12 +86,13 @@ class RecordedOutput:
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
         """Each document with the name of its schema, "" for one that has none."""
-        by_line = next((name for key, name in LINE_SCHEMAS.items() if set(key) <= set(self.words)), None)
-        if by_line is not None:
-            yield from ((by_line, json.loads(line)) for line in self.text.splitlines() if line.strip())
+        if _LINES & set(self.words):
+            documents = [json.loads(line) for line in self.text.splitlines() if line.strip()]
         elif self.words[0] not in _OTHERS:
-            document = yaml.safe_load(self.text) if "yaml" in self.words else json.loads(self.text)
-            yield SCHEMA_OF_KIND.get(document.get("kind"), ""), document
+            documents = [yaml.safe_load(self.text) if "yaml" in self.words else json.loads(self.text)]
+        else:
+            documents = []
+        yield from ((SCHEMA_OF_KIND.get(document.get("kind"), ""), document) for document in documents)
 
 
 def _faults(name: str, document: Any) -> list[str]:

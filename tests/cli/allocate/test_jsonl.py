@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cli.jsonl.answers import members_of
 from tests.sampling import sample
 from virt_dra.allocator import Allocated, Allocator
 from virt_dra.api.core_v1 import Node
@@ -72,7 +73,7 @@ def _ask(*problems: Json | str | bytes) -> list[Json]:
     ]
     result = CliRunner().invoke(cli, ["allocate", "--jsonl"], input=b"\n".join(lines) + b"\n")
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return [members_of(line, "AllocationAnswer") for line in result.stdout.splitlines()]
 
 
 def _answer(problem: Json) -> Json:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.cli.main import cli
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ def _run(tmp_path: Path, workload: object, *arguments: str) -> Result:
 def _figures(tmp_path: Path, workload: Json, *arguments: str) -> Json:
     result = _run(tmp_path, workload, *arguments)
     assert result.exit_code == 0, result.output
-    figures: Json = json.loads(result.stdout)
+    figures: Json = members_of(result.stdout, "WorkloadFigures")
     times = [figures.pop(name) for name in ("pods_per_s", "total_s", "pod_p50_us", "pod_p99_us")]
     assert all(time > 0 for time in times) or figures["scheduled"] == 0
     return figures

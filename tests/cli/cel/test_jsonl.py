@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.cli.cel.command import NOTHING, answer
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import answer_lines
 from virt_dra.cli.main import cli
 
@@ -26,8 +28,8 @@ TAGS = 'device.attributes["d.example.com"].tags'
 
 def _answers(*lines: str) -> list[dict[str, Any]]:
     out = io.StringIO()
-    answer_lines([line.encode() for line in lines], out, answer, NOTHING)
-    return [json.loads(line) for line in out.getvalue().splitlines()]
+    answer_lines([line.encode() for line in lines], out, "SelectorAnswer", answer, NOTHING)
+    return [members_of(line, "SelectorAnswer") for line in out.getvalue().splitlines()]
 
 
 def _asked(expression: str, **request: Any) -> dict[str, Any]:
@@ -160,7 +162,12 @@ def test_the_command_reads_a_file_or_standard_input() -> None:
     told = CliRunner().invoke(cli, ["cel", "--jsonl"], input=line * 2)
     assert (
         told.output.splitlines()
-        == [json.dumps({"id": 1, **NOTHING, "cost_estimate": 0, "result": True, "cost": 0})] * 2
+        == [
+            json.dumps(
+                output_document("SelectorAnswer", {"id": 1, **NOTHING, "cost_estimate": 0, "result": True, "cost": 0})
+            )
+        ]
+        * 2
     )
 
 

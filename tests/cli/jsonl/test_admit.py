@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.cli.main import cli
 
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
@@ -52,7 +53,7 @@ def _answer(*requests: object) -> list[Any]:
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     result = CliRunner().invoke(cli, ["admit", "--jsonl"], input=lines)
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return [members_of(line, "AdmissionAnswer") for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.api.wire import WireError
 from virt_dra.cli.jsonl.device_status import REFUSAL, answer
 from virt_dra.cli.jsonl.members import BadLine
@@ -82,7 +83,7 @@ def run(*requests: object) -> list[Any]:
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     result = CliRunner().invoke(cli, ["device-status", "--jsonl"], input=lines)
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return [members_of(line, "DeviceStatusAnswer") for line in result.stdout.splitlines()]
 
 
 EVERYTHING: Request = {

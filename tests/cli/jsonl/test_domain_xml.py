@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.cli.jsonl.answers import members_of
 from tests.sampling import sample
 from virt_dra.cli.jsonl import domain_xml
 from virt_dra.cli.jsonl.lines import answer_lines
@@ -47,7 +48,7 @@ def answers(*requests: object) -> list[Any]:
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     run = CliRunner().invoke(cli, ["domain-xml", "--jsonl"], input=lines)
     assert run.exit_code == 0, run.output
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    return [members_of(line, "DomainAnswer") for line in run.stdout.splitlines()]
 
 
 def device(source: str) -> list[dict[str, str]]:
@@ -240,10 +241,10 @@ _requests = st.fixed_dictionaries(
 @given(_requests)
 def test_whatever_a_request_holds_it_gets_one_well_formed_answer(request: dict[str, Any]) -> None:
     out = io.StringIO()
-    answer_lines([json.dumps(request).encode()], out, domain_xml.answer, domain_xml.REFUSAL)
+    answer_lines([json.dumps(request).encode()], out, "DomainAnswer", domain_xml.answer, domain_xml.REFUSAL)
 
     (line,) = out.getvalue().splitlines()
-    answer = json.loads(line)
+    answer = members_of(line, "DomainAnswer")
     if answer["error"] is None:
         assert len(etree.fromstring(answer["domain"]).findall("devices/hostdev")) == len(answer["hostdevs"])
     else:

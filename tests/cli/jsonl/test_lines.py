@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, KubeVirtVersion
 from virt_dra.api.wire import Json, WireError
@@ -25,6 +26,8 @@ from virt_dra.cli.jsonl.members import BadLine, member
 from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of, vmi_or_spec
 from virt_dra.cli.main import cli
 
+HEAD = '{"apiVersion": "output.virt-dra.io/v1", "kind": "Answer", '
+
 
 def _echo(request: Json) -> Json:
     return {"got": request.get("value")}
@@ -32,8 +35,8 @@ def _echo(request: Json) -> Json:
 
 def _answers(*lines: bytes) -> list[Any]:
     out = io.StringIO()
-    answer_lines(lines, out, _echo, {"got": None})
-    return [json.loads(line) for line in out.getvalue().splitlines()]
+    answer_lines(lines, out, "Answer", _echo, {"got": None})
+    return [members_of(line, "Answer") for line in out.getvalue().splitlines()]
 
 
 def test_answers_come_in_order_with_their_ids() -> None:
@@ -83,15 +86,15 @@ def test_a_byte_order_mark_is_no_fault() -> None:
 
 def test_text_that_utf8_cannot_carry_is_escaped() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    answer_lines([b'{"id": "\\ud800", "value": "\xc3\xbc"}'], out, _echo, {})
+    answer_lines([b'{"id": "\\ud800", "value": "\xc3\xbc"}'], out, "Answer", _echo, {})
     out.seek(0)
-    assert out.read() == '{"id": "\\ud800", "got": "\\u00fc"}\n'
+    assert out.read() == f'{HEAD}"id": "\\ud800", "got": "\\u00fc"}}\n'
 
 
 def test_characters_that_readers_take_for_line_ends_are_escaped() -> None:
     out = io.StringIO()
-    answer_lines([b'{"value": "a\\u2028b\\u0085"}'], out, _echo, {})
-    assert out.getvalue() == '{"id": null, "got": "a\\u2028b\\u0085"}\n'
+    answer_lines([b'{"value": "a\\u2028b\\u0085"}'], out, "Answer", _echo, {})
+    assert out.getvalue() == f'{HEAD}"id": null, "got": "a\\u2028b\\u0085"}}\n'
 
 
 def test_an_answer_that_raises_keeps_the_id() -> None:
@@ -101,8 +104,8 @@ def test_an_answer_that_raises_keeps_the_id() -> None:
         raise WireError("Pod", (("spec.x", "must be a list, not a string"), ("spec.y", "is required")))
 
     out = io.StringIO()
-    answer_lines([b'{"id": 1}', b'{"id": "b"}'], out, refuse, {"allowed": False})
-    assert [json.loads(line) for line in out.getvalue().splitlines()] == [
+    answer_lines([b'{"id": 1}', b'{"id": "b"}'], out, "Answer", refuse, {"allowed": False})
+    assert [members_of(line, "Answer") for line in out.getvalue().splitlines()] == [
         {"id": 1, "allowed": False, "error": "line 1: value: must be a string, not a list"},
         {"id": "b", "allowed": False, "error": "line 2: spec.x: must be a list, not a string; spec.y: is required"},
     ]
@@ -120,14 +123,14 @@ def test_each_answer_is_flushed_before_the_next_line_is_read() -> None:
             events.append(f"read {number}")
             yield b"{}"
 
-    answer_lines(lines(), Log(), _echo, {})
+    answer_lines(lines(), Log(), "Answer", _echo, {})
     assert events == ["read 1", "flush", "read 2", "flush"]
 
 
 @given(st.lists(st.binary(max_size=30)))
 def test_every_line_of_bytes_gets_one_json_answer(lines: list[bytes]) -> None:
     out = io.StringIO()
-    answer_lines(lines, out, _echo, {"got": None})
+    answer_lines(lines, out, "Answer", _echo, {"got": None})
     assert len([json.loads(line) for line in out.getvalue().splitlines()]) == len(
         [line for line in lines if line.strip()]
     )
@@ -192,16 +195,16 @@ def test_a_bare_spec_becomes_an_object() -> None:
 
 
 def test_the_command_reads_a_file_or_standard_input(tmp_path: Path) -> None:
-    command = jsonl_command("echo", _echo, {}, "Help.", "Examples.")
+    command = jsonl_command("echo", "Answer", _echo, {}, "Help.", "Examples.")
     source = tmp_path / "requests.jsonl"
     source.write_text('{"id": 1, "value": "ü"}\n', encoding="utf-8")
     for arguments, text in (([str(source)], ""), ([], '{"id": 1, "value": "ü"}\n')):
         result = CliRunner().invoke(command, ["--jsonl", *arguments], input=text)
-        assert (result.exit_code, result.stdout) == (0, '{"id": 1, "got": "ü"}\n')
+        assert (result.exit_code, result.stdout) == (0, f'{HEAD}"id": 1, "got": "ü"}}\n')
 
 
 def test_without_jsonl_or_file_the_command_is_used_badly(tmp_path: Path) -> None:
-    command = jsonl_command("echo", _echo, {}, "Help.", "Examples.")
+    command = jsonl_command("echo", "Answer", _echo, {}, "Help.", "Examples.")
     assert CliRunner().invoke(command, []).exit_code == 2
     assert CliRunner().invoke(command, ["--jsonl", str(tmp_path / "missing")]).exit_code == 2
     assert CliRunner().invoke(command, ["--jsonl", str(tmp_path)]).exit_code == 2

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from tests.cli.jsonl.answers import members_of
 from virt_dra.cli.main import cli
 
 REQUESTS = Path(__file__).parents[3] / "examples" / "requests"
@@ -65,7 +66,7 @@ def test_lines_are_answered_in_order_and_bad_ones_with_an_error() -> None:
         '{"name": "c", "steps": [{"do": "wait", "seconds": 600}]}',
     ]
     result = _run("--jsonl", text="\n".join(lines))
-    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    answers = [members_of(line, "ScenarioAnswer") for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert [(answer["name"], "error" in answer) for answer in answers] == [
         ("a", False),
@@ -118,7 +119,7 @@ def test_a_scenario_of_classic_dra_is_played() -> None:
 def test_older_releases_have_their_own_kinds(release: str, kind: str) -> None:
     """C-18.1"""
     raw = yaml.safe_load((REQUESTS / "classic-scenario.yaml").read_text(encoding="utf-8"))
-    answer = json.loads(_run("--jsonl", text=json.dumps({**raw, "kubernetes": release})).stdout)
+    answer = members_of(_run("--jsonl", text=json.dumps({**raw, "kubernetes": release})).stdout, "ScenarioAnswer")
     assert {label: tuple(state) for label, state in answer["states"].items()} == {
         "bound": ("Pod", "ResourceClaim", "events"),
         "waits": ("Pod", "ResourceClaim", kind, "events"),

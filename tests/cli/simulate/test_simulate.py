@@ -618,7 +618,7 @@ def test_the_pods_of_a_dump_are_the_beginning_of_a_workload(tmp_path: Path) -> N
         ("cad/virt-launcher-cleo", "node-3"),
         ("cad/virt-launcher-dora", "node-3"),
     ]
-    assert [stay["started"] for stay in stays if stay["kind"] == "one"][:2] == [0.0, 0.0]
+    assert [stay["started"] for stay in stays if stay["vmKind"] == "one"][:2] == [0.0, 0.0]
     assert {stay["ended"] for stay in stays if stay["node"] == "node-3"} == {1800.0}
     assert [stay["ended"] for stay in stays if stay["vm"] == "cad/virt-launcher-anna"] == [3600.0]
     assert policy["evictions"] == 2

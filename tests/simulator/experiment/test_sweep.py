@@ -191,7 +191,7 @@ def test_where_each_vm_ran_and_when() -> None:
     simulation = Simulation(replace(built(patch), keeps_stays=True), "first-fit")
     simulation.run()
     assert [
-        (of.vm, of.kind, of.arrived, of.started, of.ended, of.evicted, of.node, len(of.devices))
+        (of.vm, of.vm_kind, of.arrived, of.started, of.ended, of.evicted, of.node, len(of.devices))
         for of in simulation.stays
     ] == [
         ("gang-0-0", "gang", 60.0, 60.0, 300.0, True, "gpu-0", 2),

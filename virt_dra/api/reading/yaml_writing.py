@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 
 import yaml
 
@@ -54,6 +55,7 @@ def _is_ambiguous(text: str) -> bool:
 
 
 _Dumper.add_representer(str, _represent_text)
+_Dumper.add_multi_representer(StrEnum, lambda dumper, word: _represent_text(dumper, word.value))
 
 
 def write_yaml(value: object) -> str:

@@ -208,7 +208,11 @@ def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
         refuse([f"{source}: {_reason(error)}"], "text")
     with requests:
         answer_stream(
-            requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS
+            requests,
+            "AllocationAnswer",
+            partial(allocate_lines.answer, deadline=deadline),
+            allocate_lines.REFUSAL,
+            allocate_lines.MEMBERS,
         )
 
 
@@ -226,7 +230,7 @@ def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> Non
         refuse([f"{path}: the JSON is nested too deeply"], "text")
     with progress("placing pods") as report:
         figures = place_workload(workload, auto=auto, progress=report, deadline=deadline)
-    click.echo(json_text(figures.to_json()))
+    click.echo(json_text(output_document("WorkloadFigures", figures.to_json())))
 
 
 def _reason(error: OSError | ValueError) -> str:

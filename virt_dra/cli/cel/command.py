@@ -185,7 +185,7 @@ def command(
                 "--jsonl goes with a file of requests only; each request contains what the options say"
             )
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
-        answer_stream(requests, answer, NOTHING, MEMBERS)
+        answer_stream(requests, "SelectorAnswer", answer, NOTHING, MEMBERS)
         return
     if expression is None:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""What the documents of the command line have in common: ``apiVersion`` and ``kind``, which name their schema."""
+"""What all documents and JSON lines of commands have: ``apiVersion`` and ``kind``, which name their schema."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any, Final, TypedDict
 from virt_dra.api.wire import Json
 
 OUTPUT_VERSION: Final = "output.virt-dra.io/v1"
+
+
+HEAD: Final = ("apiVersion", "kind")
+"""The members that every document and line has."""
 
 
 class ProblemJson(TypedDict):

@@ -234,7 +234,8 @@ class StayJson(TypedDict):
     seed: int
     size: int | None
     vm: str
-    kind: str
+    vmKind: str
+    """Of the description."""
     arrived: float
     started: float
     ended: float | None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from virt_dra.cli.documents.output_types import RowChangeJson
 
 ROW_LIST: Final = "InventoryList"
-_KINDS: Final[Mapping[type, str]] = {
+ROW_KINDS: Final[Mapping[type, str]] = {
     VmRow: "InventoryVM",
     DeviceRow: "InventoryDevice",
     ClaimRow: "InventoryClaim",
@@ -26,17 +26,22 @@ _KINDS: Final[Mapping[type, str]] = {
     DriverRow: "InventoryDriver",
 }
 
+ROW_METADATA: Final = ("name", "namespace")
+
+
+def row_member(name: str) -> str:
+    """What a member of a row is called in its document, where ``kind`` is the document's own."""
+    return "object" if name == "kind" else name
+
 
 def row_document(row: InventoryRow) -> Json:
     """The row with its name and namespace as metadata. ``object``: of a VM, the kind of the object that is known of
     it. What isn't there is left out, as in Kubernetes' objects: a template can't compare null."""
     metadata = {"name": row.name} | ({"namespace": row.namespace} if row.namespace else {})
     members = {
-        "object" if key == "kind" else key: value
-        for key, value in _without_nulls(row.to_json()).items()
-        if key not in ("name", "namespace")
+        row_member(key): value for key, value in _without_nulls(row.to_json()).items() if key not in ROW_METADATA
     }
-    return output_document(_KINDS[type(row)], {"metadata": metadata, **members})
+    return output_document(ROW_KINDS[type(row)], {"metadata": metadata, **members})
 
 
 def _without_nulls(value: Any) -> Any:
@@ -45,9 +50,10 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def change_document(change: RowChange) -> RowChangeJson:
+def change_document(change: RowChange) -> Json:
     """The change as a watch of Kubernetes writes it."""
-    return {"type": change.type, "object": row_document(change.row)}
+    members: RowChangeJson = {"type": change.type, "object": row_document(change.row)}
+    return output_document("RowChange", members)
 
 
 def qualified_name(row: InventoryRow) -> str:

@@ -119,7 +119,7 @@ def command(
                 "--jsonl goes with a file of requests only; each request contains what the options say"
             )
         stream: IO[bytes] = click.File("rb").convert(paths[0] if paths else "-", None, context)
-        answer_stream(stream, filter_lines.answer, filter_lines.REFUSAL, filter_lines.MEMBERS)
+        answer_stream(stream, "DomainAnswer", filter_lines.answer, filter_lines.REFUSAL, filter_lines.MEMBERS)
         return
     if not paths:
         raise click.UsageError("name the VMs: virt-dra domain-xml -f vm.yaml (a file of requests goes with --jsonl)")
@@ -127,7 +127,7 @@ def command(
         raise click.UsageError("--cpus says which CPUs of a host: name its --topology, too")
     from launcher import AddressSources, LauncherError
     from virt_dra.cli.domain_xml import inputs
-    from virt_dra.cli.domain_xml.making import DomainRequest, answer
+    from virt_dra.cli.domain_xml.making import DomainListJson, DomainRequest, answer
     from virt_dra.cli.shared.file_input import sourced_of_files
     from webhooks.lint.inputs import KubeVirtAtHand
 
@@ -163,7 +163,7 @@ def command(
     if output == "xml":
         _print(answers, None if other is None else str(other))
     else:
-        members = {"domains": [answer.to_json() for answer in answers]}
+        members: DomainListJson = {"domains": [answer.to_json() for answer in answers]}
         print_document(output_document("DomainList", members), output)
     sys.exit(0 if all(answer.good for answer in answers) else 1)
 

@@ -97,4 +97,4 @@ Examples:
   virt-dra admit --jsonl < examples/requests/admit.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
 """
 
-command = jsonl_command("admit", answer, REFUSAL, HELP, EPILOG, MEMBERS)
+command = jsonl_command("admit", "AdmissionAnswer", answer, REFUSAL, HELP, EPILOG, MEMBERS)

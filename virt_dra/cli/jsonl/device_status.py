@@ -175,4 +175,4 @@ From a cluster, for VMI fedora:
       '{id: 1, $vmi, $pod, $claims, $slices}' | virt-dra device-status --jsonl
 """
 
-command = jsonl_command("device-status", answer, REFUSAL, HELP, EPILOG, MEMBERS)
+command = jsonl_command("device-status", "DeviceStatusAnswer", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -18,6 +18,7 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import listed, nearest
 from virt_dra.api.reading.json_members import ConvertItem, decode_object
 from virt_dra.api.wire import Json, WireError
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.members import BadLine, found_type
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.output import json_text, refuse
@@ -31,6 +32,7 @@ AnswerFunction = Callable[[Json], AnswerMembers]
 def answer_lines(
     lines: Iterable[bytes],
     out: IO[str],
+    kind: str,
     answer: AnswerFunction,
     refusal: AnswerMembers,
     members: Collection[str] = (),
@@ -38,19 +40,20 @@ def answer_lines(
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is
     read.
 
-    ``members``: the known members of a request besides ``id``; the answer's ``warnings`` name unknown ones. () for any.
+    ``kind``: of the answers. ``members``: the known members of a request besides ``id``; the answer's ``warnings``
+    name unknown ones. () for any.
 
     Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        out.write(_answer_line(number, line, answer, refusal, members) + "\n")
+        out.write(_answer_line(number, line, kind, answer, refusal, members) + "\n")
         out.flush()
 
 
 def _answer_line(
-    number: int, line: bytes, answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
+    number: int, line: bytes, kind: str, answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
 ) -> str:
     identity: object = None
     unknown: list[str] = []
@@ -70,7 +73,7 @@ def _answer_line(
         given = {**refusal, "error": f"line {number}: {error}"}
     if unknown:
         given = {**given, "warnings": [*given.get("warnings", ()), *unknown]}
-    return json_text({"id": identity, **given})
+    return json_text(output_document(kind, {"id": identity, **given}))
 
 
 MAX_NAMED: Final = 20
@@ -142,12 +145,12 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_fin
 
 
 def answer_stream(
-    requests: IO[bytes], answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
+    requests: IO[bytes], kind: str, answer: AnswerFunction, refusal: AnswerMembers, members: Collection[str]
 ) -> None:
     """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of
     the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
-    answer_lines(_readable(requests), out, answer, refusal, members)
+    answer_lines(_readable(requests), out, kind, answer, refusal, members)
     out.detach()  # so that standard output stays open
 
 
@@ -166,18 +169,20 @@ _EXIT_CODES: Final = (
 
 def jsonl_command(
     name: str,
+    kind: str,
     answer: AnswerFunction,
     refusal: AnswerMembers,
     help_text: str,
     epilog: str,
     members: Collection[str] = (),
 ) -> click.Command:
-    """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members."""
+    """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members, and whose
+    answers are of the kind."""
 
     @click.command(name=name, help=help_text, epilog=f"{epilog}{_EXIT_CODES}")
     @shared("--jsonl", required=True)
     @click.argument("requests", type=click.File("rb"), default="-")
     def run(jsonl: bool, requests: IO[bytes]) -> None:
-        answer_stream(requests, answer, refusal, members)
+        answer_stream(requests, kind, answer, refusal, members)
 
     return run

@@ -83,4 +83,4 @@ Examples:
   virt-dra render --jsonl < examples/requests/render.jsonl | jq -r 'select(.error) | "\\(.id): \\(.error)"'
 """
 
-command = jsonl_command("render", answer, REFUSAL, HELP, EPILOG, MEMBERS)
+command = jsonl_command("render", "RenderAnswer", answer, REFUSAL, HELP, EPILOG, MEMBERS)

@@ -6,16 +6,76 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import output_document
-from virt_dra.model.unknown import UnknownFact
+from virt_dra.model.unknown import UnknownFact, UnknownFactJson
 from virt_dra.simulator.planning.objects import ObjectAction, PlannedChange
 from virt_dra.simulator.planning.vms import VmChange, VmEffect
 from webhooks.lint import DENIAL, ObjectFindings
+
+
+class PlanSummaryJson(TypedDict):
+    """The numbers of a plan."""
+
+    create: int
+    change: int
+    delete: int
+    """Without the objects that they own."""
+    none: int
+    """Objects of the manifests that the cluster has like that."""
+    vms: dict[str, int]
+    """The number of each effect."""
+    denials: int
+    warnings: int
+
+
+class PlannedObjectJson(TypedDict):
+    """What happens to an object."""
+
+    action: ObjectAction
+    kind: str
+    namespace: str | None
+    name: str
+
+
+class VmChangeJson(TypedDict):
+    """What happens to a VM."""
+
+    effect: VmEffect
+    """starts-fitting, stops-fitting: of what runs, if it were started again."""
+    subject: str
+    """e.g. VM team-a/trainer"""
+    node: str | None
+    """Where it starts."""
+    why: str | None
+
+
+class PlannedFindingJson(TypedDict):
+    """A finding of the lint on a manifest."""
+
+    object: str
+    source: str
+    """File and line."""
+    id: str
+    """virt-dra explain ID shows its page."""
+    severity: Literal["denial", "warning"]
+    field: str
+    message: str
+
+
+class PlanJson(TypedDict):
+    """What a change of manifests would do to a cluster."""
+
+    summary: PlanSummaryJson
+    objects: list[PlannedObjectJson]
+    vms: list[VmChangeJson]
+    findings: list[PlannedFindingJson]
+    unknown: list[UnknownFactJson]
+
 
 _SIGNS: Final[Mapping[ObjectAction, str]] = {"create": "+", "change": "~", "delete": "-"}
 _TEXTS: Final[Mapping[VmEffect, str]] = {
@@ -68,9 +128,12 @@ class PlanReport:
 
     def to_json(self) -> Json:
         actions = Counter(change.action for change in self.objects)
-        members: Json = {
+        members: PlanJson = {
             "summary": {
-                **{action: actions[action] for action in ("create", "change", "delete", "none")},
+                "create": actions["create"],
+                "change": actions["change"],
+                "delete": actions["delete"],
+                "none": actions["none"],
                 "vms": dict(Counter(change.effect for change in self.vms)),
                 "denials": self.denials,
                 "warnings": self._number() - self.denials,

@@ -20,7 +20,7 @@ from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.api.wire import Json
-from virt_dra.cli.documents.heads import output_document
+from virt_dra.cli.documents.heads import HEAD, output_document
 from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
@@ -186,7 +186,8 @@ def _answers(text: bytes) -> list[Json]:
         if not isinstance(scenarios, list) or not all(isinstance(scenario, dict) for scenario in scenarios):
             raise BadLine("no answers: must be JSON lines, or what -o json printed")
         return scenarios
-    return [parse_request(line) for line in text.splitlines() if line.strip()]
+    answers = [parse_request(line) for line in text.splitlines() if line.strip()]
+    return [{name: value for name, value in answer.items() if name not in HEAD} for answer in answers]
 
 
 # --- playing ------------------------------------------------------------------------------------------------------
@@ -299,7 +300,7 @@ def _answer_lines(path: str, where: ClusterChoice | None) -> None:
     with requests:
         for number, line in enumerate(_readable(requests), 1):
             if line.strip():
-                click.echo(json_text(_answer(number, line, where)))
+                click.echo(json_text(output_document("ScenarioAnswer", _answer(number, line, where))))
                 sys.stdout.flush()
 
 

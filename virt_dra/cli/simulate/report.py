@@ -11,6 +11,7 @@ from typing import NotRequired, TypedDict
 
 from rich.table import Table
 
+from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, in_range, wait_text
 from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.experiment.journal import Stay
@@ -267,7 +268,7 @@ def placements_text(results: Sequence[RunResult], format: str) -> str:
         for stay in result.stays
     ]
     if format == "jsonl":
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        return "".join(json.dumps(output_document("Stay", row), ensure_ascii=False) + "\n" for row in rows)
     text = io.StringIO()
     names = ["policy", "seed", "size", *(field.name for field in fields(Stay))]
     writer = csv.DictWriter(text, names, lineterminator="\n")

@@ -18,7 +18,7 @@ class Stay:
     """A VM on a node. Times in seconds since the beginning."""
 
     vm: str
-    kind: str
+    vm_kind: str
     arrived: float
     started: float
     ended: float | None
@@ -32,7 +32,7 @@ class Stay:
     def to_json(self) -> Json:
         return {
             "vm": self.vm,
-            "kind": self.kind,
+            "vmKind": self.vm_kind,
             "arrived": round(self.arrived, 3),
             "started": round(self.started, 3),
             "ended": None if self.ended is None else round(self.ended, 3),
