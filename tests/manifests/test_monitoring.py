@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from devtools.cluster.programs import KUBECTL, binary
 from devtools.go_tools import go_tool
 from devtools.site.reference.metrics import PROCESSES, metric_rows
+from node_driver.conditions import ConditionReason
 from virt_dra.api.wire import Json
 from virt_dra.cli.main import cli
 from virt_dra.installation.kustomize import build
@@ -166,13 +167,18 @@ def test_what_every_replica_counts_whole_is_never_summed() -> None:
 
 
 def test_the_results_and_states_that_alerts_select_are_those_that_there_are() -> None:
-    documented = {row.name: row.help for process in PROCESSES for row in metric_rows(process)}
+    documented = {
+        f"{row.name}{suffix}": row.help
+        for process in PROCESSES
+        for row in metric_rows(process)
+        for suffix in _SUFFIXES[row.kind]
+    } | {"virt_dra_driver_tainted_devices": " ".join(ConditionReason)}
     chosen = [
         (name, value)
         for rule in alerts().values()
         for name, label, values in re.findall(r'(\w+)\{(\w+)=~?"([^"]+)"', rule["expr"])
         for value in values.split("|")
-        if label in ("result", "state")
+        if label in ("result", "state") or (label, name) == ("reason", "virt_dra_driver_tainted_devices")
     ]
     assert chosen
     assert [(name, value) for name, value in chosen if value not in documented[name]] == []
@@ -232,7 +238,7 @@ def _wrong(words: list[str]) -> str:
         except click.UsageError as error:
             return error.message
         return ""
-    parts = Choices(parts=frozenset({MONITORING, "keeper"}))
+    parts = Choices(parts=frozenset(PARTS))
     objects = [ObjectKey.from_object(obj) for obj in planned(parts, packaged())]
     named = {key.name for key in objects} | {"virt-dra-operator"}
     unknown = {word for word in re.findall(r"virt-dra-\w[\w-]*", " ".join(words)) if word not in named}

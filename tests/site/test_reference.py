@@ -60,7 +60,7 @@ def test_every_registry_of_the_product_is_in_the_reference() -> None:
         "virt_dra/extender/metrics.py",
         "virt_dra/report_server/metrics.py",
     }
-    assert list(PROCESSES) == ["webhook", "operator", "keeper", "extender", "report server"]
+    assert list(PROCESSES) == ["webhook", "operator", "keeper", "node driver", "extender", "report server"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -69,6 +69,7 @@ def test_every_metric_that_the_code_names_is_a_row(process: str) -> None:
         "webhook": "webhooks/server/metrics.py",
         "operator": "virt_dra/operator/metrics.py",
         "keeper": "virt_dra/operator/keeper_metrics.py",
+        "node driver": "node_driver/metrics.py",
         "extender": "virt_dra/extender/metrics.py",
         "report server": "virt_dra/report_server/metrics.py",
     }[process]

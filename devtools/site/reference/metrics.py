@@ -1,5 +1,4 @@
-"""Every Prometheus metric of webhook, operator, keeper, extender and report server, read from the registries that the
-processes serve."""
+"""Every Prometheus metric of the processes that there are, read from the registries that they serve."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from devtools.site.markdown import code, escaped, table
+from node_driver.metrics import DriverMetrics
 from virt_dra.extender.metrics import ExtenderMetrics
 from virt_dra.operator.keeper_metrics import KeeperMetrics
 from virt_dra.operator.metrics import OperatorMetrics
@@ -75,6 +75,7 @@ PROCESSES: Final[Mapping[str, Callable[[CollectorRegistry], object]]] = MappingP
         "webhook": Metrics,
         "operator": _operator,
         "keeper": _keeper,
+        "node driver": DriverMetrics,
         "extender": ExtenderMetrics,
         "report server": ReportMetrics,
     }
