@@ -27,6 +27,9 @@ _NO_DISK: Final = "0:"
 _UNKNOWN_DISKS: Final = frozenset(("zfs", "bcachefs"))
 """File systems on several disks, which the list of mounts doesn't name."""
 
+_INODE: Final = re.compile(r"-\d+$")
+"""What follows a device in the name of a journal of ext4 that is a file on it; an external one is a device alone."""
+
 Use = tuple[str, str]
 """The path of a device in sysfs, and the sentence why the node needs it."""
 
@@ -64,13 +67,19 @@ def _disks(sysfs: FileTree, proc: FileTree) -> Iterator[Use]:
     numbers = {number: name for name in disks if (number := sysfs.optional_text(f"class/block/{name}/dev"))}
     mapped = {mapper: name for name in disks if (mapper := sysfs.optional_text(f"class/block/{name}/dm/name"))}
     for whose, mountinfo in mounts:
-        for number, place, filesystem, source in _mounted(mountinfo):
+        for number, place, filesystem, source, options in _mounted(mountinfo):
             name = numbers.get(number) or _named(source, disks, mapped)
             if name:
                 yield from _uses(sysfs, name, f"is mounted at {place}{whose}")
             elif filesystem in _UNKNOWN_DISKS:
                 for disk in disks:
                     yield from _uses(sysfs, disk, f"may be of the {filesystem} mounted at {place}{whose}")
+            for option, value in _pairs(options):
+                if other := _named(value, disks, mapped):
+                    yield from _uses(sysfs, other, f"is the {option} of what is mounted at {place}{whose}")
+    for journal in proc.names("fs/jbd2"):
+        name = journal if journal in disks else _INODE.sub("", journal)
+        yield from _uses(sysfs, name, "has the journal of a mounted file system")
     for filesystem in sysfs.names("fs/btrfs"):
         for name in sysfs.names(f"fs/btrfs/{filesystem}/devices"):
             yield from _uses(sysfs, name, "is of a mounted btrfs")
@@ -101,8 +110,8 @@ def _uses(sysfs: FileTree, name: str, use: str) -> Iterator[Use]:
         yield path, f"has the disk {name}, which {use}"
 
 
-def _mounted(mountinfo: str) -> Iterator[tuple[str, str, str, str]]:
-    """Device number, place, file system and source of each mount that may be of a disk."""
+def _mounted(mountinfo: str) -> Iterator[tuple[str, str, str, str, str]]:
+    """Device number, place, file system, source and the file system's options of each mount that may be of a disk."""
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(" - ")
         columns, sources = fields.split(), rest.split()
@@ -110,7 +119,15 @@ def _mounted(mountinfo: str) -> Iterator[tuple[str, str, str, str]]:
             continue
         number, filesystem, source = columns[2], sources[0], sources[1]
         if not number.startswith(_NO_DISK) or filesystem in _UNKNOWN_DISKS or source.startswith("/dev/"):
-            yield number, _unescaped(columns[4]), filesystem, _unescaped(source)
+            options = sources[2] if len(sources) > 2 else ""
+            yield number, _unescaped(columns[4]), filesystem, _unescaped(source), options
+
+
+def _pairs(options: str) -> Iterator[tuple[str, str]]:
+    """Those that have a value. XFS names its external log and its real-time device so: ``logdev=/dev/sdb1``."""
+    for option in options.split(","):
+        name, _, value = option.partition("=")
+        yield name, _unescaped(value)
 
 
 def _unescaped(text: str) -> str:

@@ -55,6 +55,30 @@ def test_a_file_system_without_a_device_number_is_known_by_its_source(tmp_path: 
     }
 
 
+def test_an_external_log_of_xfs_is_needed(tmp_path: Path) -> None:
+    options = "rw,attr2,logbufs=8,logdev=/dev/sda1,noquota"
+    assert needed(tmp_path, f"22 1 259:2 / / rw - xfs /dev/nvme0n1p2 {options}") == {
+        DISK: "has the disk nvme0n1p2, which is mounted at /",
+        SECOND: "has the disk sda1, which is the logdev of what is mounted at /",
+    }
+
+
+def test_an_external_journal_of_ext4_is_needed(tmp_path: Path) -> None:
+    """The list of mounts doesn't name it: the kernel names journals by their devices, and files by their inode."""
+    journals: dict[str, Any] = {"proc": {"fs/jbd2/sda1/info": "", "fs/jbd2/nvme0n1p2-8/info": ""}}
+    assert needed(tmp_path, **journals) == {
+        DISK: "has the disk nvme0n1p2, which has the journal of a mounted file system",
+        SECOND: "has the disk sda1, which has the journal of a mounted file system",
+    }
+
+
+def test_an_external_journal_on_a_logical_volume_protects_its_disk(tmp_path: Path) -> None:
+    volume = virtual_disk("dm-0", "253:0", "sda1")
+    assert needed(tmp_path, proc={"fs/jbd2/dm-0/info": ""}, **volume) == {
+        SECOND: "has the disk dm-0, which has the journal of a mounted file system"
+    }
+
+
 def test_a_mirror_protects_all_its_disks(tmp_path: Path) -> None:
     mirror = virtual_disk("md0", "9:0", "nvme0n1p1", "sda1")
     assert needed(tmp_path, "22 1 9:0 / / rw - xfs /dev/md0 rw", **mirror) == {
