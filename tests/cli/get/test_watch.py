@@ -154,5 +154,6 @@ async def test_documents_of_changes_say_what_happened(capsys: pytest.CaptureFixt
     ]
     ChangePrinter("claims", "yaml")(changes[:1])
     assert capsys.readouterr().out.startswith(
-        "---\ntype: ADDED\nobject:\n  apiVersion: output.virt-dra.io/v1\n  kind: InventoryClaim\n"
+        "---\napiVersion: output.virt-dra.io/v1\nkind: RowChange\ntype: ADDED\n"
+        "object:\n  apiVersion: output.virt-dra.io/v1\n  kind: InventoryClaim\n"
     )
