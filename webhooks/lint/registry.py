@@ -181,6 +181,14 @@ _CHECKS: Final = (
         matters=RUNNING,
     ),
     LintCheck(
+        "keep-ignored",
+        WARNING,
+        "Keeping that is asked for where nobody hears it.",
+        keeping.keep_ignored,
+        find_beside=keeping.instancetype_keep_ignored,
+        matters=WRITTEN,
+    ),
+    LintCheck(
         "keeper-missing",
         DENIAL,
         "The cluster has no keeper for the VM's devices.",

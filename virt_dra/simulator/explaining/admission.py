@@ -39,7 +39,7 @@ _OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id == "path-doe
 """Of the denials, what still holds once the pod was made."""
 _DOUBTS: Final = tuple(check for check in CHECKS if check.id == "path-may-not-work")
 """Findings that leave open whether the VM starts."""
-_KEEPING: Final = tuple(check for check in CHECKS if check.id == "keep-limited")
+_KEEPING: Final = tuple(check for check in CHECKS if check.id in ("keep-limited", "keep-ignored"))
 _WORK: Final = 10_000_000
 """Microseconds that evaluating selectors may take in all; what is beyond isn't checked."""
 
@@ -88,7 +88,7 @@ class AdmissionReview:
         )
 
     def keeping(self, subject: VmObject) -> tuple[str, ...]:
-        """What KeepPolicies leave of how long the VM asks to keep its devices."""
+        """What is left of how long the VM asks to keep its devices: KeepPolicies, and where it is heard."""
         return tuple(finding.message for finding in findings_of(self._linted(subject), _KEEPING))
 
     def _linted(self, subject: VmObject) -> Linted:

@@ -14,6 +14,7 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
+from virt_dra.api.keeping.terms import speaks_of_keeping
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
@@ -164,7 +165,9 @@ class SubjectFinder:
             for user in holder.users
             if user.keeps
         )
-        return kept or (self._admission.keeping(vm) if self._model.of(KeepPolicy) else ())
+        if kept or not (self._model.of(KeepPolicy) or speaks_of_keeping(vm.metadata.annotations)):
+            return kept
+        return self._admission.keeping(vm)
 
     def start_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
         """The pod that a VM would get if it were started, with its claims; the reason if it can't start anywhere."""

@@ -8,16 +8,18 @@ from typing import Final
 
 from virt_dra.api.counting import listed
 from virt_dra.api.go_text import quoted
+from virt_dra.api.instancetypes.names import CLUSTER_INSTANCETYPE, INSTANCETYPE
 from virt_dra.api.keeping.claims import kept_claim_name, vm_name_of
 from virt_dra.api.keeping.instances import places_of_terms
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, least_devices
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.model.cluster import ModelIndex
-from webhooks.lint.inputs import NamespacedName, title
+from webhooks.lint.inputs import LintInputs, NamespacedName, title
 from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.verdict import FieldIssue
 
@@ -42,6 +44,32 @@ def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
     shortfall = limits.shortfall(devices, terms)
     if shortfall:
         yield FieldIssue(_field(linted), shortfall)
+
+
+def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
+    """Keeping that is asked for where nobody hears it: KubeVirt passes on annotations of the VM's template alone
+    (P-10)."""
+    vm = linted.object
+    if not isinstance(vm, VirtualMachine) or linted.inputs.configuration.own_crds:
+        return
+    heard = linted.reviewed.annotations
+    if KEEP_ANNOTATION in heard or vm.metadata.annotations.get(KEEP_ANNOTATION, "false") == "false":
+        return
+    text = (
+        "KubeVirt doesn't pass annotations of the VM itself to its VMI, so its devices aren't kept; "
+        f"write it in {linted.reviewed.metadata}.annotations"
+    )
+    yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", text)
+
+
+def instancetype_keep_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
+    """The same of an instancetype, of which KubeVirt passes on ``spec.annotations`` (P-10)."""
+    if obj.kind in (INSTANCETYPE, CLUSTER_INSTANCETYPE) and KEEP_ANNOTATION in obj.metadata.annotations:
+        text = (
+            "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so no devices are kept; "
+            "write it in spec.annotations"
+        )
+        yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", text)
 
 
 def keeper_missing(linted: Linted) -> Iterator[FieldIssue]:
