@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
+from devtools.go_tools import go_tool
 from tests.json_schema import faults
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import read_documents
@@ -108,6 +111,36 @@ def test_fields_are_those_of_the_release() -> None:
         "spec": {"domian": {}},
     }
     assert _closed_faults(misspelt, schema) == [".spec.domain: missing", ".spec.domian: unknown"]
+
+
+def _kubeconform(schemas: Path, *files: Path) -> tuple[int, str]:
+    """What kubeconform says of manifests, by the schemas that virt-dra printed, and those alone."""
+    location = str(schemas / "{{.ResourceKind}}.json")
+    program = go_tool("kubeconform", "kubeconform")
+    done = subprocess.run(
+        [program, "-strict", "-summary", "-schema-location", location, *files],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.go
+def test_kubeconform_takes_the_examples_and_finds_what_is_misspelt(tmp_path: Path) -> None:
+    for name, kind in OBJECTS.items():
+        printed = run("schema", name, "--kubevirt-version", "1.9").stdout
+        (tmp_path / f"{kind.lower()}.json").write_text(printed, encoding="utf-8")
+    good, wrong = tmp_path / "good.yaml", tmp_path / "wrong.yaml"
+    objects = [manifest for folder in ("gpu-pci", "vgpu-mdev", "inventory") for manifest in _objects(folder)]
+    good.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+    code, said = _kubeconform(tmp_path, good)
+    assert (code, f"Valid: {len(objects)}, Invalid: 0, Errors: 0, Skipped: 0" in said) == (0, True), said
+    manifest = json.loads(json.dumps(next(vmi for vmi in objects if vmi["kind"] == "VirtualMachineInstance")))
+    (device,) = manifest["spec"]["domain"]["devices"]["gpus"]
+    device["claimNam"] = device.pop("claimName")
+    wrong.write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    code, said = _kubeconform(tmp_path, wrong)
+    assert code == 1
+    assert "at '/spec/domain/devices/gpus/0': additional properties 'claimNam' not allowed" in said
 
 
 @pytest.mark.parametrize(
