@@ -32,7 +32,7 @@ from virt_dra.api.kubevirt_v1 import (
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
-from virt_dra.cluster.port import ApiError, Cluster, Conflict
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
@@ -47,6 +47,9 @@ from virt_dra.simulator.agents.kubelet import Kubelet
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
 FAILED_CREATE: Final = "FailedCreate"
 SYNC_FAILED: Final = "Synchronizing with the Domain failed."
+UNSEEN_SECONDS: Final = 2.0
+"""So long after its creation a pod that no watch has shown is looked for: it may have come and gone between a watch and
+the next list. KubeVirt's expectation of it ends after five minutes."""
 
 _NO_POD: Final = ("PodNotExists", "virt-launcher pod has not yet been scheduled")
 _GOING: Final = ("PodTerminating", "virt-launcher pod is terminating")
@@ -118,8 +121,8 @@ class FakeKubeVirt:
         """How often a launcher pod was tried to create."""
         self._failed_starts: dict[CacheKey, FailedStarts] = {}
         """Of VMs."""
-        self._made: set[str] = set()
-        """Uids of VMIs whose pod was made and hasn't been seen yet."""
+        self._made: dict[str, tuple[str, float]] = {}
+        """UID of a VMI whose pod was made and hasn't been seen yet -> the pod's name, and when it is looked for."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -135,7 +138,7 @@ class FakeKubeVirt:
         labels = f"{LAUNCHER_LABEL}={LAUNCHER}"
         self._pods = Informer(self._cluster, Pod, labels=labels, indexes={"vmi": _vmi_of})
         vms, vmis, domains = (_Retrying(RateLimiter[CacheKey](now)) for _ in range(3))
-        self._vm_queue = vms.queue
+        self._vm_queue, self._vmi_queue = vms.queue, vmis.queue
 
         def of_a_vm(old: VirtualMachine | None, new: VirtualMachine | None) -> None:
             vms.queue.add(key_of(new or old or VirtualMachine()))
@@ -213,9 +216,9 @@ class FakeKubeVirt:
             return None
         pods = launcher_pods_of(vmi, self._pods.store.by_index("vmi", key))
         if pods:
-            self._made.discard(vmi.metadata.uid)
-        if vmi.metadata.uid in self._made:
-            return None  # the informer will tell
+            self._made.pop(vmi.metadata.uid, None)
+        if vmi.metadata.uid in self._made and await self._comes(key, vmi):
+            return None
         if vmi.metadata.deletion_timestamp is not None:
             await self._end(key, vmi, pods)
             return None
@@ -231,6 +234,20 @@ class FakeKubeVirt:
         await self._write(vmi, pod, self._phase(vmi, pod), error)
         return error
 
+    async def _comes(self, key: CacheKey, vmi: VirtualMachineInstance) -> bool:
+        """Whether the informer may still show the pod that was made for a VMI. Looks for it again later, if so."""
+        name, at = self._made[vmi.metadata.uid]
+        wait = at - asyncio.get_running_loop().time()
+        if wait <= 0:
+            try:
+                await self._cluster.get(Pod, name, vmi.namespace)
+            except NotFound:
+                del self._made[vmi.metadata.uid]
+                return False
+            wait = UNSEEN_SECONDS
+        self._vmi_queue.add_after(key, wait)
+        return True
+
     async def _create_pod(self, key: CacheKey, vmi: VirtualMachineInstance) -> tuple[Pod | None, SyncError | None]:
         self.creations[key] = self.creations.get(key, 0) + 1
         rendered = launcher_pods.render(vmi, self.gates, self._permitted, self._options)
@@ -241,7 +258,8 @@ class FakeKubeVirt:
         except ApiError as error:
             self._event("virtualmachine-controller", vmi, "Warning", FAILED_CREATE, f"Error creating pod: {error}")
             return None, SyncError(FAILED_CREATE, f"failed to create virtual machine pod: {error}")
-        self._made.add(vmi.metadata.uid)
+        self._made[vmi.metadata.uid] = made.name, asyncio.get_running_loop().time() + UNSEEN_SECONDS
+        self._vmi_queue.add_after(key, UNSEEN_SECONDS)
         self._event(
             "virtualmachine-controller", vmi, "Normal", "SuccessfulCreate", f"Created virtual machine pod {made.name}"
         )

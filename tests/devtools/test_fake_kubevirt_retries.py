@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from devtools.agents import kubevirt
 from devtools.agents.kubevirt import FakeKubeVirt, SyncError, check_failure
 from devtools.agents.rate_limiter import RateLimiter
 from devtools.agents.worlds import eventually
@@ -103,3 +107,41 @@ async def test_a_refused_pod_is_created_later_and_at_once_when_the_vmi_changes(t
             lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda vmi: vmi.status.phase == "Scheduling"
         )
         assert not [c for c in stored.status.conditions if c["type"] == "Synchronized"]
+
+
+class GoneInAGap:
+    """A cluster on which the first pod is deleted at once, and no watch shows that it was there: as where the API
+    server restarts meanwhile, after which clients list."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._hidden = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def create(self, obj: Any) -> Any:
+        made = await self._cluster.create(obj)
+        if isinstance(obj, Pod) and not self._hidden:
+            self._hidden = made.metadata.uid
+            await self._cluster.delete(Pod, made.name, made.namespace, grace_seconds=0)
+        return made
+
+    async def watch(self, kind: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        async for event in self._cluster.watch(kind, *args, **options):
+            if kind is not Pod or event.object.metadata.uid != self._hidden:
+                yield event
+
+
+async def test_a_vmi_whose_pod_went_unseen_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubevirt, "UNSEEN_SECONDS", 0.05)
+    memory = embedded_cluster()
+    await memory.create(Namespace(metadata=ObjectMeta(name="test")))
+    cluster: Cluster = GoneInAGap(memory)
+    fake = FakeKubeVirt(cluster, Kubelet(memory, ("n",), (), tmp_path), gates_of("1.9.0"))
+    async with fake.running():
+        await memory.create(VirtualMachineInstance.from_wire(vmi("test", status={"phase": "Pending"})))
+        await eventually(
+            lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda seen: seen.status.phase == "Failed"
+        )
+    assert fake.creations == {("test", "vm"): 1}
