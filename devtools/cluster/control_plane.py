@@ -129,6 +129,8 @@ class ControlPlane(AdminRequests):
         self._kept = folder
         self._wanted_port = port
         self._pids: dict[str, int] = {}
+        self._started_with: dict[str, tuple[str, ...]] = {}
+        """The arguments of each program that was started."""
         self._controllers: frozenset[str] = frozenset()
         self._ending = contextlib.ExitStack()
 
@@ -334,6 +336,26 @@ class ControlPlane(AdminRequests):
         if running:
             self.start_controllers(*running)
 
+    def pid(self, name: str) -> int:
+        """The process of a program that was started. Raises KeyError for one that wasn't."""
+        return self._pids[name]
+
+    def restart_ended(self) -> list[str]:
+        """Starts scheduler and controllers again where they have ended by themselves, as a kubelet does. Returns which.
+
+        kube-scheduler ends where its cache contradicts a pod that it reads (``Scheduler cache is corrupted``), which
+        was seen after the API server had been killed.
+        """
+        ended = [
+            name
+            for name in (SCHEDULER, CONTROLLERS)
+            if name in self._pids and self._supervisor.status(self._pids[name]) is not None
+        ]
+        for name in ended:
+            del self._pids[name]
+            self._run(name, *self._started_with[name])
+        return ended
+
     def _require(self, name: str) -> None:
         """Skip the test where a program isn't there; one of another release was required as a whole before."""
         if self._version == VERSION:
@@ -412,6 +434,7 @@ class ControlPlane(AdminRequests):
         if program is None:
             raise ControlPlaneError(f"{name} is missing: {ADVICE}")
         self._pids[name] = self._supervisor.start([str(program), *arguments], self.logs / f"{name}.log")
+        self._started_with[name] = arguments
 
     def _stop(self, name: str, *, gracefully: bool = False) -> None:
         pid = self._pids.pop(name, None)

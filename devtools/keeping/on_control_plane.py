@@ -51,6 +51,8 @@ class Outcome:
     stolen: int = 0
     """How often a thief got a device."""
     killed: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    """Kubernetes' own components that ended by themselves, and were started again."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -307,7 +309,7 @@ def played(site: Site, vms: int, histories: int, thieves: int, seed: int, victim
             playing = Play(site, cluster, [f"vm-{index}" for index in range(vms)], thieves, seed)
             over = threading.Event()
             killing = asyncio.create_task(
-                asyncio.to_thread(_kill, site, over, playing.outcome.killed, random.Random(seed), victims)
+                asyncio.to_thread(_kill, site, over, playing.outcome, random.Random(seed), victims)
             )
             try:
                 return await playing.play(histories)
@@ -318,12 +320,12 @@ def played(site: Site, vms: int, histories: int, thieves: int, seed: int, victim
     return asyncio.run(play())
 
 
-def _kill(
-    site: Site, over: threading.Event, killed: Counter[str], chance: random.Random, victims: Sequence[str]
-) -> None:
+def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Random, victims: Sequence[str]) -> None:
     """Until it is over: SIGKILL of a component at a random moment, and its start, as by a kubelet."""
+    killed = outcome.killed
     with _running(site.keeper) as keeper, _running(site.operator) as operator:
         while not over.wait(chance.uniform(1.0, 5.0)):
+            outcome.ended.update(site.plane.restart_ended())
             match chance.choice(victims):
                 case "keeper":
                     keeper(settles=chance.random() < _SETTLES)

@@ -258,6 +258,19 @@ def test_a_paused_api_server_answers_when_it_goes_on(control_plane: ControlPlane
     assert not asked.is_alive()
 
 
+@pytest.mark.control_plane
+def test_a_scheduler_that_ended_by_itself_is_started_again(control_plane: ControlPlane) -> None:
+    control_plane.start_scheduler()
+    assert control_plane.restart_ended() == []
+    os.kill(control_plane.pid(SCHEDULER), signal.SIGKILL)
+    end = time.monotonic() + 60
+    while (restarted := control_plane.restart_ended()) == []:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert restarted == [SCHEDULER]
+    assert control_plane.restart_ended() == []
+
+
 def test_missing_programs_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
