@@ -24,6 +24,7 @@ from tests.cli.pages import page_data, refused_by_policy
 from tests.json_schema import faults, schema_named
 from tests.simulator.experiment.test_description import built
 from virt_dra.api.wire import Json
+from virt_dra.cli.documents.heads import HEAD
 from virt_dra.cli.main import cli
 from virt_dra.cli.simulate.comparison import Comparison, compared
 from virt_dra.cli.simulate.page import page
@@ -520,6 +521,7 @@ def test_placements_are_written(tmp_path: Path) -> None:
     assert [(row["policy"], row["vm"], row["node"], row["devices"].split()) for row in rows] == [
         (line["policy"], line["vm"], line["node"], line["devices"]) for line in lines
     ]
+    assert [*rows[0]] == [name for name in lines[0] if name not in HEAD]
     assert {line["policy"] for line in lines} == {"pack", "spread"}
     ended = [line for line in lines if line["ended"] is not None]
     assert ended

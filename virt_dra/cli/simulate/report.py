@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from rich.table import Table
 
@@ -260,6 +260,10 @@ def _attempt(result: RunResult, target: Target) -> SizedRunJson:
     return run
 
 
+_MEMBERS: Final = {"vm_kind": "vmKind"}
+"""Fields of a stay that are called otherwise in documents."""
+
+
 def placements_text(results: Sequence[RunResult], format: str) -> str:
     """Where each VM ran, a row or line for each run and VM. ``format``: csv or jsonl."""
     rows = [
@@ -270,7 +274,7 @@ def placements_text(results: Sequence[RunResult], format: str) -> str:
     if format == "jsonl":
         return "".join(json.dumps(output_document("Stay", row), ensure_ascii=False) + "\n" for row in rows)
     text = io.StringIO()
-    names = ["policy", "seed", "size", *(field.name for field in fields(Stay))]
+    names = ["policy", "seed", "size", *(_MEMBERS.get(field.name, field.name) for field in fields(Stay))]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows({**row, "devices": " ".join(row["devices"]), "evicted": int(row["evicted"])} for row in rows)
