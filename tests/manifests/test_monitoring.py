@@ -38,7 +38,7 @@ from virt_dra.installation.plan import (
 
 ROOT: Final = Path(__file__).parents[2]
 RUNBOOKS: Final = ROOT / "docs" / "runbooks"
-CASES: Final = yaml.safe_load((Path(__file__).parent / "cases" / "alerts.yaml").read_text())
+CASES: Final = yaml.load((Path(__file__).parent / "cases" / "alerts.yaml").read_text(), yaml.CSafeLoader)
 NONE, ONLY = frozenset[str](), frozenset({MONITORING})
 _SUFFIXES: Final = {"counter": ("",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
@@ -125,7 +125,7 @@ def test_kustomize_reads_the_same_objects() -> None:
         pytest.skip("kubectl is missing: it carries kustomize, which reads the manifests too")
     folder = str(ROOT / "manifests" / MONITORING)
     printed = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True, check=True).stdout
-    assert {obj["kind"]: obj for obj in yaml.safe_load_all(printed)} == {
+    assert {obj["kind"]: obj for obj in yaml.load_all(printed, yaml.CSafeLoader)} == {
         obj["kind"]: obj for obj in build(packaged(), MONITORING)
     }
 

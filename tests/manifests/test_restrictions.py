@@ -51,7 +51,9 @@ def test_what_a_pod_does_not_say_is_not_restricted() -> None:
 
 def test_every_container_of_the_manifests_can_be_started_as_it_asks() -> None:
     deployments = [obj for overlay in (BESIDE_KUBEVIRT, STANDALONE) for obj in planned(Choices(overlay), packaged())]
-    extender = yaml.safe_load((ROOT / "manifests" / "extender" / "daemon_set.yaml").read_text(encoding="utf-8"))
+    extender = yaml.load(
+        (ROOT / "manifests" / "extender" / "daemon_set.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+    )
     pods = [
         obj["spec"]["template"]["spec"]
         for obj in (*deployments, extender)

@@ -54,7 +54,7 @@ def test_a_dry_run_prints_all_objects_in_the_order_of_applying(overlay: str, gol
     assert result.exit_code == 0
     golden(
         f"install_{overlay}.txt",
-        "".join(f"{ObjectKey.from_object(obj)}\n" for obj in yaml.safe_load_all(result.stdout)),
+        "".join(f"{ObjectKey.from_object(obj)}\n" for obj in yaml.load_all(result.stdout, yaml.CSafeLoader)),
     )
 
 
@@ -99,13 +99,13 @@ def test_cert_manager_changes_only_where_the_certificate_comes_from(golden: Gold
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_arguments_of_ones_own_come_after_those_of_the_manifests(overlay: str) -> None:
-    plain = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay).stdout))
+    plain = list(yaml.load_all(run("--dry-run", "--overlay", overlay).stdout, yaml.CSafeLoader))
     own = (
         "--webhook-argument=--log-level=debug",
         "--operator-argument=--spread",
         "--operator-argument=--grace=5",
     )
-    chosen = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay, *own).stdout))
+    chosen = list(yaml.load_all(run("--dry-run", "--overlay", overlay, *own).stdout, yaml.CSafeLoader))
     added = {"virt-dra-webhook": ["--log-level=debug"], "virt-dra-operator": ["--spread", "--grace=5"]}
     for before, after in zip(plain, chosen, strict=True):
         if before["kind"] == "Deployment":
@@ -118,8 +118,9 @@ def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
     says so."""
 
     def variables(*own: str) -> dict[str, str]:
-        printed = yaml.safe_load_all(
-            run("--dry-run", "--overlay", "standalone", *(f"--operator-argument={text}" for text in own)).stdout
+        printed = yaml.load_all(
+            run("--dry-run", "--overlay", "standalone", *(f"--operator-argument={text}" for text in own)).stdout,
+            yaml.CSafeLoader,
         )
         policy = next(
             obj
@@ -140,8 +141,8 @@ def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
 
 
 def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() -> None:
-    printed = yaml.safe_load_all(
-        run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout
+    printed = yaml.load_all(
+        run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout, yaml.CSafeLoader
     )
     expressions = {
         obj["metadata"]["name"]: variable["expression"]
@@ -155,7 +156,7 @@ def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() 
 
 def test_what_admission_gives_to_launcher_pods_is_in_their_policy() -> None:
     options = ("--launcher-pull-secret", "a", "--launcher-pull-secret", "b.c", "--launcher-priority", "-7")
-    printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", *options).stdout)
+    printed = yaml.load_all(run("--dry-run", "--overlay", "standalone", *options).stdout, yaml.CSafeLoader)
     variables = {
         variable["name"]: variable["expression"]
         for obj in printed
@@ -168,7 +169,7 @@ def test_what_admission_gives_to_launcher_pods_is_in_their_policy() -> None:
 def test_json_is_a_list_of_the_same_objects() -> None:
     printed = json.loads(run("--dry-run", "-o", "json").stdout)
     assert (printed["apiVersion"], printed["kind"]) == ("v1", "List")
-    assert printed["items"] == list(yaml.safe_load_all(run("--dry-run").stdout))
+    assert printed["items"] == list(yaml.load_all(run("--dry-run").stdout, yaml.CSafeLoader))
 
 
 @pytest.mark.parametrize(
