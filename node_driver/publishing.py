@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -125,12 +125,29 @@ class Publisher:
         plan = plan_slices(wanted, existing, owner, self._answers)
         for obj in plan.deletes:  # first: what is gone must go, even if the API server refuses the rest
             await self._delete(obj)
-        for index, obj in plan.updates.items():
-            self._stored("update", index, wanted[index], await self._cluster.update(obj))
-        for index, obj in plan.creates.items():
-            self._stored("create", index, wanted[index], await self._cluster.create(obj))
+        await self._write("update", plan.updates, wanted, self._cluster.update)
+        await self._write("create", plan.creates, wanted, self._cluster.create)
         if wanted is self._wanted:
             self._published.set()
+
+    async def _write(
+        self,
+        verb: str,
+        objects: Mapping[int, ResourceSlice],
+        wanted: tuple[SliceContent, ...],
+        write: Callable[[ResourceSlice], Awaitable[ResourceSlice]],
+    ) -> None:
+        """Writes slices side by side: nobody reads a pool before it is whole, and of 16 each waits for the API server's
+        disk. Raises the first failure once all have ended, :class:`ApiError`."""
+        outcomes = await asyncio.gather(*map(write, objects.values()), return_exceptions=True)
+        failures: list[BaseException] = []
+        for index, outcome in zip(objects, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                failures.append(outcome)
+            else:
+                self._stored(verb, index, wanted[index], outcome)
+        if failures:
+            raise failures[0]
 
     async def _delete(self, obj: ResourceSlice) -> None:
         try:
