@@ -9,11 +9,11 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from devtools.cluster.processes import Component
+from devtools.cluster.processes import Component, ComponentError
 from devtools.faults.site import IDENTITY, Site
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import RELEASE_ANNOTATION, is_vm_reference, kept_claim_name
@@ -52,7 +52,7 @@ class Outcome:
     """How often a thief got a device."""
     killed: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
-    """Kubernetes' own components that ended by themselves, and were started again."""
+    """Components, Kubernetes' own among them, that ended by themselves and were started again."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -322,39 +322,56 @@ def played(site: Site, vms: int, histories: int, thieves: int, seed: int, victim
 
 def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Random, victims: Sequence[str]) -> None:
     """Until it is over: SIGKILL of a component at a random moment, and its start, as by a kubelet."""
-    killed = outcome.killed
-    with _running(site.keeper) as keeper, _running(site.operator) as operator:
+    with contextlib.ExitStack() as stack:
+        keeper, operator = (stack.enter_context(_Restarted(start)) for start in (site.keeper, site.operator))
+        components = {"keeper": keeper, "operator": operator}
         while not over.wait(chance.uniform(1.0, 5.0)):
             outcome.ended.update(site.plane.restart_ended())
-            match chance.choice(victims):
-                case "keeper":
-                    keeper(settles=chance.random() < _SETTLES)
-                    killed["keeper"] += 1
-                case "operator":
-                    operator(settles=chance.random() < _SETTLES)
-                    killed["operator"] += 1
-                case _:
-                    site.plane.restart_api_server()
-                    killed["API server"] += 1
-                    over.wait(5.0)
+            outcome.ended.update(name for name, component in components.items() if component.restart_ended())
+            victim = chance.choice(victims)
+            if victim in components:
+                components[victim].kill(settles=chance.random() < _SETTLES)
+            else:
+                site.plane.restart_api_server()
+                over.wait(5.0)
+            outcome.killed[victim] += 1
 
 
-@contextlib.contextmanager
-def _running(start: Callable[..., Component]) -> Iterator[Callable[..., None]]:
-    """A component that runs; what is yielded kills it and starts another."""
-    running = [start("--identity", IDENTITY).ready(_PATIENCE)]
+class _Restarted:
+    """A component that is started again where it was killed, or has ended by itself. Use it as a context manager."""
 
-    def again(*, settles: bool) -> None:
-        running[0].kill()
-        running[0].close()
-        running[0] = start("--identity", IDENTITY)
+    def __init__(self, start: Callable[..., Component]) -> None:
+        self._start = start
+        self._running: Component = start("--identity", IDENTITY)
+
+    def __enter__(self) -> Self:
+        self._running.ready(_PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def kill(self, *, settles: bool) -> None:
+        """``settles``: waits until the next one is ready, or has ended."""
+        self._running.kill()
+        self._again()
         if settles:
-            running[0].ready(_PATIENCE)
+            try:
+                self._running.ready(_PATIENCE)
+            except ComponentError:
+                if self._running.exit_code() is None:
+                    raise
 
-    try:
-        yield again
-    finally:
-        running[0].close()
+    def restart_ended(self) -> bool:
+        """Whether it had ended, as the operator does that couldn't renew its Lease while the API server was away."""
+        if self._running.exit_code() is None:
+            return False
+        self._again()
+        return True
+
+    def _again(self) -> None:
+        self._running.close()
+        self._running = self._start("--identity", IDENTITY)
 
 
 def _device(claim: ResourceClaim) -> object:
