@@ -28,15 +28,17 @@ class LabSidecar:
     machine: LabMachine
     folder: str
 
-    def define_domain(self, domain: str, vmi: Mapping[str, Any]) -> str:
-        """What libvirt gets in place of this domain."""
+    def define_domain(self, domain: str, vmi: Mapping[str, Any]) -> tuple[str, str]:
+        """What libvirt gets in place of this domain, and in place of that."""
         files = {f"{self.folder}/domain.xml": domain, f"{self.folder}/vmi.json": json.dumps(vmi)}
         for path, text in files.items():
             self.machine.check("tee", path, stdin=text)
-        return self.machine.check(
+        said = self.machine.check(
             "env", f"--chdir={ROOT}", sys.executable, "-m", hook_call.__name__, f"{self.folder}/hook.sock", *files,
             timeout=_SECONDS,
         )  # fmt: skip
+        first, second = json.loads(said)
+        return first, second
 
 
 @contextmanager

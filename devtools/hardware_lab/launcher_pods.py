@@ -83,7 +83,8 @@ def launcher_pod(vmi: Mapping[str, Any], disk: str) -> dict[str, Any]:
     pod["spec"]["volumes"] = [volume for volume in pod["spec"]["volumes"] if volume["name"] != DISK]
     pod["spec"]["volumes"].append({"name": DISK, "hostPath": {"path": disk}})
     (container,) = pod["spec"]["containers"]
-    container["readinessProbe"]["periodSeconds"] = 60  # a program that is started in a container costs seconds inside
+    # A program that is started in a container costs seconds inside; a kubelet doesn't wait for the period at first.
+    container["readinessProbe"] |= {"periodSeconds": 60, "initialDelaySeconds": 600}
     container["env"].append({"name": "PATH", "value": launcher_runtime.PATH})
     container["volumeMounts"].append({"name": DISK, "mountPath": _DISK_INSIDE})
     return pod

@@ -122,7 +122,7 @@ class LinuxGuest:
 
     def wait_for(self, text: str) -> None:
         """Until it has said that."""
-        said = f"for i in $(seq {5 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.2; done; false"
+        said = f"for i in $(seq {2 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.5; done; false"
         if self.machine.run("sh", "-c", said, timeout=2 * _SECONDS).status != 0:
             raise self._overdue(f"the guest hasn't said {text!r}")
 

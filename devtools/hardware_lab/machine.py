@@ -138,7 +138,8 @@ def arguments(board: Board, folder: Path) -> list[str]:
         f" lab.init={SCRIPTS}/second-init lab.python={sys.executable} lab.modules={kernel}/lib/modules"
     )
     line = [
-        *qemu(), "-accel", "tcg,thread=multi,tb-size=256", "-machine", "q35,kernel-irqchip=split",
+        # With a smaller buffer it throws all translations away several times while a node runs.
+        *qemu(), "-accel", "tcg,thread=multi,tb-size=1024", "-machine", "q35,kernel-irqchip=split",
         # Emulated byte by byte, "rep movsb" costs a fifth of all time where Linux takes it for fast.
         "-cpu", "max,erms=off,fsrm=off", "-nographic", "-nodefaults", "-serial", f"file:{folder}/console",
         "-smp", str(len(board.nodes)), "-m", str(sum(node.memory_mib for node in board.nodes)),

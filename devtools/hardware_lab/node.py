@@ -25,6 +25,7 @@ from devtools.real_node.configuration import (
 from devtools.real_node.here import binaries
 
 FOLDERS: Final = NodeFolders(Path("/var/lib/lab/k"), Path("/var/lib/lab/c"), Path("/run/node"))
+PROGRAMS: Final = "/run/programs"
 DRIVER_LOG: Final = "/var/lib/lab/driver.log"
 _numbers = itertools.count()
 _KUBELET_PORT, _HEALTH_PORT = 10250, 10248
@@ -44,7 +45,8 @@ class LabNode:
         self._kubelet = 0
         self.driver = 0
         """The process id of the driver that was started last."""
-        settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
+        # An idle kubelet costs a fifth of a processor inside.
+        settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT) | {"syncFrequency": "1m"}
         specification = self._files / "launcher.json"
         plain = subprocess.run([binaries() / "ctr", "oci", "spec"], check=True, capture_output=True, text=True).stdout
         for file, text in {
@@ -111,16 +113,17 @@ class LabNode:
     def start_kubelet(self) -> None:
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
         arguments = kubelet_arguments(FOLDERS, self.name, self._files / "kubelet.json", self._files / "kubeconfig")
+        arguments += ("--housekeeping-interval", "1m")
         self._kubelet = self.machine.start(
             str(binaries() / "kubelet"), *arguments, log="/var/lib/lab/kubelet.log", environment=path
         )
 
-    def start_driver(self, policy: Mapping[str, object], *, programs: str = "", halting: bool = False) -> None:
-        """Starts ``virt-dra node-driver`` with a policy. ``programs``: a folder whose programs it runs in place of the
+    def start_driver(self, policy: Mapping[str, object], *, halting: bool = False) -> None:
+        """Starts ``virt-dra node-driver`` with a policy. It runs the programs in :data:`PROGRAMS` in place of the
         machine's. ``halting``: one that can be stopped at a write of its checkpoint (:mod:`.halting_driver`)."""
         (self._files / "policy.yaml").write_text(json.dumps(policy))
         (self._files / "driver.kubeconfig").write_text(self.kubeconfig("driver", ("system:masters",)))
-        path = {"PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin".removeprefix(":")}
+        path = {"PATH": f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"}
         command: tuple[str, ...] = (str(Path(sys.executable).with_name("virt-dra")),)
         if halting:
             command = ("env", f"--chdir={ROOT}", sys.executable, "-m", halting_driver.__name__)

@@ -9,7 +9,7 @@ import pytest
 
 from devtools.hardware_lab.launching import launch
 from devtools.hardware_lab.machine import LabMachine
-from devtools.hardware_lab.node import LabNode
+from devtools.hardware_lab.node import PROGRAMS, LabNode
 from devtools.hardware_lab.pods import (
     allocated_device,
     at_address,
@@ -25,24 +25,21 @@ from tests.hardware.conftest import policy
 
 pytestmark = [pytest.mark.hardware, pytest.mark.control_plane, pytest.mark.node]
 
-SLOW = "/run/slow"
-
 
 def test_a_drive_is_erased_also_where_the_driver_is_killed_meanwhile(
     driver: LabNode, machine: LabMachine, addresses: Mapping[str, str]
 ) -> None:
-    """The driver is started again with an ``nvme`` that waits in the middle of the erasing, and killed with it."""
-    machine.signal(driver.driver, signal.SIGKILL)
-    script = f"#!/bin/sh\necho $$ > {SLOW}/began\nexec sleep 3600\n"
-    machine.check("sh", "-c", f"mkdir {SLOW} && cat > {SLOW}/nvme && chmod +x {SLOW}/nvme", stdin=script)
-    driver.start_driver(policy(addresses), programs=SLOW)
+    """It runs an ``nvme`` that waits in the middle of the erasing, and is killed with it."""
+    began, program = "/run/nvme-began", f"{PROGRAMS}/nvme"
+    script = f"#!/bin/sh\necho $$ > {began}\nexec sleep 3600\n"
+    machine.check("sh", "-c", f"mkdir {PROGRAMS} && cat > {program} && chmod +x {program}", stdin=script)
     assert _said_of_the_drive(driver, machine, addresses["nvme1"]) == ["ready=ok", "marker=absent", "wrote=ok"]
-    eventually(lambda: not machine.run("test", "-s", f"{SLOW}/began").status, driver)
+    eventually(lambda: not machine.run("test", "-s", began).status, driver)
     device = device_name(addresses["nvme1"])
     eventually(lambda: taint_reasons(driver, device) == {"unclean"}, driver)
 
     machine.signal(driver.driver, signal.SIGKILL)
-    machine.check("sh", "-c", f"kill -9 $(cat {SLOW}/began)")
+    machine.check("sh", "-c", f"kill -9 $(cat {began}); rm {program}")
     driver.start_driver(policy(addresses))
     eventually(lambda: taint_reasons(driver, device) == set(), driver)
     assert _said_of_the_drive(driver, machine, addresses["nvme1"]) == ["ready=ok", "marker=absent", "wrote=ok"]

@@ -88,7 +88,7 @@ def test_the_guide_leads_from_a_bare_node_to_a_vm_with_a_drive(bare_node: LabNod
                 assert [line.split()[2:] for line in said if line.startswith("nvme ")] == [
                     ["ready=ok", "marker=absent", "wrote=ok"]
                 ]
-                eventually(lambda: (bindings(machine), taint_reasons(node, device)) == (before, set()), node)
+                eventually(lambda: taint_reasons(node, device) == set() and bindings(machine) == before, node)
             printed[block.commands] = _run(shell, block)
             if "apply -k" in block.commands:
                 _publish_authority(node, shell)

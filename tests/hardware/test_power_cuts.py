@@ -17,12 +17,21 @@ from devtools.hardware_lab.halting_driver import HALT_AT, HALTED
 from devtools.hardware_lab.machine import ROOT as REPOSITORY
 from devtools.hardware_lab.machine import Board, Card, LabMachine, NumaNode, require
 from devtools.hardware_lab.node import FOLDERS, LabNode
-from devtools.hardware_lab.pods import CLAIMS, DRIVER, bindings, device_name, eventually, published_devices
+from devtools.hardware_lab.pods import (
+    CLAIMS,
+    DRIVER,
+    WAIT_SECONDS,
+    bindings,
+    device_name,
+    eventually,
+    published_devices,
+)
 from node_driver.state.checkpoint import decoded
 
 pytestmark = [pytest.mark.hardware(seconds=200), pytest.mark.control_plane, pytest.mark.node]
 
 NAME = "lab-2"
+CALLS = "/run/calls"
 PLUGIN = FOLDERS.kubelet / "plugins" / DRIVER
 POLICY = {
     "apiVersion": "virt-dra.io/v1alpha1",
@@ -89,7 +98,11 @@ def _start(node: LabNode) -> None:
     socket = str(PLUGIN / "dra.sock")
     node.machine.check("rm", "-f", socket)  # of the boot before: gRPC would try it less and less often
     node.start_driver(POLICY, halting=True)
-    eventually(lambda: not node.machine.run("test", "-S", socket).status, node)
+    node.machine.check("mkdir", CALLS)
+    caller = (sys.executable, "-m", kubelet_call.__name__, socket, CALLS)
+    node.machine.start("env", f"--chdir={REPOSITORY}", *caller, log=f"{CALLS}/log")
+    waiting = f"until [ -S {socket} ] && [ -p {CALLS}/{kubelet_call.QUESTIONS} ]; do sleep 0.5; done"
+    assert node.machine.run("sh", "-c", waiting, timeout=WAIT_SECONDS).status == 0, node.logs()
     eventually(lambda: len(published_devices(node)) == 1, node)
 
 
@@ -99,10 +112,9 @@ def _halted(node: LabNode) -> bool:
 
 def _call(node: LabNode, *calls: tuple[str, Claim]) -> list[str]:
     """What the driver says is wrong with each call, up to the one at which it halts."""
-    said = node.machine.check(
-        "env", f"--chdir={REPOSITORY}", sys.executable, "-m", kubelet_call.__name__, str(PLUGIN / "dra.sock"),
-        *(f"{method}:{claim.name}:{claim.uid}" for method, claim in calls), timeout=150,
-    )  # fmt: skip
+    asked = " ".join(f"{method}:{claim.name}:{claim.uid}" for method, claim in calls)
+    exchange = f"printf %s '{asked}' > {CALLS}/{kubelet_call.QUESTIONS} && cat {CALLS}/{kubelet_call.ANSWERS}"
+    said = node.machine.check("sh", "-c", exchange, timeout=150)
     errors: list[str] = json.loads(said)
     return errors
 
