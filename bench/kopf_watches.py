@@ -81,7 +81,8 @@ class Proxy:
             aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
             session.request(
                 request.method, f"{self.server}{request.path_qs}", data=await request.read() or None,
-                headers={"Accept": request.headers.get("Accept", "*/*")}, timeout=aiohttp.ClientTimeout(total=None),
+                headers={"Accept": request.headers.get("Accept", "*/*"), "Accept-Encoding": "identity"},
+                timeout=aiohttp.ClientTimeout(total=None),
             ) as answer,
         ):  # fmt: skip
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
