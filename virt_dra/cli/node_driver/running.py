@@ -40,7 +40,7 @@ from virt_dra.cluster.kube.transport import Transport
 log = logging.getLogger(__name__)
 
 LIMITS: Final = ClientLimits(qps=50.0, burst=100, timeout=10.0, patience=10.0)
-"""Of requests to the API server: a kubelet's call must be answered in time (D-11). As many as a kubelet asks by default:
+"""Of requests to the API server: a kubelet's call must be answered in time (D-11). As many as a kubelet may by default:
 each claim is read once, and 64 that are prepared at once mustn't wait for their turn."""
 
 
