@@ -47,7 +47,7 @@ class ClassicPlane:
     def cluster(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]
     ) -> MemoryCluster:
-        return classic_cluster(clock, names, uids)
+        return classic_cluster(clock, names, uids, graceful_deletion=True)
 
     def loops(self) -> Iterator[tuple[str, Callable[[LoopContext], ControlLoop]]]:
         yield "classic DRA", partial(ClassicControlPlane, release=self._release)

@@ -41,9 +41,11 @@ class ClassicRules:
         return (*self._others.on_status_update(new, old), *_causes(classic_status_faults(new, old)))
 
 
-def classic_cluster(clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]) -> MemoryCluster:
+def classic_cluster(
+    clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *, graceful_deletion: bool = False
+) -> MemoryCluster:
     """An empty embedded cluster that serves classic DRA. The arguments are those of :class:`MemoryCluster`."""
-    return MemoryCluster(clock, names, uids, admission=ClassicRules())
+    return MemoryCluster(clock, names, uids, admission=ClassicRules(), graceful_deletion=graceful_deletion)
 
 
 def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
