@@ -1,7 +1,7 @@
 #!/bin/sh
 # Gets programs of other projects with which the tests judge what virt-dra gives to them. Each folder of go-tools/ is a Go module whose go.mod
 # names programs (tool) and their version. They are built once from Go modules, into a cache outside of the repository: Prometheus and promtool
-# in 4 to 5 minutes on 2 cores, Helm and krew in as many, kubeconform in one. Without Go it says in one line what will be skipped.
+# in 4 to 5 minutes on 2 cores, each of two releases of Helm and krew in as many, kubeconform in one. Without Go it says in one line what will be skipped.
 set -eu
 cd "$(dirname "$0")/go-tools"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/virt-dra/go-tools

@@ -94,13 +94,16 @@ SAME: Sequence[tuple[str, Json, tuple[str, ...]]] = [
 ]
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([go_tool("helm", "helm"), *arguments], capture_output=True, text=True, check=False)
+HELM_4, HELM_3 = "helm", "helm3"
 
 
-def rendered(values: Json, *arguments: str) -> str:
+def helm(*arguments: str, release: str = HELM_4) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([go_tool(release, "helm"), *arguments], capture_output=True, text=True, check=False)
+
+
+def rendered(values: Json, *arguments: str, release: str = HELM_4) -> str:
     answer = subprocess.run(
-        [go_tool("helm", "helm"), "template", "virt-dra", CHART, "--values", "-", *arguments],
+        [go_tool(release, "helm"), "template", "virt-dra", CHART, "--values", "-", *arguments],
         input=json.dumps(values),
         capture_output=True,
         text=True,
@@ -153,10 +156,11 @@ def test_versions_are_written_as_helm_wants_them(python: str, semantic_version: 
 
 
 @pytest.mark.go
-def test_helm_finds_nothing_wrong() -> None:
+@pytest.mark.parametrize("release", [HELM_4, HELM_3])
+def test_helm_finds_nothing_wrong(release: str) -> None:
     for values in ({}, {"overlay": STANDALONE}, {name: {"enabled": True} for name in PARTS}):
         arguments = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
-        answer = helm("lint", "--strict", str(CHART), *arguments)
+        answer = helm("lint", "--strict", str(CHART), *arguments, release=release)
         assert (answer.returncode, "[ERROR]" in answer.stdout, "[WARNING]" in answer.stdout) == (0, False, False), (
             answer.stdout + answer.stderr
         )
@@ -165,6 +169,31 @@ def test_helm_finds_nothing_wrong() -> None:
 @pytest.mark.go
 def test_without_values_it_is_what_install_applies() -> None:
     assert objects(rendered({})) == installed()
+
+
+CLUSTER = ("--kube-version", "1.37.0")
+"""Helm 3 takes a cluster for 1.20 where its build doesn't say otherwise."""
+
+
+@pytest.mark.go
+@pytest.mark.parametrize("overlay", [BESIDE, STANDALONE])
+def test_helm_3_renders_the_same(overlay: str) -> None:
+    """Whatever values are given: those that the overlay has, one by one and all together."""
+    cases = [values for of, values, _ in SAME if of == overlay]
+    everything: Json = {}
+    for values in cases:
+        everything |= values
+    for values in ({}, *cases, everything):
+        chosen = {"overlay": overlay, **values}
+        assert objects(rendered(chosen, *CLUSTER, release=HELM_3)) == objects(rendered(chosen, *CLUSTER)), values
+
+
+@pytest.mark.go
+@pytest.mark.parametrize(("wrong", "message"), [("oeprator=1", "oeprator"), ("overlay=both", "overlay")])
+def test_helm_3_refuses_values_as_helm_4_does(wrong: str, message: str) -> None:
+    for release in (HELM_4, HELM_3):
+        answer = helm("template", str(CHART), *CLUSTER, "--set", wrong, release=release)
+        assert (answer.returncode, message in answer.stderr) == (1, True), answer.stderr
 
 
 @pytest.mark.go
