@@ -45,8 +45,7 @@ class LabNode:
         self._kubelet = 0
         self.driver = 0
         """The process id of the driver that was started last."""
-        # An idle kubelet costs a fifth of a processor inside.
-        settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT) | {"syncFrequency": "1m"}
+        settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
         specification = self._files / "launcher.json"
         plain = subprocess.run([binaries() / "ctr", "oci", "spec"], check=True, capture_output=True, text=True).stdout
         for file, text in {
@@ -113,7 +112,7 @@ class LabNode:
     def start_kubelet(self) -> None:
         path = {"PATH": f"{binaries()}:/usr/sbin:/usr/bin:/sbin:/bin"}
         arguments = kubelet_arguments(FOLDERS, self.name, self._files / "kubelet.json", self._files / "kubeconfig")
-        arguments += ("--housekeeping-interval", "1m")
+        arguments += ("--housekeeping-interval", "1m")  # of its statistics, which cost processor time inside
         self._kubelet = self.machine.start(
             str(binaries() / "kubelet"), *arguments, log="/var/lib/lab/kubelet.log", environment=path
         )
