@@ -325,10 +325,13 @@ def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Ra
     with contextlib.ExitStack() as stack:
         keeper, operator = (stack.enter_context(_Restarted(start)) for start in (site.keeper, site.operator))
         components = {"keeper": keeper, "operator": operator}
+        round_: list[str] = []
         while not over.wait(chance.uniform(1.0, 5.0)):
             outcome.ended.update(site.plane.restart_ended())
             outcome.ended.update(name for name, component in components.items() if component.restart_ended())
-            victim = chance.choice(victims)
+            # In rounds, so that a short play kills everybody, too.
+            round_ = round_ or chance.sample(victims, len(victims))
+            victim = round_.pop()
             if victim in components:
                 components[victim].kill(settles=chance.random() < _SETTLES)
             else:

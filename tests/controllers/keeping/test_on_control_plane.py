@@ -1,5 +1,5 @@
 """On a real control plane, beside a small KubeVirt: VMs are stopped, started, restarted and deleted while thieves want
-their devices, and keeper and operator are killed, in ``make conformance`` the API server, too. What a VM keeps it loses
+their devices, and keeper and operator are killed; in ``make conformance`` the API server, too. What a VM keeps it loses
 by a release only."""
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from virt_dra.installation.plan import BESIDE_KUBEVIRT
 
 VMS = 20
 THIEVES = 4
-HISTORIES = int(os.environ.get("HISTORIES_OF_A_VM", "0"))
+HISTORIES = int(os.environ.get("HISTORIES_OF_A_VM", "2"))
 """Of each VM; ``make conformance`` plays 50, which takes more than ten minutes, and kills the API server, too."""
 KILLED = [victim for victim in VICTIMS if victim != "API server" or HISTORIES >= 50]
 SEED = 20261126
 
 
-@pytest.mark.skipif(not HISTORIES, reason="played by make conformance, or with HISTORIES_OF_A_VM=3")
 @pytest.mark.control_plane(seconds=100)
 def test_vms_keep_their_devices(tmp_path: Path) -> None:
     require(SCHEDULER, CONTROLLERS)
