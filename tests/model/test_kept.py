@@ -16,15 +16,16 @@ from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.keeping.plan import plan
-from virt_dra.controllers.keeping.releases import LEASE_OVER, OVER_LIMIT
+from virt_dra.controllers.keeping.releases import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kept import kept_until
 
 STOPPED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def vm(name: str, keep: str) -> VirtualMachine:
-    template = {"metadata": {"annotations": {KEEP_ANNOTATION: keep}}, "spec": {}}
+def vm(name: str, keep: str | None) -> VirtualMachine:
+    annotations = {KEEP_ANNOTATION: keep} if keep is not None else {}
+    template = {"metadata": {"annotations": annotations}, "spec": {}}
     meta = {"name": name, "namespace": "t", "uid": name}
     return VirtualMachine.from_wire({"metadata": meta, "spec": {"template": template}})
 
@@ -95,7 +96,24 @@ def test_it_says_which_limit_ends_it(lease: str, policies: str, text: str) -> No
     assert str(kept_until(kept("b", 5), ClusterModel(objects))) == text
 
 
-def test_without_its_vm_it_is_a_latest_time() -> None:
+def test_without_its_vm_only_a_policys_time_is_the_latest() -> None:
     model = ClusterModel([kept("b"), *POLICIES["a time"]])
     assert str(kept_until(kept("b"), model)) == "until 2026-01-01T01:00:00Z at the latest: KeepPolicy p"
     assert kept_until(kept("b"), ClusterModel([kept("b")])) is None
+    recorded = kept("b")
+    recorded.metadata.annotations[KEEP_ANNOTATION] = "30m"
+    for objects in ([recorded], [recorded, *POLICIES["a time"]]):
+        # The VM may say 24h by now, or "false".
+        assert str(kept_until(recorded, ClusterModel(objects))) == (
+            "until 2026-01-01T00:30:00Z, as recorded on the claim"
+        )
+
+
+@pytest.mark.parametrize("policies", POLICIES)
+@pytest.mark.parametrize("lease", ["false", None])
+def test_of_a_vm_that_no_longer_asks_to_keep_it_ends_at_the_stop(lease: str | None, policies: str) -> None:
+    asking: list[TypedObject] = [vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies]]
+    said = kept_until(kept("b", 5), ClusterModel(asking))
+    assert str(said) == "until 2026-01-01T00:05:00Z: the VM no longer asks to keep its devices"
+    released = plan(filled_stores(asking).inputs("t/b", STOPPED + timedelta(minutes=5)))
+    assert [claim.released for claim in released.claims] == [KEEPING_ENDED]

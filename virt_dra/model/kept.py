@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from virt_dra.api.keeping.claims import claim_terms, is_kept, vm_name_of
-from virt_dra.api.keeping.ends import first_end
+from virt_dra.api.keeping.ends import first_end, keeping_end
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, stopped_since, stopped_vms
 from virt_dra.api.kubevirt_v1 import VirtualMachine
@@ -20,16 +20,17 @@ from virt_dra.model.cluster import ClusterModel, ModelIndex, derived
 
 @dataclass(frozen=True, slots=True)
 class KeptUntil:
-    """``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says so, and what it says, "" for the VM's own
-    lease. ``at_latest``: the VM, which may keep for a shorter time, isn't known."""
+    """``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says so, and what it says, or that the VM no longer
+    asks to keep; "" for the VM's own lease. ``vm_known``: if False, only a policy's time is the latest; what the claim
+    records the VM may have changed, for a shorter time or a longer one."""
 
     until: str
     limit: str = ""
-    at_latest: bool = False
+    vm_known: bool = True
 
     def __str__(self) -> str:
-        latest = " at the latest" if self.at_latest else ""
-        return f"until {self.until}{latest}{f': {self.limit}' if self.limit else ''}"
+        doubt = "" if self.vm_known else " at the latest" if self.limit else ", as recorded on the claim"
+        return f"until {self.until}{doubt}{f': {self.limit}' if self.limit else ''}"
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,13 @@ def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
     name = vm_name_of(claim)
     vm = model.by_key(VirtualMachine).get(f"{claim.namespace}/{name}")
     of_namespace = limits_by_namespace(model).get(claim.namespace, _UNLIMITED)
-    end = first_end(claim_terms(vm, claim)[0], of_namespace.limits, of_namespace.over.get(name, ""))
+    terms = claim_terms(vm, claim)[0]
+    # A claim records nothing where its VM speaks for itself: without the VM it isn't known whether keeping has ended.
+    ended = keeping_end(terms) if vm is not None else None
+    end = ended or first_end(terms, of_namespace.limits, of_namespace.over.get(name, ""))
     if end is None:
         return None
-    return KeptUntil(format_time(since + end.after), end.limit, vm is None)
+    return KeptUntil(format_time(since + end.after), end.limit, vm is not None)
 
 
 @derived(KeepPolicy, ResourceClaim)

@@ -70,8 +70,8 @@ _ROWS: Final[Mapping[str, ReadKinds]] = {
         optional=(*_VMS, *_USE, DeviceClass, VirtualMachineInstanceDevices, DeviceProfile),
         one_of=(*_VMS, Pod, ResourceClaim),
     ),
-    "get devices": ReadKinds(optional=(*_USE, KeepPolicy), one_of=(ResourceSlice,)),
-    "get claims": ReadKinds(optional=(ResourceClaim, Pod, KeepPolicy), one_of=(ResourceClaim,)),
+    "get devices": ReadKinds(optional=(*_USE, VirtualMachine, KeepPolicy), one_of=(ResourceSlice,)),
+    "get claims": ReadKinds(optional=(ResourceClaim, Pod, VirtualMachine, KeepPolicy), one_of=(ResourceClaim,)),
     "get pools": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get drivers": ReadKinds(optional=(*_USE, DeviceClass), one_of=(ResourceSlice,)),
 }  # fmt: skip

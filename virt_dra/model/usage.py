@@ -32,9 +32,11 @@ class ClaimUserJson(TypedDict):
     stoppedSince: str | None
     """RFC 3339: of a stopped VM that keeps its devices."""
     keptUntil: str | None
-    """RFC 3339: when they are released; at the latest then, where VMs can't be read."""
+    """RFC 3339: when they are released; where the VM can't be read, at the latest then if there is a keepLimit, else
+    as recorded on the claim."""
     keepLimit: str | None
-    """The KeepPolicy that says so, and what it says; null for the VM's own lease."""
+    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
+    lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,16 @@ RESTART: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class KeepEnd:
-    """``after``: how long after the stop. ``limit``: which KeepPolicy says so, and what it says; "" for the VM's own
-    lease."""
+    """``after``: how long after the stop. ``limit``: which KeepPolicy says so, and what it says, or that the VM no
+    longer asks to keep; "" for the VM's own lease."""
 
     after: timedelta
     limit: str = ""
+
+
+def keeping_end(terms: KeepTerms | None) -> KeepEnd | None:
+    """The end of a VM that doesn't ask to keep any more, which is at once; None if it does."""
+    return KeepEnd(timedelta(), "the VM no longer asks to keep its devices") if terms is None else None
 
 
 def lease_end(terms: KeepTerms | None) -> KeepEnd | None:

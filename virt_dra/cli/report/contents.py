@@ -91,7 +91,8 @@ class KeptDeviceJson(TypedDict):
     keptUntil: str | None
     """RFC 3339"""
     keepLimit: str | None
-    """The KeepPolicy that says so, and what it says; null for the VM's own lease."""
+    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
+    lease."""
 
 
 class ReportedFindingJson(LintFindingJson):

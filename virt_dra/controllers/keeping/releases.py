@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION, STOPPED_ANNOTATION
-from virt_dra.api.keeping.ends import KeepEnd, device_limit_end, lease_end, time_limit_end
+from virt_dra.api.keeping.ends import KeepEnd, device_limit_end, keeping_end, lease_end, time_limit_end
 from virt_dra.api.keeping.limits import KeepLimits
 from virt_dra.api.keeping.terms import KeepTerms, duration_text
 from virt_dra.api.meta import parse_time
@@ -84,9 +84,8 @@ ReleaseCheck = Callable[[ClaimSituation], Release | datetime | None]
 
 
 def keeping_ended(situation: ClaimSituation) -> Release | None:
-    if situation.terms is not None or situation.entry:
-        return None
-    return Release(KEEPING_ENDED, "the VM no longer asks to keep its devices", removes=True)
+    end = keeping_end(situation.terms)
+    return Release(KEEPING_ENDED, end.limit, removes=True) if end is not None and not situation.entry else None
 
 
 def not_used(situation: ClaimSituation) -> Release | None:
