@@ -32,8 +32,8 @@ class AlignedCluster:
     profile: dict[str, Any]
     line: str
 
-    def chosen(self) -> tuple[AlignmentChoice, list[bool]]:
-        """The choice, and of each preferred alignment whether it is asked for."""
+    def chosen(self, asked: Sequence[bool] = ()) -> tuple[AlignmentChoice, list[bool]]:
+        """The choice, and of each preferred alignment whether it is asked for. ``asked``: which were before."""
         profile = DeviceProfile.from_wire({"metadata": {"name": "p"}, "spec": self.profile})
         vmi = VirtualMachineInstance.from_wire(
             {"metadata": {"name": "vm", "namespace": "team", "annotations": {"virt-dra.io/devices": self.line}}}
@@ -57,7 +57,8 @@ class AlignedCluster:
         )
         made = [(entry, defaulted(generated_claim(pod, entry, templates[name or ""]))) for entry, name in entries]
         claims = [claim.with_(metadata=claim.metadata.with_(name=entry, uid=entry)) for entry, claim in made]
-        choice = chosen_alignments(pod, claims, admitted.preferences, self.model())
+        before = [alignment for alignment, own in zip(admitted.preferences, asked, strict=False) if own]
+        choice = chosen_alignments(pod, claims, admitted.preferences, self.model(), asked=before)
         return choice, [alignment in choice.held for alignment in admitted.preferences]
 
     def model(self) -> ClusterModel:
@@ -113,8 +114,18 @@ class AlignedCluster:
     def best(self) -> tuple[bool, list[bool]]:
         """Whether the VM fits somewhere, and of each preferred alignment of each copy whether it holds: the first of
         all outcomes in the order in which alignments count."""
-        outcomes = [outcome for node in {of for of, *_ in self.devices} for outcome in self._outcomes(node)]
+        outcomes = self._all_outcomes()
         return (True, max(outcomes)) if outcomes else (False, [])
+
+    def serves(self, asked: Sequence[bool]) -> bool:
+        """Whether in some outcome all these alignments hold."""
+        return any(
+            all(holds for holds, wanted in zip(outcome, asked, strict=True) if wanted)
+            for outcome in self._all_outcomes()
+        )
+
+    def _all_outcomes(self) -> list[list[bool]]:
+        return [outcome for node in {of for of, *_ in self.devices} for outcome in self._outcomes(node)]
 
     def _outcomes(self, node: str) -> Iterator[list[bool]]:
         """Of every way to give the node's devices to the VM in which the required alignments hold."""
@@ -180,6 +191,26 @@ def test_the_alignments_that_hold_are_those_of_a_brute_force(first: int) -> None
     assert min(outcomes[outcome] for outcome in ("all", "some", "none", "nowhere")) > 0
 
 
+def test_what_was_chosen_before_stays_as_long_as_some_node_serves_it() -> None:
+    outcomes = Counter[str]()
+    for seed in range(400):
+        cluster = random_cluster(seed)
+        before = cluster.chosen()[1]
+        if not any(before):
+            continue
+        left = random_cluster(seed + 1000).devices  # other devices: some were taken, others became free
+        now = AlignedCluster(left, cluster.profile, cluster.line)
+        fits, best = now.best()
+        choice, asked = now.chosen(before)
+        if now.serves(before):
+            assert (choice.fits, asked) == (True, before), f"seed {seed}"
+            outcomes["kept, as the best" if best == before else "kept, though others come first"] += 1
+        else:
+            assert (choice.fits, asked) == ((True, best) if fits else (False, [False] * len(asked))), f"seed {seed}"
+            outcomes["chosen anew" if fits else "nowhere"] += 1
+    assert len(outcomes) == 4, outcomes
+
+
 ROOTS = (("n1", "gpu", "a", 0), ("n1", "nic", "b", 0), ("n2", "gpu", "a", 0), ("n2", "nic", "b", 1))
 PAIR = {"devices": [{"name": "gpu", "deviceClassName": "gpu"}, {"name": "nic", "deviceClassName": "nic"}]}
 
@@ -209,6 +240,14 @@ def test_what_is_given_up_is_said(
     preferred = [{**alignment, "mode": "Preferred"} for alignment in align]
     choice, held = AlignedCluster(ROOTS, {**PAIR, "align": preferred}, line).chosen()
     assert (held, choice.texts) == (asked, texts)
+
+
+def test_an_earlier_alignment_that_became_possible_does_not_displace_what_was_chosen() -> None:
+    align = [{"attribute": "pcieRoot", "mode": "Preferred"}, {"attribute": "numaNode", "mode": "Preferred"}]
+    both = (*ROOTS, ("n2", "nic", "a", 1))  # n2 serves the first by now, n1 the second as before
+    cluster = AlignedCluster(both, {**PAIR, "align": align}, "p")
+    assert cluster.chosen()[1] == [True, False]
+    assert cluster.chosen([False, True])[1] == [False, True]
 
 
 def test_alignments_beyond_the_limit_are_given_up() -> None:

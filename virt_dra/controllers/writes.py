@@ -47,16 +47,19 @@ class UpdateStatus:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the object of this UID, and no other of its name."""
+    """Delete the object of this UID, and no other of its name. ``resource_version`` "": whatever its version is."""
 
     kind: type[TypedObject]
     name: str
     namespace: str
     uid: str
+    resource_version: str = ""
 
     @classmethod
-    def object(cls, obj: TypedObject) -> Self:
-        return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid)
+    def object(cls, obj: TypedObject, *, unchanged: bool = False) -> Self:
+        """``unchanged``: refuse the deletion if the object changed since it was read."""
+        version = obj.metadata.resource_version if unchanged else ""
+        return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, version)
 
 
 @dataclass(frozen=True)
@@ -156,9 +159,9 @@ async def _write_one(writer: Writer, action: Write) -> None:
             await writer.update(obj)
         case UpdateStatus(obj):
             await writer.update_status(obj)
-        case Delete(kind, name, namespace, uid):
+        case Delete(kind, name, namespace, uid, version):
             try:
-                await writer.delete(kind, name, namespace, uid=uid)
+                await writer.delete(kind, name, namespace, uid=uid, resource_version=version)
             except NotFound:
                 return
         case PatchAnnotations(kind, name, namespace, uid, annotations, version):

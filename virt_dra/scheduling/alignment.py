@@ -44,12 +44,14 @@ class AlignmentChoice:
 @dataclass(frozen=True)
 class AlignmentRequest:
     """The request which preferred alignments a pod's claims are to ask for. ``claims``: by their names in its
-    status; ``attempt``: of several requests about one pod, which: a later one isn't answered by what was so before."""
+    status; ``attempt``: of several requests about one pod, which: a later one isn't answered by what was so before;
+    ``asked``: of the preferences, those that the pod's claims ask for already."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
     preferences: tuple[PreferredAlignment, ...]
     attempt: int = 0
+    asked: tuple[PreferredAlignment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,14 @@ def chosen_alignments(
     preferences: Sequence[PreferredAlignment],
     model: ClusterModel,
     options: FitOptions = DEFAULT_OPTIONS,
+    asked: Sequence[PreferredAlignment] = (),
 ) -> AlignmentChoice:
     """The choice for a pod with claims, which name it in its status. ``preferences``: in the order in which they count.
-    Raises DeadlineExceeded."""
+    ``asked``: those that were chosen before, and stay chosen as long as some node can serve them, even where others
+    would come first now. Raises DeadlineExceeded."""
     wanted = tuple(preferences)
+    if asked and _fits(pod, aligned_claims(pod, claims, asked), model, options):
+        return AlignmentChoice(tuple(asked), tuple(own for own in wanted if own not in asked))
     if not wanted or _fits(pod, aligned_claims(pod, claims, wanted), model, options):
         return AlignmentChoice(wanted, ())
     if not _fits(pod, claims, model, options):

@@ -193,10 +193,11 @@ async def test_an_alignment_is_taken_back_where_another_pod_was_faster() -> None
     assert (asked, done.requeue_at) == ([], NOW + timedelta(seconds=30))
     await look(world, align, NOW + timedelta(seconds=30))
     assert await pods(world) == []
-    text = f"another pod was faster than virt-launcher-vm, so its VMI is made anew, with {APART}"
+    text = f"no node has the devices of virt-launcher-vm together any more, so its VMI is made anew, with {APART}"
     assert world.told() == [("VirtualMachine", "AlignmentTakenBack", text)]
     (request,) = asked
     assert [claim.spec.devices.constraints for claim in request.claims] == [()]
+    assert request.asked == request.preferences
 
 
 @pytest.mark.parametrize(
@@ -288,6 +289,24 @@ async def test_a_vm_that_keeps_nothing_yet_is_asked_for_with_its_claims() -> Non
     assert await constraints(world) == {"vm-pair": ALIGNED}
     (request,) = asked
     assert [[own.name for own in claim.spec.devices.requests] for claim in request.claims] == [["gpu", "nic"]]
+
+
+@pytest.mark.parametrize("mode", [beside_kubevirt.reconcile, standalone.reconcile], ids=["beside", "standalone"])
+async def test_a_pod_that_got_a_node_meanwhile_is_left_alone(mode: Any) -> None:
+    """The informer is behind the scheduler."""
+    world = await Beside().prepared(vm("pair"), PAIR)
+    await world.start()
+    await with_waiting_pod(world)
+    sources = await ListedSources.read(world.memory)
+    await world.memory.create(NODE)
+    (pod,) = (await world.memory.list(Pod, "lab")).items
+    await world.memory.bind(pod, "n1")
+    settings = (SETTINGS,) if mode is standalone.reconcile else ()
+    done = await mode(sources, world.memory, KEY, NOW + timedelta(minutes=1), *settings, align=rigid()[1])
+    assert (done.events, done.stale) == ((), True)
+    for kind in (Pod, VirtualMachineInstance):
+        (obj,) = (await world.memory.list(kind, "lab")).items
+        assert obj.metadata.deletion_timestamp is None
 
 
 @pytest.mark.parametrize("left", [{"gpu2": "b", "nic1": "a"}, {"nic1": "a"}], ids=["others are free", "none is"])

@@ -69,10 +69,11 @@ def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
 
 
 def for_alignment(inputs: DeviceInputs, applied: AppliedProfiles | None) -> Replacement | None:
-    """The deletion of a pod whose claims ask for devices together that another pod took."""
+    """The deletion of a pod whose claims ask for devices together that no node has any more, unless it changed: it may
+    have a node by now."""
     if inputs.pod is None or applied is None or applied.lost is None:
         return None
-    return Replacement(inputs.now, Delete.object(inputs.pod), applied.lost)
+    return Replacement(inputs.now, Delete.object(inputs.pod, unchanged=True), applied.lost)
 
 
 def _of_replica_set(vmi: VirtualMachineInstance) -> bool:

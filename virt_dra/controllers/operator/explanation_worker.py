@@ -104,7 +104,7 @@ def aligned_within(
     own = f"aligned-{pod.metadata.uid}"
     before = not_placed(pod, claims, view.model, own)
     try:
-        choice = chosen_alignments(pod, claims, request.preferences, before, options)
+        choice = chosen_alignments(pod, claims, request.preferences, before, options, request.asked)
         model = placed_beside(pod, aligned_claims(pod, claims, choice.held), before, own, options)
     except DeadlineExceeded:
         return AlignmentResult(), view

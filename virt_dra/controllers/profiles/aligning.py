@@ -42,6 +42,7 @@ def alignment_request(
     templates: Sequence[ResourceClaimTemplate],
     preferences: Sequence[PreferredAlignment],
     attempt: int = 0,
+    asked: Sequence[PreferredAlignment] = (),
 ) -> AlignmentRequest | None:
     """The request for a VMI whose templates are to be made; None where nothing of them is preferred, or there can't be
     a pod. The VMI's other claims aren't known here."""
@@ -65,7 +66,7 @@ def alignment_request(
         for entry in entries
     )
     named = tuple(claim.with_(metadata=claim.metadata.with_(name=name, uid=name)) for name, claim in claims)
-    return AlignmentRequest(pod, named, wanted, attempt)
+    return AlignmentRequest(pod, named, wanted, attempt, tuple(asked))
 
 
 def with_choice(

@@ -269,7 +269,7 @@ def _lost(
     if asked is None:
         return None, None
     number, then = asked
-    request = alignment_request(vmi, planned.wanted, planned.preferences, number) if number else None
+    request = alignment_request(vmi, planned.wanted, planned.preferences, number, planned.held) if number else None
     choice = align(vmi.key, request) if request is not None else None
     if request is None or choice is None or not taken_back.is_lost(planned.held, request.preferences, choice):
         return None, then

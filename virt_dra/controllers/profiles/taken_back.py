@@ -1,5 +1,5 @@
-"""When an alignment that a VMI's claims ask for is taken back: another pod took the devices before its own did, and
-with other devices it could start (decision 0024). Pure.
+"""When an alignment that a VMI's claims ask for is taken back: no node has such devices free any more, as another pod
+took them, or their node or their slices changed, and with other devices it could start (decision 0024). Pure.
 
 A claim can't be changed, so the VMI has to be made anew; that is only done where its VM makes another by itself.
 """
@@ -21,7 +21,7 @@ from virt_dra.controllers.loops.virtual_machines import deletes_instance, strate
 from virt_dra.scheduling.alignment import AlignmentResult
 
 TAKEN_BACK: Final = "AlignmentTakenBack"
-"""Event of the VM: its VMI is made anew with devices apart, as another pod took those that are together."""
+"""Event of the VM: its VMI is made anew with devices apart, as no node has them together any more."""
 
 PAUSE: Final = timedelta(seconds=30)
 """How long a pod waits before it is asked about: most devices that are taken are there for longer, and a pod that has
@@ -63,11 +63,15 @@ def _is_unschedulable(pod: Pod) -> bool:
 def is_lost(
     held: Sequence[PreferredAlignment], preferences: Sequence[PreferredAlignment], result: AlignmentResult
 ) -> bool:
-    """True if no node can serve the alignments that the claims ask for, and some node could take the pod otherwise."""
+    """True if no node can serve the alignments that the claims ask for, and some node could take the pod otherwise.
+    ``result``: of a request that names ``held``, so that these were tried first."""
     return result.fits and not {preferences.index(own) for own in held} <= set(result.held)
 
 
 def event(vm: VirtualMachine, pod: Pod, given_up: Sequence[str]) -> Event:
     """``given_up``: what the VM starts with instead."""
-    text = f"another pod was faster than {visible(pod.name)}, so its VMI is made anew, with {'; '.join(given_up)}"
+    text = (
+        f"no node has the devices of {visible(pod.name)} together any more, so its VMI is made anew, "
+        f"with {'; '.join(given_up)}"
+    )
     return normal(vm, TAKEN_BACK, shortened(text))

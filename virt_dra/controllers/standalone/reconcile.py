@@ -268,7 +268,9 @@ async def reconcile(
         if there.items:
             return Reconciled(stale=True)
     if applied is not None and applied.lost is not None:
-        # The VM makes another.
+        # The VM makes another. The pod must be as it was judged: it may have a node by now.
+        if not await _is_unchanged(cluster, inputs.devices.pod):
+            return applied.reconciled.combined_with(Reconciled(stale=True))
         ended = await write(cluster, (Delete.object(vmi),), vmi)
         events = (applied.lost,) if ended.done else ended.refused
         return applied.reconciled.combined_with(Reconciled(events, stale=ended.stale, written=int(ended.done)))
@@ -280,6 +282,17 @@ async def reconcile(
     written = sum(len(actions) for actions, outcome in ((planned.first, first), (planned.then, then)) if outcome.done)
     done = Reconciled(events, (), first.stale or then.stale, planned.requeue_at, written)
     return done if applied is None else applied.reconciled.combined_with(done)
+
+
+async def _is_unchanged(cluster: Cluster, pod: Pod | None) -> bool:
+    """True if the API server has the pod as the informer does."""
+    if pod is None:
+        return False
+    named = (await cluster.list(Pod, pod.namespace, fields=f"metadata.name={pod.name}")).items
+    return any(
+        (stored.metadata.uid, stored.metadata.resource_version) == (pod.metadata.uid, pod.metadata.resource_version)
+        for stored in named
+    )
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
