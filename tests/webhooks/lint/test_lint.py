@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import webhooks.lint
 from tests.sampling import sample
 from tests.webhooks.lint.test_cases import COMMON
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
@@ -293,6 +294,34 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
     began = time.process_time()
     knowledge.preflight(vmi)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("kind", ["VirtualMachineInstancetype", "VirtualMachineClusterInstancetype"])
+@pytest.mark.parametrize(
+    ("own", "passed_on", "kubevirt", "ignored"),
+    [
+        ("24h", None, True, True),
+        ("false", None, True, False),  # nothing is kept, as it says
+        ("24h", {KEEP_ANNOTATION: "true"}, True, False),
+        ("24h", {"other": "true"}, True, True),
+        ("24h", [], True, True),
+        ("24h", None, False, False),  # virt-dra's own CRDs know no instancetypes
+    ],
+)
+def test_keeping_in_the_metadata_of_an_instancetype(
+    kind: str, own: str, passed_on: Any, kubevirt: bool, ignored: bool
+) -> None:
+    spec = {"cpu": {"guest": 1}, "memory": {"guest": "1Gi"}} | ({} if passed_on is None else {"annotations": passed_on})
+    instancetype = read_object({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": kind,
+        "metadata": {"name": "large", "annotations": {KEEP_ANNOTATION: own}}, "spec": spec,
+    })  # fmt: skip
+    inputs = LintInputs.from_objects([instancetype], beside_kubevirt=kubevirt)
+    find = BY_ID["keep-ignored"].find_beside
+    assert find is not None
+    assert [issue.field for issue in find(instancetype, inputs)] == (
+        [f"metadata.annotations[{KEEP_ANNOTATION}]"] if ignored else []
+    )
 
 
 def test_devices_of_an_instancetype_may_use_a_claim() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from virt_dra.api.counting import listed
@@ -50,10 +50,9 @@ def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
     """Keeping that is asked for where nobody hears it: KubeVirt passes on annotations of the VM's template alone
     (P-10)."""
     vm = linted.object
-    if not isinstance(vm, VirtualMachine) or linted.inputs.configuration.own_crds:
+    if not isinstance(vm, VirtualMachine):
         return
-    heard = linted.reviewed.annotations
-    if KEEP_ANNOTATION in heard or vm.metadata.annotations.get(KEEP_ANNOTATION, "false") == "false":
+    if not _is_ignored(vm.metadata.annotations, linted.reviewed.annotations, linted.inputs):
         return
     text = (
         "KubeVirt doesn't pass annotations of the VM itself to its VMI, so its devices aren't kept; "
@@ -64,12 +63,27 @@ def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
 
 def instancetype_keep_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
     """The same of an instancetype, of which KubeVirt passes on ``spec.annotations`` (P-10)."""
-    if obj.kind in (INSTANCETYPE, CLUSTER_INSTANCETYPE) and KEEP_ANNOTATION in obj.metadata.annotations:
+    if obj.kind not in (INSTANCETYPE, CLUSTER_INSTANCETYPE):
+        return
+    if _is_ignored(obj.metadata.annotations, _passed_on(obj), inputs):
         text = (
             "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so no devices are kept; "
             "write it in spec.annotations"
         )
         yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", text)
+
+
+def _passed_on(instancetype: TypedObject) -> Mapping[str, str]:
+    """The annotations that KubeVirt passes on to VMIs; none if they aren't a map."""
+    spec = instancetype.to_wire().get("spec")
+    annotations = spec.get("annotations") if isinstance(spec, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def _is_ignored(own: Mapping[str, str], heard: Mapping[str, str], inputs: LintInputs) -> bool:
+    """True if an object's own annotations ask for keeping, and KubeVirt passes on others, which don't speak of it."""
+    asks = own.get(KEEP_ANNOTATION, "false") != "false"
+    return asks and KEEP_ANNOTATION not in heard and not inputs.configuration.own_crds
 
 
 def keeper_missing(linted: Linted) -> Iterator[FieldIssue]:
