@@ -76,20 +76,24 @@ def display_alias(vmi: VirtualMachineInstance, aliases: Mapping[str, str | None]
         return None
     first, *others = wanted
     if others:
-        raise no_display(others[0], f"is also that of {first}; a guest has one such display")
+        raise display_refused(others[0], f"is also that of {first}; a guest has one such display")
     if first.startswith("interfaces/"):
-        raise no_display(first, "is for gpus and hostDevices, not for network interfaces")
+        raise display_refused(first, "is for gpus and hostDevices, not for network interfaces")
     if machine_of(vmi) is not MACHINES["amd64"]:
-        raise no_display(first, f"needs a guest of amd64, which has VGA, not of {vmi.spec.architecture}")
+        raise display_refused(first, f"needs a guest of amd64, which has VGA, not of {vmi.spec.architecture}")
     if has_adapter:
-        raise no_display(first, "needs a guest without emulated graphics adapter (autoattachGraphicsDevice: false)")
+        raise display_refused(
+            first, "needs a guest without emulated graphics adapter (autoattachGraphicsDevice: false)"
+        )
     alias = aliases[first]
     if alias is None:
-        raise no_display(first, "needs an alias in the domain; let the device's name have letters, digits and '-' only")
+        raise display_refused(
+            first, "needs an alias in the domain; let the device's name have letters, digits and '-' only"
+        )
     return alias
 
 
-def no_display(device: str, reason: str) -> LauncherError:
+def display_refused(device: str, reason: str) -> LauncherError:
     """Why a device can't be the guest's display."""
     return LauncherError(INVALID_OPTIONS, device, f"{FIELD}[{device}].xVga: {reason}")
 

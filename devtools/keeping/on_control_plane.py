@@ -33,7 +33,7 @@ KINDS_OF_HISTORY: Final = (
     "stop and start", "stop and start", "restart", "restart", "pod deleted", "stop at once", "delete", "release",
 )  # fmt: skip
 VICTIMS: Final = ("keeper", "keeper", "operator", "API server")
-"""Who is killed; one that stands twice, twice as often."""
+"""Who is killed in each round, so often as it stands here."""
 _PATIENCE: Final = 600.0
 """For whatever a loaded machine takes."""
 _POLL: Final = 0.05
@@ -328,7 +328,13 @@ def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Ra
         round_: list[str] = []
         while not over.wait(chance.uniform(1.0, 5.0)):
             outcome.ended.update(site.plane.restart_ended())
-            outcome.ended.update(name for name, component in components.items() if component.restart_ended())
+            for name, component in components.items():
+                last_words = component.restart_ended()
+                if last_words is None:
+                    continue
+                outcome.ended[name] += 1
+                if "Traceback" in last_words:
+                    outcome.problems.append(f"{name} ended with a traceback: {last_words}")
             # In rounds, so that a short play kills everybody, too.
             round_ = round_ or chance.sample(victims, len(victims))
             victim = round_.pop()
@@ -345,10 +351,14 @@ class _Restarted:
 
     def __init__(self, start: Callable[..., Component]) -> None:
         self._start = start
-        self._running: Component = start("--identity", IDENTITY)
 
     def __enter__(self) -> Self:
-        self._running.ready(_PATIENCE)
+        self._running: Component = self._start("--identity", IDENTITY)
+        try:
+            self._running.ready(_PATIENCE)
+        except ComponentError:
+            self._running.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -365,12 +375,14 @@ class _Restarted:
                 if self._running.exit_code() is None:
                     raise
 
-    def restart_ended(self) -> bool:
-        """Whether it had ended, as the operator does that couldn't renew its Lease while the API server was away."""
+    def restart_ended(self) -> str | None:
+        """What it said last, if it had ended, as the operator does that couldn't renew its Lease while the API server
+        was away; None if it runs."""
         if self._running.exit_code() is None:
-            return False
+            return None
+        last_words = self._running.tail()
         self._again()
-        return True
+        return last_words
 
     def _again(self) -> None:
         self._running.close()

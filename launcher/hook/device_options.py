@@ -13,7 +13,7 @@ from lxml import etree
 from launcher.conversion import ConvertedDevice
 from launcher.elements.domain import Controller
 from launcher.elements.hostdev import ALIAS_PREFIX, HostAddress, Hostdev
-from launcher.elements.overrides import OverriddenDevice, as_display
+from launcher.elements.overrides import X_VGA, OverriddenDevice, as_display
 from launcher.elements.page import NAMESPACES, element, qualified
 from launcher.entry_kinds import GPUS, HOST_DEVICES, SRIOV_ALIAS, USB_ALIAS
 from launcher.errors import INVALID_OPTIONS, NO_ADDRESS, AddressSyntaxError, LauncherError
@@ -24,7 +24,7 @@ from launcher.hostdev_options import (
     FIELD,
     device_options,
     display_alias,
-    no_display,
+    display_refused,
     slots,
     with_followers,
     with_options,
@@ -119,9 +119,10 @@ def _make_display(root: etree._Element, vmi: VirtualMachineInstance, pages: Mapp
             if device.is_display:
                 return None
             override.remove(present)
-            made = device.with_(frontend=(*device.frontend, *made.frontend))
+            others = (item for item in device.frontend if item.name != X_VGA)
+            made = device.with_(frontend=(*others, *made.frontend))
         elif device.is_display:
-            raise no_display(names[alias], f"is also that of {device.alias}; a guest has one such display")
+            raise display_refused(names[alias], f"is also that of {device.alias}; a guest has one such display")
     override.append(element(made))
     return alias
 

@@ -124,10 +124,11 @@ def _mounted(mountinfo: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _pairs(options: str) -> Iterator[tuple[str, str]]:
-    """Those that have a value. XFS names its external log and its real-time device so: ``logdev=/dev/sdb1``."""
+    """The options that have a value. XFS names its external log and its real-time device so: ``logdev=/dev/sdb1``."""
     for option in options.split(","):
         name, _, value = option.partition("=")
-        yield name, _unescaped(value)
+        if value:
+            yield name, _unescaped(value)
 
 
 def _unescaped(text: str) -> str:

@@ -43,7 +43,7 @@ def node() -> Iterator[Node]:
         disk, plugins = running.folder / "disk", running.folders.kubelet / "plugins"
         for folder in (disk, plugins):
             folder.mkdir(parents=True)
-        (plugins / DRIVER).symlink_to(disk)  # below it the kubelet would cover a disk, binding its folder to itself
+        (plugins / DRIVER).symlink_to(disk)  # the kubelet binds `plugins` to itself, which hides what is mounted below
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "disk", disk], check=True)
         try:
             with running:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,11 +48,10 @@ def cut_off(driver: Node) -> Iterator[CuttingProxy]:
     """The way of a driver to the API server, which the kubelet doesn't take."""
     background, port = Background(), driver.plane.port
     kubeconfig = driver.folder / "cut-off.kubeconfig"
-    with background.entered(cutting_proxy("127.0.0.1", port)) as proxy:
+    with closing(background), background.entered(cutting_proxy("127.0.0.1", port)) as proxy:
         kubeconfig.write_text((driver.folder / KUBECONFIG).read_text().replace(f":{port}", f":{proxy.port}"))
         with _restarted(driver, kubeconfig=kubeconfig.name):
             yield proxy
-    background.close()
 
 
 def test_without_an_api_server_a_claim_waits_and_says_so(driver: Node, cut_off: CuttingProxy) -> None:
@@ -88,19 +87,17 @@ def test_a_claim_that_was_replaced_isnt_prepared_for_its_pod(driver: Node, cut_o
 
 
 def test_a_full_disk_stops_claims_until_there_is_room(driver: Node) -> None:
-    filler = _fill(driver)
-    create_claim(driver, "full")
-    create_pod(driver, "writer", "full")
     said = "the driver's checkpoint can't be written: [Errno 28] No space left on device"
-    wait_for_event(driver, "writer", "full", said)
-    assert held(driver) == NOTHING
-    filler.unlink()
+    with _full(driver):
+        create_claim(driver, "full")
+        create_pod(driver, "writer", "full")
+        wait_for_event(driver, "writer", "full", said)
+        assert held(driver) == NOTHING
     driver.wait_for_pod("writer", "Running", seconds=PATIENCE)
-    filler = _fill(driver)
-    driver.plane.request("DELETE", f"{PODS}/writer")
-    eventually(lambda: f"UnprepareResources failed for ResourceClaim full: {said}" in driver.log("kubelet"), driver)
-    assert held(driver) != NOTHING
-    filler.unlink()
+    with _full(driver):
+        driver.plane.request("DELETE", f"{PODS}/writer")
+        eventually(lambda: f"UnprepareResources failed for ResourceClaim full: {said}" in driver.log("kubelet"), driver)
+        assert held(driver) != NOTHING
     eventually(lambda: held(driver) == NOTHING, driver, PATIENCE)
     driver.delete_pod("writer", PATIENCE)
     driver.plane.request("DELETE", f"{CLAIMS}/full")
@@ -129,6 +126,7 @@ def test_a_claim_that_another_driver_must_prepare_too_leaves_nothing(driver: Nod
     create_pod(driver, "both", "mixed")
     said = f"Failed to prepare dynamic resources: prepare dynamic resources: DRA driver {OTHER} is not registered"
     eventually(lambda: any(said in event for event in driver.events("both")), driver)
+    assert held(driver) == NOTHING
     _delete(driver, "both", "mixed")
     driver.plane.request("DELETE", f"{RESOURCES}/resourceslices/{OTHER}")
     driver.plane.request("DELETE", f"{RESOURCES}/deviceclasses/{OTHER}")
@@ -199,10 +197,10 @@ def test_a_disk_that_was_mounted_since_it_was_published_is_refused(driver: Node)
 def _restarted(node: Node, selected: str = OURS, *, kubeconfig: str = KUBECONFIG) -> Iterator[None]:
     """With another process of the driver, which has just looked at everything; afterwards the usual one."""
     node.stop("first", signal.SIGTERM)
-    (node.folder / "first.log").write_text("")
-    start_driver(node, "first", selected=selected, kubeconfig=kubeconfig)
-    eventually(lambda: "serves" in node.log("first") and not _away(node), node)
     try:
+        (node.folder / "first.log").write_text("")
+        start_driver(node, "first", selected=selected, kubeconfig=kubeconfig)
+        eventually(lambda: "serves" in node.log("first") and not _away(node), node)
         yield
     finally:
         node.stop("first", signal.SIGTERM)
@@ -225,15 +223,24 @@ def _delete(node: Node, pod: str, claim: str) -> None:
     node.plane.request("DELETE", f"{CLAIMS}/{claim}")
 
 
-def _fill(node: Node) -> Path:
-    """A file that takes all the room of the driver's folder."""
+@contextmanager
+def _full(node: Node) -> Iterator[None]:
+    """With a file that takes all the room of the driver's folder."""
     filler = node.folders.kubelet / "plugins" / DRIVER / "filler"
+    try:
+        _fill(filler)
+        yield
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def _fill(filler: Path) -> None:
     with filler.open("wb", buffering=0) as file:
         for _ in range(1 << 10):
             try:
                 file.write(bytes(4096))
             except OSError as error:
                 if error.errno == errno.ENOSPC:
-                    return filler
+                    return
                 raise
     raise AssertionError("the disk is larger than it was made")

@@ -150,7 +150,7 @@ def shared(name: str, parameter: str | None = None, detail: str = "", **own: Any
     shape: dict[str, Any] = {"is_flag": True} if row.is_flag else {"metavar": row.metavar, "type": row.type}
     if row.repeated:
         shape["multiple"] = True
-    if own.get("default") is not None and not row.is_flag:
+    if own.get("default") not in (None, "") and not row.is_flag:
         shape["show_default"] = True
     names = [part for part in (row.short, name, parameter) if part]
     return click.option(*names, cls=TableOption, help=f"{row.meaning} {detail}".strip(), **{**shape, **own})
