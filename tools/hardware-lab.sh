@@ -42,8 +42,11 @@ unpack_qemu() { # unpack_qemu FOLDER
   mkdir -p "$1/qemu" "$1/lists/partial" "$1/archives/partial" || return 1
   if qemu-system-x86_64 -device igb,help 2>/dev/null | grep -q .; then return; fi
   . /etc/os-release
-  printf 'Types: deb\nURIs: http://deb.debian.org/debian\nSuites: %s-backports\nComponents: main\nSigned-By: %s\n' \
-    "$VERSION_CODENAME" /usr/share/keyrings/debian-archive-keyring.gpg >"$1/backports.sources" || return 1
+  # shellcheck disable=SC2016
+  archive=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' | awk -v suite="$VERSION_CODENAME" '$1 == suite { print $2; exit }')
+  [ -n "$archive" ] || { echo "apt knows no archive with $VERSION_CODENAME"; return 1; }
+  printf 'Types: deb\nURIs: %s\nSuites: %s-backports\nComponents: main\nSigned-By: %s\n' \
+    "$archive" "$VERSION_CODENAME" /usr/share/keyrings/debian-archive-keyring.gpg >"$1/backports.sources" || return 1
   backports="-qq -o Dir::Etc::SourceList=$1/backports.sources -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists=$1/lists -o Dir::Cache=$1"
   # shellcheck disable=SC2086
   apt-get $backports update && (cd "$1" && apt-get $backports download qemu-system-x86 qemu-system-common qemu-system-data seabios) || return 1
