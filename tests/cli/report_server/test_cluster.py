@@ -107,7 +107,7 @@ def test_whoever_may_not_list_all_of_it_sees_nothing_and_learns_what_is_missing(
     ]
     room.plane.request("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "nearly"}, "rules": rules})
     bind(room.plane, "nearly", room.namespace, "poor")
-    missing = f"{text}deviceprofiles.virt-dra.io, virtualmachineinstancedevices.virt-dra.io\n"
+    missing = f"{text}deviceprofiles.virt-dra.io, keeppolicies.virt-dra.io, virtualmachineinstancedevices.virt-dra.io\n"
     until(lambda: room.running.ask("/", token=token_of(room.plane, room.namespace, "poor")).body == missing)
 
 
