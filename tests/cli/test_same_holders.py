@@ -27,9 +27,7 @@ def test_explain_get_and_topology_name_the_same_holders_of_undated_allocations()
     def holders(rows: list[Json]) -> dict[str, Json]:
         """Without nulls, which get leaves out."""
         return {
-            f"{row['driver']}/{row['pool']}/{row['device']}": {
-                key: value for key, value in holder.items() if value is not None
-            }
+            f"{row['driver']}/{row['pool']}/{row['device']}": _without_nulls(holder)
             for row in rows
             for holder in row["heldBy"]
         }
@@ -43,3 +41,9 @@ def test_explain_get_and_topology_name_the_same_holders_of_undated_allocations()
         for holder in [listed[held["device"]]]
     ]
     assert all(held["since"] for held in explained)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -196,7 +196,7 @@ def test_a_live_cluster_without_kubevirt_is_read_by_the_users_own_rights(control
         assert result.stderr == (
             "left out, as you may not list them: "
             "DeviceTaintRule, Pod, ResourceClaimTemplate, KubeVirt, VirtualMachine, VirtualMachineInstance, "
-            "DeviceProfile, Namespace\n"
+            "DeviceProfile, KeepPolicy, Namespace\n"
         )
     finally:
         plane.request("DELETE", f"/apis/resource.k8s.io/v1/deviceclasses/{device_class}")
