@@ -146,6 +146,8 @@ class Publisher:
                 failures.append(outcome)
             else:
                 self._stored(verb, index, wanted[index], outcome)
+        for failure in failures[1:]:
+            log.warning("another slice isn't written: %s", failure)
         if failures:
             raise failures[0]
 

@@ -11,7 +11,7 @@ from virt_dra.cel import Work
 from virt_dra.matching.evaluating import depths_on, matching_slices
 from virt_dra.matching.matcher import SelectorList
 from virt_dra.matching.positions import positions_of
-from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.published_slice import PublishedSlice, attribute_column
 from virt_dra.matching.slice_answers import SelectorDepths, SliceFault
 from virt_dra.matching.slice_table import SliceGroups, SliceTable
 
@@ -106,3 +106,13 @@ def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
     single = spent(same[:1])
     assert spent(same) < 2 * single
     assert spent(different) > 50 * single
+
+
+@given(st.lists(DEVICE, max_size=3))
+def test_a_column_that_is_asked_for_by_itself_is_the_one_among_all(devices: list[Json]) -> None:
+    columns = published("d", devices).columns
+    alone_asked = published("d", devices)
+    assert {name: alone_asked.column(name) for name in columns} == columns
+    assert alone_asked.column(attribute_column("d", "missing")) == 0
+    assert 0 not in columns.values()
+    assert alone_asked.columns == columns

@@ -227,3 +227,20 @@ def test_a_value_follows_a_change_of_its_kinds_beside_one_of_others() -> None:
     after = snapshot_of(model.changed([allocated, pod("p", "node-1", "Running", None)]))
     assert after.caches is before.caches
     assert after.used != before.used
+
+
+def test_what_is_forgotten_is_not_known_and_holds_nothing_and_the_rest_is_shared() -> None:
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "t", "uid": "c"}, "status": status})
+    model = ClusterModel([claim, node("node-1", {}), pod("p", "node-1", "Running", None)])
+    used = snapshot_of(model)
+    unused = model.forgetting(Pod, ResourceClaim)
+    assert (unused.of(Pod), unused.of(ResourceClaim), list(unused.nodes)) == ((), (), ["node-1"])
+    assert [unused.knows(kind) for kind in (Pod, ResourceClaim, Node)] == [False, False, True]
+    assert (snapshot_of(unused).caches is used.caches, snapshot_of(unused).used) == (
+        True,
+        snapshot_of(ClusterModel()).used,
+    )
+    assert model.knows(Pod)
+    assert model.of(ResourceClaim) == (claim,)

@@ -95,20 +95,31 @@ class PublishedSlice:
         digest = self._digests.get(name)
         if digest is not None:
             return digest
-        cells = self._always() if name == ALWAYS else self._cells(name)
-        if not cells:
-            return 0  # not kept: selectors may read any number of names that no device has
-        return self._digests.setdefault(name, _digest(cells))
+        # Selectors may read any number of names that no device has: they cost no look at the devices, and nothing is
+        # kept of them.
+        return self._made(name) if name in self._names else 0
 
     @property
     def columns(self) -> Mapping[str, int]:
         """Those of every attribute and capacity that a device has, and :data:`ALWAYS`."""
-        names = {ALWAYS: None}
-        for published in self.devices:
-            driver, device = published.driver, published.device
-            names |= dict.fromkeys(attribute_column(*_qualified(driver, name)) for name in device.attributes)
-            names |= dict.fromkeys(capacity_column(*_qualified(driver, name)) for name in device.capacity)
-        return {name: self.column(name) for name in names}
+        return {name: self._digests.get(name) or self._made(name) for name in self._column_names()}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self._column_names())
+
+    def _column_names(self) -> set[str]:
+        driver = self.pool[0]
+        attributes = set[str]().union(*(published.device.attributes for published in self.devices))
+        capacity = set[str]().union(*(published.device.capacity for published in self.devices))
+        return {
+            ALWAYS,
+            *(attribute_column(*_qualified(driver, name)) for name in attributes),
+            *(capacity_column(*_qualified(driver, name)) for name in capacity),
+        }
+
+    def _made(self, name: str) -> int:
+        return self._digests.setdefault(name, _digest(self._always() if name == ALWAYS else self._cells(name)))
 
     def _always(self) -> list[object]:
         whole = (all(map(convertible, published.device.attributes.values())) for published in self.devices)

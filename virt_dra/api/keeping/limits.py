@@ -93,7 +93,8 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
 
 
 def stopped_since(claim: ResourceClaim) -> datetime | None:
-    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet."""
+    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet. A
+    time in the future is what somebody else wrote: the keeper counts from now, and writes it anew."""
     if claim.status.allocation is None or other_consumers(claim):
         return None
     try:
