@@ -30,7 +30,8 @@ run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML l
 # Tests in one process more than there are processors, since nearly half of their time is waiting for other programs; PARALLEL= runs them one
 # after the other. A control plane is started once for each process; the tests of a file stay together, as do files that share a cluster, and
 # the longest come first: see tests/distribution.py.
-PARALLEL ?= -n $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
+PROCESSES = $(shell expr $$(nproc) + 1)
+PARALLEL ?= -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
 	$(BIN)/python -m pytest $(PARALLEL) -m "not hardware" $(PYTEST_ARGS)
 
@@ -39,8 +40,11 @@ hardware: setup-tests  ## Pass devices through to VMs in an emulated machine wit
 	@tools/hardware-lab.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m hardware tests/hardware $(PYTEST_ARGS)
 
+# These tests make some 60,000 small files, and what each has made goes with it: in memory, where programs may be started from there, since a
+# disk is waited for. Processes as for make test.
+MEMORY = $(shell findmnt -no OPTIONS /dev/shm | grep -qw noexec || df -Pm /dev/shm | awk '$$6 == "/dev/shm" && $$4 > 1000 {print $$6}')
 check: lint  ## Lint, and the quick tests that need Python alone
-	$(BIN)/python -m pytest -q -n logical --dist worksteal --hypothesis-profile=quick \
+	$(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(PROCESSES) --dist worksteal --hypothesis-profile=quick \
 		-m "not control_plane and not libvirt and not go and not root and not images and not node and not hardware and not slow" $(PYTEST_ARGS)
 
 RUNS ?= 3

@@ -31,6 +31,7 @@ def objects(choices: Choices, *kinds: str) -> list[Json]:
     return [obj for obj in planned(choices, packaged()) if not kinds or obj["kind"] in kinds]
 
 
+@pytest.mark.control_plane(seconds=0.5)  # only its kubectl
 @each_variant
 @pytest.mark.parametrize("client_ca", [False, True], ids=["", "client-ca"])
 def test_kustomize_reads_the_same_objects(choices: Choices, client_ca: bool, tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
     assert "and 1 more, not explained" in page
 
 
+@pytest.mark.slow
 def test_a_browser_shows_it_without_an_error(tmp_path: Path) -> None:
     page = _written(tmp_path, "-f", EXPLAIN)
     # The filter is used as a reader would, once the page is there.
@@ -164,6 +165,7 @@ def test_a_name_of_a_file_says_the_format(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).read_text(encoding="utf-8").startswith("<!doctype html>" if name.endswith("html") else "{")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "scheme"), [(0, "dark"), (1, "light")])
 @pytest.mark.parametrize(("command", "texts"), [("report", "many"), ("topology", "many")])
 def test_all_text_has_the_contrast_that_wcag_asks_for(
