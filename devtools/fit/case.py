@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -14,12 +14,18 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
 from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.files import placeable_model
+from virt_dra.scheduling.framework.refusals import Reason
+from virt_dra.simulator.explaining.state import Wish
+from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
 
 Json = dict[str, Any]
 
 NAMESPACE = "team"
 """Of the asker, its claims and its templates."""
 ASKER = "asker"
+_KINDS: Final = {"Pod": "pod", "VirtualMachine": "vm", "VirtualMachineInstance": "vmi"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,27 @@ class FitCase:
     def cluster(self) -> tuple[TypedObject, ...]:
         """The objects without the asker."""
         return tuple(obj for obj in self.objects if obj is not self.asker)
+
+    @cached_property
+    def model(self) -> ClusterModel:
+        return placeable_model(self.objects)
+
+    @cached_property
+    def subject(self) -> AskedSubject:
+        """The asker as explanations see it."""
+        return SubjectFinder(self.model).find(_KINDS[self.asker.KIND], ASKER, NAMESPACE)
+
+    @cached_property
+    def wish(self) -> Wish | None:
+        """The asker's pod, with its claims; None where there can't be one. No VM owns it: the cluster has none yet.
+        Whether it is admitted isn't asked."""
+        if isinstance(self.asker, Pod):
+            wish: Wish | Reason | None = self.subject.wish
+        else:
+            wish = SubjectFinder(self.model).wish_of(self.model.by_key(type(self.asker))[f"{NAMESPACE}/{ASKER}"])
+        if not isinstance(wish, Wish):
+            return None
+        return Wish(wish.pod.with_(metadata=wish.pod.metadata.without("owner_references")), wish.claims)
 
     def unused(self) -> FitCase:
         """The same question on the cluster while nothing runs on it: no other pods or VMs, no claim holds a device."""

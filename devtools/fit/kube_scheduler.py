@@ -12,7 +12,6 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.fit.answers import FITS, FitAnswer, said_of_nodes
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
 from devtools.fit.reference import by_filters
-from devtools.fit.wishes import wish_of
 from virt_dra.api.resource_v1 import ResourceClaim
 
 _DRA: Final = "/apis/resource.k8s.io/v1"
@@ -76,7 +75,7 @@ class KubeSchedulerRounds:
         return judged
 
     def _judged(self, case: FitCase, settling: float) -> JudgedRound | None:
-        wish = wish_of(case)
+        wish = case.wish
         if wish is None:
             return None
         try:

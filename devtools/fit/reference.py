@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, texts_of
 from devtools.fit.case import FitCase
-from devtools.fit.wishes import wish_of
 from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.fit import FilterError, Fit, fit
@@ -22,17 +20,17 @@ from virt_dra.scheduling.pod_requests import pod_requests
 
 def by_filters(case: FitCase) -> FitAnswer:
     """Of the asker."""
-    wish = wish_of(case)
+    wish = case.wish
     if wish is None:
         return FitAnswer(DOES_NOT_FIT, frozenset())
-    facts = unknown_facts(placeable_model(case.objects), pod_requests(wish.pod))
+    facts = unknown_facts(case.model, pod_requests(wish.pod))
     return replace(fits_on(case, wish.pod, wish.claims), unknown=texts_of(facts))
 
 
 def fits_on(case: FitCase, pod: Pod, claims: Sequence[ResourceClaim] = ()) -> FitAnswer:
     """Of a pod on the cluster of a case."""
     try:
-        return _asked(fit(pod, placeable_model(case.objects).changed(claims)))
+        return _asked(fit(pod, case.model.changed(claims)))
     except (FilterError, FatalError):
         return FitAnswer(DOES_NOT_FIT, frozenset(), undecided=True)
 

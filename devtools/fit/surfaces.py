@@ -15,7 +15,6 @@ from typing import Final
 from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, FitVerdict, said_of_nodes, texts_of
 from devtools.fit.case import ASKER, NAMESPACE, FitCase
 from devtools.fit.reference import fits_on
-from devtools.fit.wishes import subject_of, wish_of
 from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -88,7 +87,7 @@ class FitSurface:
 
 def by_scheduler(case: FitCase) -> FitAnswer | None:
     """The scheduler's loop on the embedded cluster. Its reasons are texts, so only its line is compared."""
-    wish = wish_of(case)
+    wish = case.wish
     return None if wish is None or not case.whole else run_virtually(_scheduled(case, wish))
 
 
@@ -185,7 +184,7 @@ def _of_failure(sentence: str) -> FitAnswer | None:
 
 def by_lint(case: FitCase) -> FitAnswer | None:
     """Nothing of a VM that it denies for another reason, and where it says that nodes or slices aren't known."""
-    wish = wish_of(case)
+    wish = case.wish
     if wish is None or not case.asks_as_vm:
         return None
     result = lint_documents(case.documents, LintSettings(), namespace=NAMESPACE, trial=Fitting)
@@ -200,7 +199,7 @@ def by_lint(case: FitCase) -> FitAnswer | None:
 
 def by_explain(case: FitCase) -> FitAnswer | None:
     state = ClusterState.from_objects(case.objects)
-    subject = subject_of(case)
+    subject = case.subject
     if subject.wish is None:
         return None
     answer = answered(subject, state, lambda done, total: None)
@@ -218,12 +217,12 @@ def by_explain(case: FitCase) -> FitAnswer | None:
 
 def by_diff(case: FitCase) -> FitAnswer | None:
     """The asker is new in the second state. Nothing of one that isn't admitted."""
-    if subject_of(case).wish is None and wish_of(case) is not None:
+    if case.subject.wish is None and case.wish is not None:
         return None
     before, after = (
         FitState(ClusterState.from_objects(objects), lambda: None) for objects in (case.cluster, case.objects)
     )
-    wish = wish_of(case)
+    wish = case.wish
     own = texts_of(unknown_facts(after.state.model, pod_requests(wish.pod))) if wish is not None else frozenset()
     unknown = texts_of(after.unknown) - (texts_of(before.unknown) - own)  # of others is said what they ask for, too
     for change in differences(before, after, lambda done, total: None):
@@ -234,7 +233,7 @@ def by_diff(case: FitCase) -> FitAnswer | None:
 
 def by_what_if(case: FitCase) -> FitAnswer | None:
     """The asker is added to the cluster, with claims of its own: nothing of one that has devices already."""
-    wish = wish_of(case)
+    wish = case.wish
     if wish is None or any(claim.status.allocation is not None for claim in wish.claims) or not any(case.nodes):
         return None
     if isinstance(case.asker, Pod) and not any(isinstance(obj, Pod) for obj in case.cluster):
@@ -255,7 +254,7 @@ def by_what_if(case: FitCase) -> FitAnswer | None:
 
 def by_plan(case: FitCase) -> FitAnswer | None:
     """The asker is a manifest that is applied to the cluster."""
-    wish = wish_of(case)
+    wish = case.wish
     # A pod isn't planned, and a VM of a claim with devices is theirs who have them.
     if wish is None or isinstance(case.asker, Pod) or any(claim.status.allocation is not None for claim in wish.claims):
         return None
@@ -279,7 +278,7 @@ def by_plan(case: FitCase) -> FitAnswer | None:
 
 def by_operator(case: FitCase) -> FitAnswer | None:
     """The condition Allocatable of a VMI, which is about its claims."""
-    wish = wish_of(case)
+    wish = case.wish
     if wish is None or not wish.claims or not case.asks_as_vm or case.gaps:
         return None
     claims = [obj for obj in case.objects if isinstance(obj, ResourceClaim)]
@@ -312,7 +311,7 @@ def _ended(steps: Generator[None, None, Sample]) -> Sample:
 
 def by_extender(case: FitCase) -> FitAnswer | None:
     """The filter, asked as kube-scheduler asks it: about the nodes that fit but for the devices."""
-    wish = wish_of(case)
+    wish = case.wish
     if wish is None or not wish.claims or not case.whole:
         return None
     advisor = Advisor("first-fit", DEFAULT, lambda: 0.0, lambda: 0.5)
