@@ -235,7 +235,7 @@ def test_what_is_forgotten_is_not_known_and_holds_nothing_and_the_rest_is_shared
     claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "t", "uid": "c"}, "status": status})
     model = ClusterModel([claim, node("node-1", {}), pod("p", "node-1", "Running", None)])
     used = snapshot_of(model)
-    unused = model.forgetting(Pod, ResourceClaim)
+    unused = model.without_use()
     assert (unused.of(Pod), unused.of(ResourceClaim), list(unused.nodes)) == ((), (), ["node-1"])
     assert [unused.knows(kind) for kind in (Pod, ResourceClaim, Node)] == [False, False, True]
     assert (snapshot_of(unused).caches is used.caches, snapshot_of(unused).used) == (

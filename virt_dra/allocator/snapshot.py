@@ -7,7 +7,7 @@ is computed from slices and classes alone lies beside the snapshots, in reuse/ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -49,15 +49,18 @@ class Snapshot:
         tainted = tuple(
             with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules"))
         )
-        allocated = [claim for claim in of_type(claims, ResourceClaim, "claims") if claim.status.allocation is not None]
         by_name = MappingProxyType(
             {device_class.name: device_class for device_class in of_type(classes, DeviceClass, "classes")}
         )
         caches = SnapshotCaches(tainted, by_name)
-        by_key = PersistentMap({claim.key: claim for claim in allocated if claim.name})
-        return cls(tainted, by_name, caches, allocated=by_key).with_allocation(
-            *(claim.status.allocation for claim in allocated if claim.status.allocation is not None)
-        )
+        return cls(tainted, by_name, caches).with_claims(claims)
+
+    def with_claims(self, claims: Iterable[ResourceClaim]) -> Snapshot:
+        """A snapshot built with these claims, too."""
+        there = [claim for claim in of_type(claims, ResourceClaim, "claims") if claim.status.allocation is not None]
+        allocated = self.allocated.changed({claim.key: claim for claim in there if claim.name})
+        allocations = (claim.status.allocation for claim in there if claim.status.allocation is not None)
+        return replace(self, allocated=allocated).with_allocation(*allocations)
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:
         """A snapshot in which these allocations are in use too (A-3.3)."""

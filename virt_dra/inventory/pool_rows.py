@@ -19,7 +19,7 @@ from virt_dra.matching.evaluating import compiled, matching_slices
 from virt_dra.matching.positions import mask_of
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SliceFault
-from virt_dra.matching.slice_table import SliceGroups, SliceTable
+from virt_dra.matching.slice_table import SliceGroups, SlicesByPosition
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools, slices_of_pools
 
@@ -222,7 +222,7 @@ def selected_by(
     """As :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
     published = (PublishedSlice.from_slice(slice_, {}, position) for position, slice_ in enumerate(slices))
-    groups = SliceGroups(SliceTable(published if classes else ()))
+    groups = SliceGroups(SlicesByPosition(published if classes else ()))
     by_driver: dict[str, list[str]] = defaultdict(list)
     undecided: list[str] = []
     left = _WORK

@@ -23,7 +23,7 @@ from virt_dra.matching.slice_answers import (
     SlicesAt,
     digest,
 )
-from virt_dra.matching.slice_table import SliceGroups, SliceTable, columns_of
+from virt_dra.matching.slice_table import SliceGroups, SlicesByPosition, columns_of
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 _AT_ONCE: Final = 256
@@ -55,7 +55,7 @@ class ImmediateEvaluator:
             if isinstance(question, DepthsQuestion):
                 answers.put_depths(key, depths_on(selectors, question.slices, self.work))
             elif isinstance(question, DriversQuestion):
-                groups = SliceGroups(SliceTable(slices(question.positions)))
+                groups = SliceGroups(SlicesByPosition(slices(question.positions)))
                 for answered, matching in matching_slices(selectors, groups, question.positions, self.work):
                     answers.put_matching(key, answered, matching)
             answers.put_valid(key)
@@ -81,11 +81,18 @@ def depths_on(
     matcher = slice_matcher(selectors)
     names = columns_of(selectors.reads)
     by_key: dict[object, SelectorDepths] = {}
+    by_devices: dict[object, SelectorDepths] = {}
     for slice_ in slices:
-        key = slice_ if names is None else (slice_.pool[0], *map(slice_.column, names))
-        depths = by_key.get(key)
+        # Most slices of a cluster share their devices (virt_dra.api.reading.interning): that they do is seen sooner
+        # than that they are equal in what is read.
+        same = slice_.pool[0], *[id(published.device) for published in slice_.devices]
+        depths = by_devices.get(same)
         if depths is None:
-            depths = by_key[key] = _depths(matcher.of(slice_.devices, work), len(selectors))
+            key = slice_ if names is None else (slice_.pool[0], *map(slice_.column, names))
+            depths = by_key.get(key)
+            if depths is None:
+                depths = by_key[key] = _depths(matcher.of(slice_.devices, work), len(selectors))
+            by_devices[same] = depths
         yield slice_, depths
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -24,14 +24,12 @@ _ALONE: Final = 1 << 63
 """Beyond the digests: of slices that are equal to no other."""
 
 
-class SliceTable:
-    """Slices by position. A column has a number for each slice (:attr:`PublishedSlice.columns`), 0 where none of its
-    devices has the attribute or capacity."""
+class SlicesByPosition:
+    """Slices by position. Of their devices only what is asked for is looked at."""
 
     def __init__(self, slices: Iterable[PublishedSlice] = ()) -> None:
         self.slices: dict[int, PublishedSlice] = {}
         self._drivers: dict[str, int] = {}
-        self._columns: dict[str, array[int]] = {}
         for slice_ in slices:
             self.put(slice_)
 
@@ -41,6 +39,41 @@ class SliceTable:
         self.slices[slice_.position] = slice_
         driver = slice_.pool[0]
         self._drivers[driver] = self._drivers.get(driver, 0) | 1 << slice_.position
+
+    def drop(self, position: int) -> None:
+        slice_ = self.slices.pop(position, None)
+        if slice_ is not None:
+            self._drivers[slice_.pool[0]] &= ~(1 << position)
+
+    def drivers(self, positions: int) -> dict[str, int]:
+        """The drivers of the slices of a mask, each with its part of the mask."""
+        parts = {driver: slices & positions for driver, slices in self._drivers.items()}
+        return {driver: part for driver, part in parts.items() if part}
+
+    def groups(self, positions: int, names: tuple[str, ...] | None) -> list[list[int]]:
+        """The positions of a mask, those together that are equal in these columns."""
+        at = positions_of(positions)
+        if names is None:
+            return [[position] for position in at]
+        by_key: defaultdict[object, list[int]] = defaultdict(list)
+        for position, key in zip(at, self._keys(at, names), strict=True):
+            by_key[key].append(position)
+        return list(by_key.values())
+
+    def _keys(self, at: Sequence[int], names: tuple[str, ...]) -> Iterator[object]:
+        return (tuple(map(self.slices[position].column, names)) for position in at)
+
+
+class SliceTable(SlicesByPosition):
+    """Slices whose columns are made when they are put there, for processes that are forked later. A column has a number
+    for each slice (:attr:`PublishedSlice.columns`), 0 where none of its devices has the attribute or capacity."""
+
+    def __init__(self, slices: Iterable[PublishedSlice] = ()) -> None:
+        self._columns: dict[str, array[int]] = {}
+        super().__init__(slices)
+
+    def put(self, slice_: PublishedSlice) -> None:
+        super().put(slice_)
         columns = slice_.columns
         numbers = {name: number for name, number in columns.items() if self._has_column(name)}
         if len(numbers) < len(columns):
@@ -55,32 +88,17 @@ class SliceTable:
         return name in self._columns or len(self._columns) < MOST_COLUMNS
 
     def drop(self, position: int) -> None:
-        slice_ = self.slices.pop(position, None)
-        if slice_ is None:
-            return
-        self._drivers[slice_.pool[0]] &= ~(1 << position)
-        for column in self._columns.values():
-            if position < len(column):
-                column[position] = 0
+        if position in self.slices:
+            for column in self._columns.values():
+                if position < len(column):
+                    column[position] = 0
+        super().drop(position)
 
-    def drivers(self, positions: int) -> dict[str, int]:
-        """The drivers of the slices of a mask, each with its part of the mask."""
-        parts = {driver: slices & positions for driver, slices in self._drivers.items()}
-        return {driver: part for driver, part in parts.items() if part}
-
-    def groups(self, positions: int, names: tuple[str, ...] | None) -> list[list[int]]:
-        """The positions of a mask, those together that are equal in these columns."""
-        at = positions_of(positions)
-        if names is None:
-            return [[position] for position in at]
+    def _keys(self, at: Sequence[int], names: tuple[str, ...]) -> Iterator[object]:
         columns = [self._columns.get(name, array("Q")) for name in names]
         end = at[-1] + 1 if at else 0
         whole = [column if len(column) >= end else column + array("Q", [0] * (end - len(column))) for column in columns]
-        by_key: defaultdict[object, list[int]] = defaultdict(list)
-        keys = zip(*(map(column.__getitem__, at) for column in whole), strict=True)
-        for position, key in zip(at, keys, strict=True):
-            by_key[key].append(position)
-        return list(by_key.values())
+        return zip(*(map(column.__getitem__, at) for column in whole), strict=True)
 
 
 def columns_of(reads: Reads | None) -> tuple[str, ...] | None:
@@ -111,7 +129,7 @@ class SliceGroup:
 class SliceGroups:
     """The groups of a table's slices, kept so that lists of selectors that read the same share them."""
 
-    def __init__(self, table: SliceTable) -> None:
+    def __init__(self, table: SlicesByPosition) -> None:
         self.table = table
         self._groups: dict[tuple[int, tuple[str, ...] | None], list[SliceGroup]] = {}
 

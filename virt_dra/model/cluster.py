@@ -60,7 +60,7 @@ class ClusterModel:
         ordered = self._ordered.get(kind)
         if ordered is None:
             objects = self.by_key(kind).values()
-            ordered = self._ordered[kind] = tuple(sorted(objects, key=lambda obj: (obj.namespace, obj.name)))
+            ordered = self._ordered[kind] = tuple(sorted(objects, key=_namespace_and_name))
         return cast("tuple[ObjectT, ...]", ordered)
 
     def by_key(self, kind: type[ObjectT]) -> Mapping[str, ObjectT]:
@@ -114,27 +114,34 @@ class ClusterModel:
             changes[type(obj)][_key(obj)] = obj
         return self._with(changes) if changes else self
 
-    def forgetting(self, *kinds: type[TypedObject]) -> Self:
-        """A copy that knows nothing of these kinds."""
-        copy = self._with({kind: dict.fromkeys(self.by_key(kind)) for kind in kinds})
+    def without_use(self) -> Self:
+        """A copy that knows nothing of pods and claims: as if nothing ran there. What was derived of nodes and slices
+        is shared."""
+        kinds = Pod, ResourceClaim
+        copy = self._without_derived(kinds)
         copy.unread |= set(kinds)
+        for kind in kinds:
+            copy._by_kind.pop(kind, None)
         return copy
 
-    def _with(self, changes: Mapping[type[TypedObject], Mapping[str, TypedObject | None]]) -> Self:
+    def _without_derived(self, kinds: Collection[type[TypedObject]]) -> Self:
+        """A copy without what was derived of these kinds."""
         copy = type(self).__new__(type(self))
         copy.unread, copy.partial = self.unread, self.partial
         copy._by_kind = dict(self._by_kind)
+        copy._ordered = {kind: ordered for kind, ordered in self._ordered.items() if kind not in kinds}
+        copy._derived = {value: of for value, of in self._derived.items() if value.kinds.isdisjoint(kinds)}
+        return copy
+
+    def _with(self, changes: Mapping[type[TypedObject], Mapping[str, TypedObject | None]]) -> Self:
+        copy = self._without_derived(changes)
         for kind, by_key in changes.items():
             copy._by_kind[kind] = self._by_kind.get(kind, _NONE).changed(
                 {key: obj for key, obj in by_key.items() if obj is not None},
                 [key for key, obj in by_key.items() if obj is None],
             )
-        copy._ordered = {kind: ordered for kind, ordered in self._ordered.items() if kind not in changes}
-        copy._derived = {}
         for value, derived in self._derived.items():
-            if value.kinds.isdisjoint(changes):
-                copy._derived[value] = derived
-            elif value.follow is not None:
+            if value not in copy._derived and value.follow is not None:
                 differences = (
                     ModelChange(self._by_kind.get(kind, _NONE).get(key), obj)
                     for kind, by_key in changes.items()
@@ -156,9 +163,14 @@ class ClusterModel:
 _NONE: PersistentMap[str, Any] = PersistentMap()
 
 
+def _namespace_and_name(obj: TypedObject) -> tuple[str, str]:
+    metadata = obj.metadata
+    return metadata.namespace, metadata.name
+
+
 def _key(obj: TypedObject) -> str:
     """The key among the objects of its class, of which several kinds that we have no type for share one."""
-    return f"{obj.api_version} {obj.kind} {obj.key}" if isinstance(obj, UnknownObject) else obj.key
+    return f"{obj.api_version} {obj.kind} {obj.key}" if type(obj) is UnknownObject else obj.key
 
 
 class DerivedValue(Generic[T]):

@@ -40,16 +40,17 @@ def _followed(snapshot: Snapshot, changes: Iterable[ModelChange]) -> Snapshot | 
 
 @derived(ResourceSlice, DeviceClass, ResourceClaim, follow=_followed)
 def _plain(model: ClusterModel) -> Snapshot:
-    return _built(model, ())
+    return _unused_plain(model).with_claims(model.of(ResourceClaim))
 
 
 @derived(ResourceSlice, DeviceClass, ResourceClaim, DeviceTaintRule, follow=_followed)
 def _tainted(model: ClusterModel) -> Snapshot:
-    return _built(model, model.of(DeviceTaintRule))
+    return unused_snapshot(model).with_claims(model.of(ResourceClaim))
 
 
-def _built(model: ClusterModel, rules: Iterable[DeviceTaintRule]) -> Snapshot:
-    return Snapshot.build(model.of(ResourceSlice), model.of(DeviceClass), model.of(ResourceClaim), rules)
+@derived(ResourceSlice, DeviceClass)
+def _unused_plain(model: ClusterModel) -> Snapshot:
+    return Snapshot.build(model.of(ResourceSlice), model.of(DeviceClass))
 
 
 @derived(ResourceSlice, DeviceClass, DeviceTaintRule)

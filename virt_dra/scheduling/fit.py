@@ -205,7 +205,7 @@ def node_table(model: ClusterModel) -> NodeTable:
     return table
 
 
-@derived(Node, Pod, follow=lambda usages, changes: usages)
+@derived()
 def _usages(model: ClusterModel) -> NodeUsages:
     """Sums that hold for a node's state, whichever model it is in."""
     return NodeUsages()

@@ -59,7 +59,8 @@ class Placement:
 @dataclass(frozen=True)
 class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
-    kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node.
+    kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node, if it was
+    asked for.
 
     ``code``: of docs/reasons, where no node was tried or a failure ended the attempt; else "". ``deallocate``: an
     allocated claim that no other pod uses and that excludes nodes: deallocating it may help (C-5.6).
@@ -74,9 +75,15 @@ class Unplaced:
 
 
 def place(
-    pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS, *, only_node: str | None = None
+    pod: Pod,
+    model: ClusterModel,
+    options: FitOptions = DEFAULT_OPTIONS,
+    *,
+    only_node: str | None = None,
+    reasons: bool = True,
 ) -> Placement | Unplaced:
     """The decision for one pod. ``only_node`` restricts the choice. What is wrong in the cluster is an Unplaced value.
+    ``reasons``: False leaves out why, by node, which costs as much again where no node fits.
 
     Raises DeadlineExceeded.
     """
@@ -85,7 +92,7 @@ def place(
         if asked.everywhere is not None:
             everywhere = asked.everywhere
             return Unplaced(UNSCHEDULABLE, everywhere.message, everywhere.subject or pod.key, code=everywhere.code)
-        return _choose(asked, only_node, options.interrupt)
+        return _choose(asked, only_node, reasons, options.interrupt)
     except DeadlineExceeded:
         raise
     except FilterError as error:
@@ -94,7 +101,7 @@ def place(
         return Unplaced(SCHEDULER_ERROR, str(error), pod.key, code=error.code)
 
 
-def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> Placement | Unplaced:
+def _choose(asked: Fit, only_node: str | None, reasons: bool, interrupt: Interrupt | None) -> Placement | Unplaced:
     """Node by node; the first of those with the best score. Raises FilterError, FatalError."""
     states = [state for state in asked.table.states if only_node in (None, state.name)]
     if not states:
@@ -119,9 +126,8 @@ def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> P
     message = Diagnosis(len(states), refused).message
     deallocate = None if devices is None else devices.deallocatable()
     # Searching once more for the reasons is worth it only when no node fits at all.
-    return Unplaced(
-        UNSCHEDULABLE, message, asked.pod.key, tuple(first_refusals(asked, refused, interrupt)), deallocate=deallocate
-    )
+    nodes = tuple(first_refusals(asked, refused, interrupt)) if reasons else ()
+    return Unplaced(UNSCHEDULABLE, message, asked.pod.key, nodes, deallocate=deallocate)
 
 
 def _placement(node: str, devices: DeviceAttempt | None) -> Placement:

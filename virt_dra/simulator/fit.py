@@ -58,6 +58,19 @@ class _Trial:
     outcome: Placement | Unplaced | TooLong
 
 
+@dataclass(frozen=True)
+class _LastTrial:
+    """A VM that was tried, with its reasons or without."""
+
+    subject: VmObject
+    namespace: str
+    reasons: bool
+    trial: _Trial | None
+
+    def is_of(self, subject: VmObject, namespace: str) -> bool:
+        return self.subject is subject and self.namespace == namespace
+
+
 class Limit(Protocol):
     """A time limit for each trial: an allocator's interrupt that is restarted by :meth:`start`; ``str()`` is the
     limit."""
@@ -89,12 +102,13 @@ class Fitting:
         self._limit = limit
         self._model = model
         self._configuration = configuration
-        self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
-        """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
+        self._outcomes: dict[tuple[tuple[object, ...], bool], Placement | Unplaced | TooLong] = {}
+        """Memoized by namespace and the part of the pod that decides its placement, in which many VMs are equal; and
+        whether with reasons."""
         self._resources: set[str] = set()
         """What the pods ask for of which :meth:`placement` was asked."""
         self._spent = 0
-        self._last: tuple[VmObject, str, _Trial | None] | None = None
+        self._last: _LastTrial | None = None
 
     def pod(self, subject: VmObject, namespace: str) -> str | None:
         pod = self._pod(_instance(subject, namespace), namespace)
@@ -118,7 +132,7 @@ class Fitting:
         return pod, tuple(claim for _, claim in claims)
 
     def placement(self, subject: VmObject, namespace: str) -> str | None:
-        tried = self._tried(subject, namespace)
+        tried = self._tried(subject, namespace, reasons=True)
         if tried is None:
             return None
         self._resources |= pod_requests(tried.pod).keys()
@@ -128,9 +142,7 @@ class Fitting:
         return group_text(groups[0]) if groups else tried.outcome.message
 
     def unchecked(self, subject: VmObject, namespace: str) -> str | None:
-        if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
-            return None
-        tried = self._last[2]
+        tried = self._last.trial if self._last is not None and self._last.is_of(subject, namespace) else None
         return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
 
     def unknown(self) -> tuple[UnknownFact, ...]:
@@ -172,14 +184,15 @@ class Fitting:
                 return error.subject if error.subject.startswith("spec.") else "spec.domain", str(error)
         return None
 
-    def _tried(self, subject: VmObject, namespace: str) -> _Trial | None:
+    def _tried(self, subject: VmObject, namespace: str, *, reasons: bool = False) -> _Trial | None:
         """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next
-        call."""
-        if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
-            self._last = (subject, namespace, self._try(subject, namespace))
-        return self._last[2]
+        call. ``reasons``: why it is unplaced, by node, is wanted, too."""
+        last = self._last
+        if last is None or not last.is_of(subject, namespace) or (reasons and not last.reasons):
+            last = self._last = _LastTrial(subject, namespace, reasons, self._try(subject, namespace, reasons))
+        return last.trial
 
-    def _try(self, subject: VmObject, namespace: str) -> _Trial | None:
+    def _try(self, subject: VmObject, namespace: str, reasons: bool) -> _Trial | None:
         vmi = _instance(subject, namespace)
         pod = self._pod(vmi, namespace)
         if not isinstance(pod, Pod):
@@ -192,20 +205,23 @@ class Fitting:
         pod = pod.with_(status=pod.status.with_(resource_claim_statuses=names))
         spec = json.dumps(pod.spec.without("containers", "hostname").to_wire(), sort_keys=True)
         asked = namespace, spec, frozenset(pod_requests(pod).items())
-        if asked not in self._outcomes:
-            self._outcomes[asked] = self._placed(pod, claims)
-        return _Trial(vmi, pod, tuple(claims), self._outcomes[asked])
+        outcome = self._outcomes.get((asked, True)) or self._outcomes.get((asked, reasons))
+        if outcome is None:
+            outcome = self._outcomes[asked, reasons] = self._placed(pod, claims, reasons)
+        return _Trial(vmi, pod, tuple(claims), outcome)
 
-    def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced | TooLong:
+    def _placed(
+        self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]], reasons: bool
+    ) -> Placement | Unplaced | TooLong:
         model = self._unused.changed(claim for _, claim in claims)
         limit = self._limit
         if limit is None:
-            return place(pod, model)
+            return place(pod, model, reasons=reasons)
         if self._spent >= _SPENT:
             return TooLong("other VMs of the input took too long already")
         limit.start()
         try:
-            return place(pod, model, FitOptions(interrupt=limit))
+            return place(pod, model, FitOptions(interrupt=limit), reasons=reasons)
         except DeadlineExceeded as error:
             self._spent += 1
             where = f"{error.subject.removeprefix(f'claim {pod.namespace}/')}: " if error.subject else ""
@@ -223,8 +239,8 @@ class Fitting:
 
     @cached_property
     def _unused(self) -> ClusterModel:
-        """The cluster as if nothing was known to run there. What was derived of its nodes and slices is shared."""
-        model = self._model.forgetting(Pod, ResourceClaim)
+        """The cluster as if nothing was known to run there."""
+        model = self._model.without_use()
         read_beforehand(model)
         return model
 

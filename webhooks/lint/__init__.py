@@ -26,7 +26,7 @@ from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.knowledge import LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests
-from webhooks.lint.documents import LintResult, ObjectFindings, lint_documents
+from webhooks.lint.documents import LintResult, ObjectFindings, findings_on_vms, lint_documents
 from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, WARNING, LintCheck, LintFinding, LintFindingJson, LintSettings, Severity
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KubeVirtAtHand, LintInputs
@@ -57,6 +57,7 @@ __all__ = [
     "ObjectFindings",
     "Preflight",
     "Severity",
+    "findings_on_vms",
     "lint",
     "lint_documents",
 ]

@@ -182,6 +182,17 @@ def lint_documents(
     )
 
 
+def findings_on_vms(
+    inputs: LintInputs,
+    vms: Sequence[Sourced[VmObject]],
+    settings: LintSettings,
+    progress: ProgressCallback = lambda done, total: None,
+) -> tuple[ObjectFindings, ...]:
+    """The findings on VMs and VMIs that a cluster has; a VMI is checked with its VM, if that is among them. As
+    :func:`lint_documents`, but for the objects around them, which the cluster took."""
+    return tuple(_VmChecks(inputs, settings, DEFAULT_NAMESPACE, progress).of_cluster(vms))
+
+
 def _unreadable(problem: ReadProblem, settings: LintSettings) -> Iterator[ObjectFindings]:
     """The finding on a file that can't be read."""
     check = BY_ID[UNRENDERED if problem.unrendered else UNREADABLE]
@@ -218,7 +229,7 @@ class _VmChecks:
                 checked.append(_as_written(manifest, findings))
         return checked
 
-    def of_cluster(self, sourced: Sequence[Sourced[TypedObject]]) -> list[ObjectFindings]:
+    def of_cluster(self, sourced: Sequence[Sourced[TypedObject]] | Sequence[Sourced[VmObject]]) -> list[ObjectFindings]:
         owners = {obj.object.key for obj in sourced if isinstance(obj.object, VirtualMachine)}
         checked: list[ObjectFindings] = []
         for number, obj in enumerate(sourced):

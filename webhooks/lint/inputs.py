@@ -13,7 +13,7 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.integration.known_drivers import metadata_writers, silent_drivers
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
-from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.meta import TypedObject, UnknownObject, of_kind
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.lines import LineSurroundings
 from virt_dra.api.resource_v1 import (
@@ -184,6 +184,21 @@ class LintInputs:
             has_keeper=has_keeper,
         )
 
+    @classmethod
+    def from_model(
+        cls,
+        model: ClusterModel,
+        known_kinds: Collection[str],
+        configuration: KubeVirtAtHand,
+        address_keys: Iterable[DriverKeys] = (),
+    ) -> LintInputs:
+        """The inputs of a cluster's model. Without ``address_keys`` its devices are read once, whoever asks."""
+        keys = tuple(address_keys)
+        slices = model.of(ResourceSlice)
+        inventory = DeviceInventory.from_slices(slices, keys) if keys else _inventory(model)
+        there = Instancetypes.from_objects(model.of(UnknownObject), DEFAULT_NAMESPACE)
+        return cls(model, configuration, inventory, frozenset(known_kinds), instancetypes=there)
+
     def lines(self, namespace: str) -> LineSurroundings:
         """What the lines of VMs depend on. ``namespace``: of VMs that name none."""
         profiles, namespaces = self.model.by_key(DeviceProfile), self.model.by_key(Namespace)
@@ -238,6 +253,7 @@ def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:
     return tuple(dict.fromkeys((subject.namespace, name) for name in named if name))
 
 
+_inventory = DerivedValue(lambda model: DeviceInventory.from_slices(model.of(ResourceSlice)), (ResourceSlice,))
 _writers = DerivedValue(lambda model: metadata_writers(model.of(DeviceClass)), (DeviceClass,))
 _silent = DerivedValue(lambda model: silent_drivers(model.of(DeviceClass)), (DeviceClass,))
 _vms_of_claim = ModelIndex(VirtualMachine, direct_claims)

@@ -8,8 +8,10 @@ from virt_dra.api.reading.scheme import known_kind
 
 def in_namespace(obj: ObjectT, namespace: str) -> ObjectT:
     """The object in a namespace: its own, else the given one; none for a kind without namespaces."""
+    if obj.namespace:
+        return obj
     namespaced = is_namespaced(obj.api_version, obj.kind) if isinstance(obj, UnknownObject) else obj.NAMESPACED
-    if obj.namespace or not namespaced:
+    if not namespaced:
         return obj
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 

@@ -14,7 +14,6 @@ from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.option_table import shared
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.simulator.collector import frozen_heap
 
@@ -74,9 +73,7 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
 
         with status("reading"):
             model, _ = source.read(READ["report"], output if out is None else "text", judged=True)
-        contents = contents_of(
-            model, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
-        )
+        contents = contents_of(model, ReportSettings(source.address_keys, most), now, progress)
         read = f"{source.title}, {now:%Y-%m-%d %H:%M} UTC"
         text = report_page(contents, read) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"
     if out is None:

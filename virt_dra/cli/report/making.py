@@ -9,8 +9,7 @@ from typing import Final
 
 from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.report.contents import (
     ReportContents,
@@ -28,8 +27,9 @@ from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.waiting import WaitingAnswers, still_waiting, waiting_answers
-from webhooks.lint import LintSettings, lint_documents
-from webhooks.lint.inputs import EVERYTHING
+from webhooks.lint import LintSettings, findings_on_vms
+from webhooks.lint.inputs import EVERYTHING, KubeVirtAtHand, LintInputs
+from webhooks.rules.reviewed_spec import VmObject
 
 _EXPLAIN_SECONDS: Final = 1.0
 """For judging the nodes of one waiting VM, and again for its ways out."""
@@ -52,7 +52,6 @@ def contents_of(
     ``explained``: answers of before, of which those are taken whose subjects wait still; None: all are found anew.
     """
     model = as_admitted(model)
-    objects = model.objects
     rows = device_rows(model, settings.address_keys)
     nodes = topology(rows, model.of(Node))
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
@@ -75,11 +74,11 @@ def contents_of(
             f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",
         )
     with progress("checking VMs") as report:
-        judged = lint_documents(
-            (), LintSettings.for_command(), known_kinds=EVERYTHING, address_keys=settings.address_keys,
-            existing=objects, namespace=settings.namespace, progress=report,
-            also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in chosen],
-        )  # fmt: skip
+        kubevirt = next(iter(model.of(KubeVirt)), None)
+        inputs = LintInputs.from_model(model, EVERYTHING, KubeVirtAtHand.configured(kubevirt), settings.address_keys)
+        judged = findings_on_vms(
+            inputs, [Sourced(vm, DocumentSource("cluster", 0)) for vm in chosen], LintSettings.for_command(), report
+        )
     return ReportContents(
         nodes=sum(node.name not in PLACES for node in nodes),
         states=state_counts(rows),
@@ -87,16 +86,16 @@ def contents_of(
         topology=tuple(nodes),
         waiting=waiting,
         models=free_of_models(nodes),
-        findings=tuple(obj for obj in judged.checked if obj.findings),
+        findings=tuple(obj for obj in judged if obj.findings),
         taken=taken_by_day(rows),
         kept=kept_devices(rows),
         notes=notes,
     )
 
 
-def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
+def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[VmObject], int]:
     """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
     unready = {(row.namespace, row.name) for row in rows if row.reason}
-    vms: list[TypedObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
+    vms: list[VmObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
     vms.sort(key=lambda vm: (vm.namespace, vm.name) not in unready)
     return vms[:_LINTED], max(len(vms) - _LINTED, 0)

@@ -64,7 +64,7 @@ def _starting_with(vm: VirtualMachine, claims: Collection[str]) -> VirtualMachin
 
 def surroundings_of(model: ClusterModel) -> LineSurroundings:
     """What lines depend on in the model."""
-    unknown = [obj for obj in model.objects if isinstance(obj, UnknownObject)] if _uses_instancetypes(model) else []
+    unknown = model.of(UnknownObject) if _uses_instancetypes(model) else ()
     instancetypes = Instancetypes.from_objects(unknown, "default")
     return LineSurroundings(model.by_key(DeviceProfile), model.by_key(Namespace), instancetypes)
 

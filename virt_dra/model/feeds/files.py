@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
@@ -35,13 +35,17 @@ def placeable(model: ClusterModel) -> ClusterModel:
     """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
     the labels that every node and namespace has, and what an API server adds to classes, claims and slices."""
     model = as_admitted(model)
-    return ClusterModel(_completed(model.objects), unread=model.unread, partial=model.partial)
+    return model.changed(_completed(model))
 
 
-def _completed(objects: Sequence[TypedObject]) -> Iterator[TypedObject]:
-    for obj in objects:
-        yield defaulted(obj) if isinstance(obj, _DEFAULTED) else labelled(obj)
-    for made in stand_ins(objects, None):
+def _completed(model: ClusterModel) -> Iterator[TypedObject]:
+    """The objects that differ from the model's, and those that it lacks."""
+    for kind in (*_DEFAULTED, Node, Namespace):
+        for obj in model.of(kind):
+            completed = defaulted(obj) if kind in _DEFAULTED else labelled(obj)
+            if completed is not obj and obj.name:
+                yield completed
+    for made in stand_ins(model.objects, None):
         yield labelled(made) if isinstance(made, Node) else made
 
 

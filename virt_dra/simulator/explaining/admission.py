@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
-from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.meta import UnknownObject
 from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.reading.documents import Document, DocumentSource
-from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.model.cluster import ClusterModel
@@ -19,7 +19,6 @@ from webhooks.lint.documents import findings_of_vm
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintSettings
 from webhooks.lint.inputs import KINDS, KubeVirtAtHand, LintInputs, Trial
-from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import CHECKS
@@ -49,17 +48,11 @@ class AdmissionReview:
 
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, trial: Trial) -> None:
         unread = {kind.KIND for kind in (*model.unread, *model.partial)}
-        there = {obj.kind for obj in model.objects}.intersection(instancetypes.NAMESPACED_KINDS)
+        there = {obj.kind for obj in model.of(UnknownObject)}.intersection(instancetypes.NAMESPACED_KINDS)
         # Namespaces that objects only name stand for ones of which no label is known.
         named = [namespace for namespace in model.of(Namespace) if not namespace.metadata.labels]
-        self._inputs = LintInputs(
-            model.changed(removed=named),
-            configuration,
-            DeviceInventory.from_slices(model.of(ResourceSlice)),
-            (frozenset(KINDS) | there) - unread,
-            trial=trial,
-            instancetypes=Instancetypes.from_objects(model.objects, "default"),
-        )
+        inputs = LintInputs.from_model(model, (frozenset(KINDS) | there) - unread, configuration)
+        self._inputs = replace(inputs, model=model.changed(removed=named), trial=trial)
         self._evaluator = ImmediateEvaluator(Work(_WORK))
 
     def denial(self, subject: VmObject, *, made: bool = False) -> Reason | None:
