@@ -46,13 +46,13 @@ _REPORTED_EVERY: Final = 200
 
 
 class _Due(IntEnum):
-    """What becomes of a VM."""
+    """What becomes of a VM, in the order in which it does at one time: who starts as the lease ends keeps the devices."""
 
     ENDS = 0
     STOPS = 1
-    LEASE_OVER = 2
-    NODE_LOST = 3
-    STARTS = 4
+    STARTS = 2
+    LEASE_OVER = 3
+    NODE_LOST = 4
 
 
 class Simulation:
