@@ -46,7 +46,7 @@ _REPORTED_EVERY: Final = 200
 
 
 class _Due(IntEnum):
-    """What becomes of a VM, in the order in which it does at one time: who starts as the lease ends keeps the devices."""
+    """What becomes of a VM, in the order of one time: who starts as the lease ends keeps the devices."""
 
     ENDS = 0
     STOPS = 1
