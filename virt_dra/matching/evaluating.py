@@ -83,9 +83,7 @@ def depths_on(
     by_key: dict[object, SelectorDepths] = {}
     by_devices: dict[object, SelectorDepths] = {}
     for slice_ in slices:
-        # Most slices of a cluster share their devices (virt_dra.api.reading.interning): that they do is seen sooner
-        # than that they are equal in what is read.
-        same = slice_.pool[0], *[id(published.device) for published in slice_.devices]
+        same = slice_.pool[0], slice_.identity
         depths = by_devices.get(same)
         if depths is None:
             key = slice_ if names is None else (slice_.pool[0], *map(slice_.column, names))

@@ -61,7 +61,14 @@ class SlicesByPosition:
         return list(by_key.values())
 
     def _keys(self, at: Sequence[int], names: tuple[str, ...]) -> Iterator[object]:
-        return (tuple(map(self.slices[position].column, names)) for position in at)
+        keys: dict[object, object] = {}
+        for position in at:
+            slice_ = self.slices[position]
+            same = slice_.pool[0], slice_.identity
+            key = keys.get(same)
+            if key is None:
+                key = keys[same] = tuple(map(slice_.column, names))
+            yield key
 
 
 class SliceTable(SlicesByPosition):

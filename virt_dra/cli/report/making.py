@@ -52,6 +52,9 @@ def contents_of(
     ``explained``: answers of before, of which those are taken whose subjects wait still; None: all are found anew.
     """
     model = as_admitted(model)
+    kubevirt = next(iter(model.of(KubeVirt)), None)
+    # Before the model is changed: what is derived here is shared.
+    inputs = LintInputs.from_model(model, EVERYTHING, KubeVirtAtHand.configured(kubevirt), settings.address_keys)
     rows = device_rows(model, settings.address_keys)
     nodes = topology(rows, model.of(Node))
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
@@ -74,8 +77,6 @@ def contents_of(
             f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",
         )
     with progress("checking VMs") as report:
-        kubevirt = next(iter(model.of(KubeVirt)), None)
-        inputs = LintInputs.from_model(model, EVERYTHING, KubeVirtAtHand.configured(kubevirt), settings.address_keys)
         judged = findings_on_vms(
             inputs, [Sourced(vm, DocumentSource("cluster", 0)) for vm in chosen], LintSettings.for_command(), report
         )
