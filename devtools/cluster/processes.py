@@ -170,9 +170,11 @@ def operator(
     return _controller("operator", plane, kubeconfig, options, plain_port, health_port, environment)
 
 
-def keeper(plane: ControlPlane, kubeconfig: Path | None = None, *options: str) -> Component:
+def keeper(
+    plane: ControlPlane, kubeconfig: Path | None = None, *options: str, environment: Mapping[str, str] | None = None
+) -> Component:
     """``virt-dra keeper``, as :func:`operator`."""
-    return _controller("keeper", plane, kubeconfig, options)
+    return _controller("keeper", plane, kubeconfig, options, environment=environment)
 
 
 def _controller(

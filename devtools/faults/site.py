@@ -79,11 +79,11 @@ class Site:
         own = (*self.running.arguments("operator")[1:], "--own-namespace", "virt-dra", "--log-level", "info")
         return processes.operator(self.plane, kubeconfig or self.account, *own, *options, environment=environment)
 
-    def keeper(self, *options: str) -> Component:
+    def keeper(self, *options: str, environment: Mapping[str, str] | None = None) -> Component:
         """One with the rights of its ServiceAccount, where ``--keeper`` is among the options of the installation."""
         account = self.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-keeper")
         own = (*self.running.arguments("keeper")[1:], "--own-namespace", "virt-dra")
-        return processes.keeper(self.plane, account, *own, *options)
+        return processes.keeper(self.plane, account, *own, *options, environment=environment)
 
     def audit(self) -> Audit:
         return Audit.from_now(self.audit_log)

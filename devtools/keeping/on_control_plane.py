@@ -38,6 +38,8 @@ _PATIENCE: Final = 600.0
 """For whatever a loaded machine takes."""
 _POLL: Final = 0.05
 _THIEF_SECONDS: Final = 0.5
+_HISTORIES_A_KILL: Final = 3
+_LULL: Final = 60.0
 _SETTLES: Final = 0.75
 """The share of the components that become ready before the next kill; the others may be killed as they start."""
 
@@ -327,6 +329,7 @@ def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Ra
         components = {"keeper": keeper, "operator": operator}
         round_: list[str] = []
         while not over.wait(chance.uniform(1.0, 5.0)):
+            _until_played(over, outcome, sum(outcome.killed.values()) * _HISTORIES_A_KILL)
             outcome.ended.update(site.plane.restart_ended())
             for name, component in components.items():
                 last_words = component.restart_ended()
@@ -344,6 +347,14 @@ def _kill(site: Site, over: threading.Event, outcome: Outcome, chance: random.Ra
                 site.plane.restart_api_server()
                 over.wait(5.0)
             outcome.killed[victim] += 1
+
+
+def _until_played(over: threading.Event, outcome: Outcome, histories: int) -> None:
+    """Waits for so many histories, at most :data:`_LULL`: where machines are slow, kills would leave time for none."""
+    end = time.monotonic() + _LULL
+    while sum(outcome.histories.values()) < histories and time.monotonic() < end:
+        if over.wait(_POLL):
+            return
 
 
 class _Restarted:

@@ -12,6 +12,7 @@ from virt_dra.api.instancetypes.expansion import Expansion, expand
 from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, PathDecision, chosen_path, decide
+from virt_dra.api.keeping.claims import with_templates
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectT
@@ -196,10 +197,13 @@ class Linted:
 
     @cached_property
     def admitted(self) -> AdmittedVm:
-        """The object with the devices of its line."""
+        """The object with the devices of its line, and with templates in place of claims that the keeper makes for
+        it."""
         vm = self.object if self.expansion is None else self.expansion.vm
         if was_admitted(vm) and not self.settings.at_admission:
             return AdmittedVm(vm)
+        if isinstance(vm, VirtualMachineInstance):
+            vm = with_templates(vm)
         return self.inputs.lines(self.namespace).admitted(vm)
 
     @property

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from virt_dra.api.keeping.instances import kept_instance, with_templates
+from virt_dra.api.keeping.claims import with_templates
+from virt_dra.api.keeping.instances import kept_instance
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile

@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 import webhooks.lint
 from tests.sampling import sample
 from tests.webhooks.lint.test_cases import COMMON
+from virt_dra.api.keeping.claims import KEPT_CLAIMS_ANNOTATION
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.device_profile_v1alpha1 import API_VERSION as PROFILES
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
+from webhooks.lint.inputs import CLAIMS, CLASSES, TEMPLATES
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 MISSING = (
@@ -56,6 +60,25 @@ def test_at_admission_what_may_come_later_warns() -> None:
     assert Preflight(_world()).preflight(_object("vmi")) == Verdict(
         True, warnings=(f"{field}: [template-missing] {MISSING}",)
     )
+
+
+def test_at_admission_a_vmi_that_keeps_is_judged_by_its_templates() -> None:
+    """Its entries name claims that the keeper makes only then; the operator makes the templates."""
+    spec = {"devices": [{"name": "gpu", "deviceClassName": "gpu.example.com"}]}
+    profile = {"apiVersion": PROFILES, "kind": "DeviceProfile", "metadata": {"name": "ours"}, "spec": spec}
+    annotations = {DEVICES_ANNOTATION: "ours", KEPT_CLAIMS_ANNOTATION: '{"ours":"vmi-ours"}'}
+    gpus = [{"name": "gpu", "claimName": "ours", "requestName": "gpu"}]
+    vmi: Any = {
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vmi", "namespace": "default", "annotations": annotations},
+        "spec": {
+            "resourceClaims": [{"name": "ours", "resourceClaimName": "vmi-ours"}],
+            "domain": {"devices": {"gpus": gpus}},
+        },
+    }  # fmt: skip
+    kinds = (TEMPLATES, CLAIMS, CLASSES, "DeviceProfile")
+    knowledge = Preflight(LintInputs.from_objects([_object("class"), read_object(profile)], known_kinds=kinds))
+    assert knowledge.preflight(VirtualMachineInstance.from_wire(vmi)) == Verdict(True)
 
 
 def test_at_admission_an_id_can_be_made_to_deny() -> None:

@@ -65,6 +65,20 @@ def kept_entries(vmi: VirtualMachineInstance) -> dict[str, str]:
     }
 
 
+def with_templates(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
+    """The VMI with the templates that its entries named before they named kept claims; itself if it keeps none."""
+    templates = kept_entries(vmi)
+    if not templates:
+        return vmi
+    entries = tuple(
+        entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
+        if entry.name in templates
+        else entry
+        for entry in vmi.spec.resource_claims
+    )
+    return vmi.with_(spec=vmi.spec.with_(resource_claims=entries))
+
+
 def with_kept_claims(vmi: VirtualMachineInstance, asked: Mapping[str, str]) -> VirtualMachineInstance:
     """The VMI with each entry that names a template naming the VM's own claim instead, and the templates recorded.
 

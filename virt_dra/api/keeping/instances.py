@@ -5,27 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from virt_dra.api.keeping.claims import kept_entries, with_kept_claims
+from virt_dra.api.keeping.claims import with_kept_claims, with_templates
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION, KeepingError, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile, ProfileKeep
 from virt_dra.api.profiles.instances import admitted_instance
 from virt_dra.api.validation.field_errors import invalid
-
-
-def with_templates(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
-    """The VMI with the templates that its entries named before they named kept claims; itself if it keeps none."""
-    templates = kept_entries(vmi)
-    if not templates:
-        return vmi
-    entries = tuple(
-        entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
-        if entry.name in templates
-        else entry
-        for entry in vmi.spec.resource_claims
-    )
-    return vmi.with_(spec=vmi.spec.with_(resource_claims=entries))
 
 
 def kept_instance(

@@ -26,6 +26,9 @@ ITEMS_MAX: Final = 16
 COPIES_MAX: Final = 32
 """A claim has at most so many requests (A-22)."""
 
+_SHOWN: Final = 300
+"""Characters in a message, which would be cut before it says what is wrong; a valid name has at most 253."""
+
 SYNTAX: Final = "[NAME=]PROFILE[ x COPIES]"
 _ITEM: Final = re.compile(r"(?:([^=\s]+)\s*=\s*)?([^=\s]+)(?:\s+x\s*([0-9]{1,9}))?")
 
@@ -68,14 +71,19 @@ def asked_profiles(annotations: Mapping[str, str], root: str = "metadata.annotat
 def _faults(item: str, field: str) -> Errors:
     match = _ITEM.fullmatch(item.strip())
     if match is None:
-        yield invalid(field, item.strip(), f"each item is {SYNTAX}, such as gpu=nvidia-h100 x 2")
+        yield invalid(field, _shown(item), f"each item is {SYNTAX}, such as gpu=nvidia-h100 x 2")
         return
     name, profile, copies = match.groups()
-    yield from each_invalid(field, profile, names.dns1123_subdomain(profile))
+    yield from each_invalid(field, _shown(profile), names.dns1123_subdomain(profile))
     if name is not None:
-        yield from each_invalid(field, name, names.dns1123_label(name))
+        yield from each_invalid(field, _shown(name), names.dns1123_label(name))
     if copies is not None and not 1 <= int(copies) <= COPIES_MAX:
-        yield invalid(field, item.strip(), f"must ask for 1 to {COPIES_MAX} copies")
+        yield invalid(field, _shown(item), f"must ask for 1 to {COPIES_MAX} copies")
+
+
+def _shown(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _asked(item: str) -> AskedProfile:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes, expand
+from virt_dra.api.keeping.claims import with_templates
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.alignment import PreferredAlignment
@@ -73,7 +74,8 @@ class LineSurroundings:
             template = expand(obj, self.instancetypes, self.namespace).vm.spec.template
             annotations, above = template.metadata.annotations, "spec.template."
         elif isinstance(obj, VirtualMachineInstance):
-            annotations, above = obj.metadata.annotations, ""
+            # What it keeps was made from templates, which are what the line stands for.
+            obj, annotations, above = with_templates(obj), obj.metadata.annotations, ""
         else:
             return None
         asked = tuple(

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
-from virt_dra.api.keeping.claims import kept_claim_name, kept_entries
-from virt_dra.api.keeping.instances import with_templates
+from virt_dra.api.keeping.claims import kept_claim_name, kept_entries, with_templates
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
@@ -173,7 +172,7 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         lost = {
             name: needed
             for entry in vmi.spec.resource_claims
-            if (name := entry.resource_claim_template_name) == f"{vmi.name}-{entry.name}"
+            if (name := entry.resource_claim_template_name) == template_name(vmi.name, entry.name)
             and not (name in templates and is_of(templates[name], vmi))
         }
         return ProfilesPlan(unmade=lost, general=changed or needed)

@@ -9,7 +9,7 @@ from typing import Final
 from virt_dra.api.counting import listed
 from virt_dra.api.go_text import quoted
 from virt_dra.api.instancetypes.names import CLUSTER_INSTANCETYPE, INSTANCETYPE
-from virt_dra.api.keeping.claims import kept_claim_name, vm_name_of
+from virt_dra.api.keeping.claims import is_kept, kept_claim_name, vm_name_of
 from virt_dra.api.keeping.instances import places_of_terms
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, least_devices
@@ -99,9 +99,18 @@ def keeper_missing(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
-    """Entries for which the VM would keep a claim that has the name of another VM's, or of somebody's."""
+    """Entries for which the VM would keep a claim that has the name of another VM's, or of somebody's, or which name a
+    claim that another VM keeps."""
     vm = linted.object
-    if not isinstance(vm, VirtualMachine) or _terms(linted, vm) is None:
+    if not isinstance(vm, VirtualMachine):
+        return
+    for claim in linted.claims:
+        stored = linted.inputs.claim(linted.namespace, claim.name) if claim.direct else None
+        keeps = vm_name_of(stored) if stored is not None and is_kept(stored) else ""
+        if keeps and keeps != vm.name:
+            whose = f"VirtualMachine {quoted(keeps)} keeps the devices of ResourceClaim {quoted(claim.name)}"
+            yield FieldIssue(claim.field, f"{whose}, and can't start while this VM has them; name another claim")
+    if _terms(linted, vm) is None:
         return
     for index, entry in enumerate(linted.reviewed.spec.resource_claims[: linted.settings.max_entries]):
         if not entry.resource_claim_template_name:
