@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from hypothesis import given
@@ -208,6 +208,45 @@ async def test_closing_lets_work_end_and_drops_what_waits() -> None:
         queue.add_after("e", 1)
         await workers
         assert (done, len(queue), queue.delayed, queue.in_work) == (["a"], 0, 0, 0)
+
+    await run(test)
+
+
+async def test_a_key_wakes_one_worker_however_many_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def callbacks(workers: int) -> int:
+        """How often the event loop calls somebody for ten keys."""
+        queue: WorkQueue[int] = WorkQueue()
+        running = asyncio.create_task(queue.run(lambda key: asyncio.sleep(0), workers=workers))
+        await asyncio.sleep(0.01)
+        loop, calls = asyncio.get_running_loop(), count()
+        with monkeypatch.context() as patch:
+            scheduled = loop.call_soon
+            patch.setattr(loop, "call_soon", lambda *given, **named: (next(calls), scheduled(*given, **named))[1])
+            for key in range(10):
+                queue.add(key)
+                await queue.idle()
+        queue.close()
+        await running
+        return next(calls)
+
+    assert await callbacks(50) == await callbacks(1)
+
+
+async def test_workers_that_were_cancelled_take_no_key_from_later_ones() -> None:
+    async def test() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+
+        async def work(key: str) -> None:
+            queue.close()
+
+        first = asyncio.create_task(queue.run(work, workers=3))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.wait([first])
+        second = asyncio.create_task(queue.run(work))
+        await asyncio.sleep(0.01)
+        queue.add("a")
+        await second
 
     await run(test)
 

@@ -68,6 +68,7 @@ class WorkQueue(Generic[K]):
         self._observer: QueueObserver = observer or NoQueueObserver()
         self._chance = chance
         self._ready: deque[K] = deque()
+        self._idle_workers: deque[asyncio.Future[None]] = deque()
         self._since: dict[K, float] = {}
         """Queued keys, ready or added while in work -> since when."""
         self._in_work: set[K] = set()
@@ -77,7 +78,9 @@ class WorkQueue(Generic[K]):
         self._order = count()
         self._alarm: asyncio.TimerHandle | None = None
         self._failures: dict[K, int] = {}
-        self._changed = asyncio.Event()
+        self._quiet = asyncio.Event()
+        """Set while no key is ready or in work."""
+        self._quiet.set()
         self._closed = False
 
     def __len__(self) -> int:
@@ -103,8 +106,8 @@ class WorkQueue(Generic[K]):
             return
         self._since[key] = self._now()
         if key not in self._in_work:
-            self._ready.append(key)
-        self._notify()
+            self._make_ready(key)
+        self._report()
 
     def add_after(self, key: K, seconds: float) -> None:
         if self._closed:
@@ -117,7 +120,7 @@ class WorkQueue(Generic[K]):
             self._due[key] = at
             heapq.heappush(self._timers, (at, next(self._order), key))
             self._set_alarm()
-            self._notify()
+            self._report()
 
     def close(self) -> None:
         """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done. A successor lists
@@ -130,12 +133,13 @@ class WorkQueue(Generic[K]):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._notify()
+        self._wake(len(self._idle_workers))
+        self._report()
 
     async def idle(self) -> None:
         """Return when no key is ready or in work; delayed keys may be left."""
         while self._ready or self._in_work:
-            await self._change()
+            await self._quiet.wait()
 
     async def run(self, work: Callable[[K], Awaitable[float | None]], *, workers: int = 1) -> None:
         """Process keys until :meth:`close` or cancellation. ``work`` returns after how many seconds to requeue the key,
@@ -147,14 +151,14 @@ class WorkQueue(Generic[K]):
     async def _work(self, work: Callable[[K], Awaitable[float | None]]) -> None:
         while not self._closed:
             if not self._ready:
-                await self._change()
+                await self._wait_for_key()
                 continue
             key = self._ready.popleft()
             began = self._now()
             self._observer.started(began - self._since.pop(key))
             self._due.pop(key, None)
             self._in_work.add(key)
-            self._notify()
+            self._report()
             outcome: WorkResult = "failed"
             try:
                 again = await work(key)
@@ -167,9 +171,9 @@ class WorkQueue(Generic[K]):
             finally:
                 self._in_work.discard(key)
                 if key in self._since:
-                    self._ready.append(key)
+                    self._ready.append(key)  # this worker goes on
                 self._observer.finished(self._now() - began, outcome)
-                self._notify()
+                self._report()
 
     def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -210,13 +214,30 @@ class WorkQueue(Generic[K]):
                 self.add(key)
         self._set_alarm()
 
-    def _notify(self) -> None:
-        self._observer.depth(len(self._ready), len(self._due), len(self._in_work))
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _make_ready(self, key: K) -> None:
+        """Wakes one worker: of all, the others would find nothing."""
+        self._ready.append(key)
+        self._wake(1)
 
-    async def _change(self) -> None:
-        await self._changed.wait()
+    def _wake(self, workers: int) -> None:
+        while workers and self._idle_workers:
+            worker = self._idle_workers.popleft()
+            if not worker.done():  # not cancelled
+                worker.set_result(None)
+                workers -= 1
+
+    async def _wait_for_key(self) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._idle_workers.append(woken)
+        await woken
+
+    def _report(self) -> None:
+        """After every change."""
+        self._observer.depth(len(self._ready), len(self._due), len(self._in_work))
+        if self._ready or self._in_work:
+            self._quiet.clear()
+        else:
+            self._quiet.set()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
