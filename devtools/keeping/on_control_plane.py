@@ -39,7 +39,7 @@ _PATIENCE: Final = 600.0
 _POLL: Final = 0.05
 _THIEF_SECONDS: Final = 0.5
 _HISTORIES_A_KILL: Final = 3
-_LULL: Final = 60.0
+_LULL: Final = 300.0
 _SETTLES: Final = 0.75
 """The share of the components that become ready before the next kill; the others may be killed as they start."""
 

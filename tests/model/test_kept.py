@@ -18,7 +18,7 @@ from virt_dra.api.wire import Json
 from virt_dra.controllers.keeping.plan import plan
 from virt_dra.controllers.keeping.releases import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.kept import kept_until
+from virt_dra.model.kept import kept_until, kept_until_json
 
 STOPPED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -98,12 +98,17 @@ def test_it_says_which_limit_ends_it(lease: str, policies: str, text: str) -> No
 
 def test_without_its_vm_only_a_policys_time_is_the_latest() -> None:
     model = ClusterModel([kept("b"), *POLICIES["a time"]])
+    assert kept_until_json(kept_until(kept("b"), model)) == {
+        "keptUntil": "2026-01-01T01:00:00Z", "keptUntilIs": "latest", "keepLimit": "KeepPolicy p",
+    }  # fmt: skip
     assert str(kept_until(kept("b"), model)) == "until 2026-01-01T01:00:00Z at the latest: KeepPolicy p"
     assert kept_until(kept("b"), ClusterModel([kept("b")])) is None
     recorded = kept("b")
     recorded.metadata.annotations[KEEP_ANNOTATION] = "30m"
     for objects in ([recorded], [recorded, *POLICIES["a time"]]):
         # The VM may say 24h by now, or "false".
+        said = kept_until_json(kept_until(recorded, ClusterModel(objects)))
+        assert said == {"keptUntil": "2026-01-01T00:30:00Z", "keptUntilIs": "recorded", "keepLimit": None}
         assert str(kept_until(recorded, ClusterModel(objects))) == (
             "until 2026-01-01T00:30:00Z, as recorded on the claim"
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from virt_dra.api.keeping.claims import claim_terms, is_kept, vm_name_of
 from virt_dra.api.keeping.ends import first_end, keeping_end
@@ -16,6 +16,13 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.cluster import ClusterModel, ModelIndex, derived
+
+Certainty = Literal["exact", "latest", "recorded"]
+_SAID: Final[Mapping[Certainty, str]] = {
+    "exact": "",
+    "latest": " at the latest",
+    "recorded": ", as recorded on the claim",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +35,31 @@ class KeptUntil:
     limit: str = ""
     vm_known: bool = True
 
+    @property
+    def certainty(self) -> Certainty:
+        return "exact" if self.vm_known else "latest" if self.limit else "recorded"
+
     def __str__(self) -> str:
-        doubt = "" if self.vm_known else " at the latest" if self.limit else ", as recorded on the claim"
-        return f"until {self.until}{doubt}{f': {self.limit}' if self.limit else ''}"
+        return f"until {self.until}{_SAID[self.certainty]}{f': {self.limit}' if self.limit else ''}"
+
+
+class KeptUntilJson(TypedDict):
+    """Until when a stopped VM keeps devices."""
+
+    keptUntil: str | None
+    """RFC 3339: when they are released; null where that has no end."""
+    keptUntilIs: Certainty | None
+    """``latest``, ``recorded``: the VM can't be read. They are released then at the latest, by a KeepPolicy; or it is
+    what the claim records, and the VM may say otherwise by now."""
+    keepLimit: str | None
+    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
+    lease."""
+
+
+def kept_until_json(kept: KeptUntil | None) -> KeptUntilJson:
+    if kept is None:
+        return {"keptUntil": None, "keptUntilIs": None, "keepLimit": None}
+    return {"keptUntil": kept.until, "keptUntilIs": kept.certainty, "keepLimit": kept.limit or None}
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.cluster import ClusterModel, derived
-from virt_dra.model.kept import KeptUntil, kept_until
+from virt_dra.model.kept import KeptUntil, KeptUntilJson, kept_until, kept_until_json
 from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
 
 PODS = "pods"
 VMS = "virtualmachines"
 
 
-class ClaimUserJson(TypedDict):
+class ClaimUserJson(KeptUntilJson):
     """What a claim is for: a pod, as a rule."""
 
     resource: str
@@ -31,12 +31,6 @@ class ClaimUserJson(TypedDict):
     reserved: bool
     stoppedSince: str | None
     """RFC 3339: of a stopped VM that keeps its devices."""
-    keptUntil: str | None
-    """RFC 3339: when they are released; where the VM can't be read, at the latest then if there is a keepLimit, else
-    as recorded on the claim."""
-    keepLimit: str | None
-    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
-    lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +77,7 @@ class ClaimUser:
             "node": self.node or None,
             "reserved": self.reserved,
             "stoppedSince": self.stopped_since or None,
-            "keptUntil": self.kept.until if self.kept is not None else None,
-            "keepLimit": (self.kept.limit or None) if self.kept is not None else None,
+            **kept_until_json(self.kept),
         }
 
 

@@ -50,6 +50,7 @@ def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
             "claim": "trainer-gpu",
             "stoppedSince": "2026-11-20T08:00:00Z",
             "keptUntil": "2026-11-21T08:00:00Z",
+            "keptUntilIs": "exact",
             "keepLimit": None,
         }
     ]

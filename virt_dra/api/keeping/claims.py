@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from virt_dra.api.keeping.terms import (
@@ -16,7 +17,7 @@ from virt_dra.api.keeping.terms import (
     vm_keep_annotations,
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, controller_reference
+from virt_dra.api.meta import ObjectMeta, controller_reference, parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate
 
 KEPT_CLAIMS_ANNOTATION: Final = "virt-dra.io/kept-claims"
@@ -150,6 +151,16 @@ def is_vm_reference(consumer: ResourceClaimConsumerReference) -> bool:
 def other_consumers(claim: ResourceClaim) -> tuple[ResourceClaimConsumerReference, ...]:
     """The consumers of a claim that aren't VMs: pods, as a rule."""
     return tuple(consumer for consumer in claim.status.reserved_for if not is_vm_reference(consumer))
+
+
+def marked_time(claim: ResourceClaim, annotation: str, now: datetime | None) -> datetime | None:
+    """The time that an annotation of the keeper has; None if it has none. ``now``: a later time is what nobody could
+    have written by now, and counts as none: the keeper writes it anew. Where no clock is known, None: any counts."""
+    try:
+        moment = parse_time(claim.metadata.annotations.get(annotation, ""))
+    except ValueError:
+        return None
+    return moment if now is None or moment <= now else None
 
 
 def vm_name_of(claim: ResourceClaim) -> str:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from virt_dra.api.go_text import visible
-from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, other_consumers, vm_name_of
+from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, marked_time, other_consumers, vm_name_of
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.terms import KeepTerms, duration_of, duration_text
-from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import EXACT_COUNT, ResourceClaim, ResourceClaimSpec
 
 DevicesByClass = Mapping[str, int]
@@ -92,23 +91,21 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
     return f"KeepPolicy {name} lets stopped VMs keep {allows}{of_class}; with these they would keep {number}"
 
 
-def stopped_since(claim: ResourceClaim) -> datetime | None:
-    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet. A
-    time in the future is what somebody else wrote: the keeper counts from now, and writes it anew."""
+def stopped_since(claim: ResourceClaim, now: datetime | None = None) -> datetime | None:
+    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet.
+    ``now``: as of :func:`marked_time`."""
     if claim.status.allocation is None or other_consumers(claim):
         return None
-    try:
-        return parse_time(claim.metadata.annotations.get(STOPPED_ANNOTATION, ""))
-    except ValueError:
-        return None
+    return marked_time(claim, STOPPED_ANNOTATION, now)
 
 
-def stopped_vms(claims: Iterable[ResourceClaim]) -> list[StoppedVm]:
-    """The stopped VMs that keep some of these claims, which are kept ones of one namespace."""
+def stopped_vms(claims: Iterable[ResourceClaim], now: datetime | None = None) -> list[StoppedVm]:
+    """The stopped VMs that keep some of these claims, which are kept ones of one namespace. ``now``: as of
+    :func:`marked_time`."""
     devices: dict[str, Counter[str]] = {}
     since: dict[str, datetime] = {}
     for claim in claims:
-        moment = stopped_since(claim)
+        moment = stopped_since(claim, now)
         if moment is not None:
             vm = vm_name_of(claim)
             devices.setdefault(vm, Counter()).update(devices_of(claim))

@@ -15,7 +15,7 @@ from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.document_types import VmRowJson
 from virt_dra.inventory.topology import PLACES, TopologyNode
 from virt_dra.inventory.vm_rows import VmRow
-from virt_dra.model.kept import KeptUntil
+from virt_dra.model.kept import KeptUntil, KeptUntilJson, kept_until_json
 from virt_dra.simulator.explaining.answer import ExplainedAnswerJson, answer_json
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
 from webhooks.lint import LintFindingJson, ObjectFindings
@@ -77,7 +77,7 @@ class ModelFreeJson(TypedDict):
     """Number of devices -> on how many nodes so many are free."""
 
 
-class KeptDeviceJson(TypedDict):
+class KeptDeviceJson(KeptUntilJson):
     """A device that a stopped VM keeps."""
 
     driver: str
@@ -88,11 +88,6 @@ class KeptDeviceJson(TypedDict):
     claim: str
     stoppedSince: str | None
     """RFC 3339"""
-    keptUntil: str | None
-    """RFC 3339"""
-    keepLimit: str | None
-    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
-    lease."""
 
 
 class ReportedFindingJson(LintFindingJson):
@@ -191,8 +186,7 @@ def contents_json(contents: ReportContents) -> Json:
                 "vm": kept.vm,
                 "claim": kept.claim,
                 "stoppedSince": kept.stopped_since or None,
-                "keptUntil": kept.until.until if kept.until is not None else None,
-                "keepLimit": (kept.until.limit or None) if kept.until is not None else None,
+                **kept_until_json(kept.until),
             }
             for kept in contents.kept
         ],

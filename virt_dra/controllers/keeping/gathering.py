@@ -134,19 +134,20 @@ class KeeperStores:
                 if node is not None
             },
             evictions={claim.name: eviction for claim in claims for eviction in self._eviction(claim)},
-            limits=self._limits(namespace), over=self._over(namespace).get(key.rpartition("/")[2], ""),
+            limits=self._limits(namespace), over=self._over(namespace, now).get(key.rpartition("/")[2], ""),
         )  # fmt: skip
 
     def _limits(self, namespace: str) -> KeepLimits:
         return KeepLimits(self.policies.by_index(_IN_NAMESPACE, namespace))
 
-    def _over(self, namespace: str) -> Mapping[str, str]:
-        """The VMs of a namespace that are over a limit of devices, each with the limit."""
+    def _over(self, namespace: str, now: datetime) -> Mapping[str, str]:
+        """The VMs of a namespace that are over a limit of devices, each with the limit; without those whose mark is to
+        be written anew, which changes their claims."""
         limits = self._limits(namespace)
         if not limits.policies:
             return {}
         if namespace not in self._refused:
-            self._refused[namespace] = limits.refused(stopped_vms(self.claims.by_index(_IN_NAMESPACE, namespace)))
+            self._refused[namespace] = limits.refused(stopped_vms(self.claims.by_index(_IN_NAMESPACE, namespace), now))
         return self._refused[namespace]
 
     def _eviction(self, claim: ResourceClaim) -> tuple[Eviction, ...]:

@@ -20,6 +20,7 @@ from virt_dra.api.keeping.claims import (
     kept_claim,
     kept_claim_name,
     kept_entries,
+    marked_time,
     other_consumers,
     vm_name_of,
     vm_reference,
@@ -47,7 +48,6 @@ from virt_dra.controllers.keeping.releases import REASONS as RELEASE_REASONS
 from virt_dra.controllers.keeping.releases import (
     ClaimSituation,
     Release,
-    marked_time,
     node_absence,
     outdated,
     release_of,

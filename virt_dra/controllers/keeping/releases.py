@@ -9,11 +9,10 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import visible
-from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION, STOPPED_ANNOTATION
+from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION, STOPPED_ANNOTATION, marked_time
 from virt_dra.api.keeping.ends import KeepEnd, device_limit_end, keeping_end, lease_end, time_limit_end
 from virt_dra.api.keeping.limits import KeepLimits
 from virt_dra.api.keeping.terms import KeepTerms, duration_text
-from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.taint_eviction.evictions import Eviction
 from virt_dra.model.usage import claim_node
@@ -197,12 +196,3 @@ def release_of(situation: ClaimSituation) -> tuple[Release | None, datetime | No
         if answer is not None:
             due.append(answer)
     return None, min(due, default=None)
-
-
-def marked_time(claim: ResourceClaim, annotation: str, now: datetime) -> datetime | None:
-    """The past time that an annotation has; None if it has none, or what nobody could have written there by now."""
-    try:
-        moment = parse_time(claim.metadata.annotations.get(annotation, ""))
-    except ValueError:
-        return None
-    return moment if moment <= now else None
