@@ -12,11 +12,11 @@ from pathlib import Path
 
 WITH_QUICK = (
     "operator", "large", "loops", "simulate", "extender", "inspection", "report_server", "driver", "launcher",
-    "kopf_watches",
+    "kopf_watches", "profiles",
 )  # fmt: skip
 BENCHES = (
     "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender",
-    "inspection", "report_server", "driver", "launcher", "kopf_watches", "faults",
+    "inspection", "report_server", "driver", "launcher", "kopf_watches", "profiles", "faults",
 )  # fmt: skip
 
 

@@ -33,6 +33,9 @@ from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
+from virt_dra.api.profiles.instances import admitted_instance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
@@ -47,7 +50,8 @@ DRIVER = "gpu.example.com"
 NAMESPACE = "vms"
 WRITERS = 24
 PROGRAM = "from virt_dra.cli.main import main; main()"
-CRDS = Path(__file__).parents[1] / "manifests" / "crds" / "beside-kubevirt" / "virtualmachineinstancedevices.yaml"
+CRDS = Path(__file__).parents[1] / "manifests" / "crds"
+OWN_CRDS = ("beside-kubevirt/virtualmachineinstancedevices.yaml", "profiles/deviceprofiles.yaml")
 T = TypeVar("T")
 
 
@@ -67,8 +71,8 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
             f"{vmis + fresh:,} VMIs and {nodes * DEVICES_PER_NODE:,} devices made in {time.monotonic() - began:.0f} s"
         )
         began = time.monotonic()
-        with _operator(plane) as (port, process):
-            settled = await _settled(port, vmis, began)
+        with operator(plane) as (port, process):
+            settled = await settled_after(port, vmis, began)
             memory = _peak_mib(process)
             latencies, heard = await _allocate(cluster, vmis, fresh, nodes)
             later = _peak_mib(process)
@@ -92,21 +96,25 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
 # --- what is there ---
 
 
-async def populate(cluster: KubeCluster, vmis: int, fresh: int, nodes: int) -> None:
-    """So many VMIs whose devices are allocated, and ``fresh`` ones, on nodes of eight devices each."""
-    for crd in (*KUBEVIRT_CRDS, yaml.safe_load(CRDS.read_text())):
+async def populate(
+    cluster: KubeCluster, vmis: int, fresh: int, nodes: int, profile: DeviceProfile | None = None
+) -> None:
+    """So many VMIs whose devices are allocated, and ``fresh`` ones, on nodes of eight devices each. ``profile``: by
+    whose name they ask for them; its first device is called ``gpu``."""
+    for crd in (*KUBEVIRT_CRDS, *(yaml.safe_load((CRDS / name).read_text()) for name in OWN_CRDS)):
         await cluster.create_raw(crd)
     await _until(lambda: _served(cluster))
     await cluster.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
     await each(range(nodes), lambda n: cluster.create(_slice(n)))
-    await each(range(vmis + fresh), lambda n: _vm(cluster, n, nodes, allocated=n < vmis))
+    stored = None if profile is None else await cluster.create(profile)
+    await each(range(vmis + fresh), lambda n: _vm(cluster, n, nodes, stored, allocated=n < vmis))
 
 
 async def _served(cluster: KubeCluster) -> bool:
     kinds = {
         kind.kind for version in ("kubevirt.io/v1", "virt-dra.io/v1alpha1") for kind in await cluster.kinds_of(version)
     }
-    return {"VirtualMachineInstance", "VirtualMachineInstanceDevices"} <= kinds
+    return {"VirtualMachineInstance", "VirtualMachineInstanceDevices", "DeviceProfile"} <= kinds
 
 
 def _slice(node: int) -> ResourceSlice:
@@ -130,23 +138,25 @@ def _slice(node: int) -> ResourceSlice:
     return ResourceSlice.from_wire({"metadata": {"name": f"node-{node}-gpu"}, "spec": spec})
 
 
-async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool) -> None:
+def _vmi(name: str, profile: DeviceProfile | None) -> VirtualMachineInstance:
+    """A VMI with a GPU, as it is admitted."""
+    disks = [{"name": f"disk-{n}", "disk": {"bus": "virtio"}} for n in range(2)]
+    spec: dict[str, Any] = {"domain": {"memory": {"guest": "2Gi"}, "devices": {"disks": disks}}}
+    metadata: dict[str, Any] = {"name": name, "namespace": NAMESPACE}
+    if profile is None:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        spec["domain"]["devices"]["gpus"] = [{"name": "gpu", "claimName": "gpu", "requestName": "gpu"}]
+    else:
+        metadata["annotations"] = {DEVICES_ANNOTATION: profile.name}
+    vmi = _typed(VirtualMachineInstance, metadata, spec=spec, status={"phase": "Scheduling"})
+    return vmi if profile is None else admitted_instance(vmi, {profile.name: profile}, {})
+
+
+async def _vm(cluster: KubeCluster, number: int, nodes: int, profile: DeviceProfile | None, *, allocated: bool) -> None:
     """A VMI with its launcher pod and its claim, as they are once all but (perhaps) the allocation is done."""
     name = f"vm-{number}"
-    entry = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
-    devices = {"gpus": [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]}
-    disks = [{"name": f"disk-{n}", "disk": {"bus": "virtio"}} for n in range(2)]
-    vmi = await cluster.create(
-        _typed(
-            VirtualMachineInstance,
-            {"name": name, "namespace": NAMESPACE},
-            spec={
-                "resourceClaims": [entry],
-                "domain": {"memory": {"guest": "2Gi"}, "devices": {**devices, "disks": disks}},
-            },
-            status={"phase": "Scheduling"},
-        )
-    )
+    vmi = await cluster.create(_vmi(name, profile))
+    (entry,), (gpu,) = vmi.spec.resource_claims, vmi.spec.domain.devices.gpus
     owner = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
@@ -155,16 +165,21 @@ async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool)
         "controller": True,
     }
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": vmi.metadata.uid}
-    container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
+    wanted = {"claims": [{"name": entry.name, "request": gpu.request_name}]}
+    container = {"name": "compute", "image": "launcher", "resources": wanted}
     pod = await cluster.create(
         _typed(
             Pod,
             {"name": f"virt-launcher-{name}", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]},
-            spec={"containers": [container], "resourceClaims": [entry], "nodeName": f"node-{number % nodes}"},
+            spec={
+                "containers": [container],
+                "resourceClaims": [entry.to_wire()],
+                "nodeName": f"node-{number % nodes}",
+            },
         )
     )
     pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid, "controller": True}
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    request = {"name": gpu.request_name, "exactly": {"deviceClassName": "gpu"}}
     await cluster.create(
         _typed(
             ResourceClaim,
@@ -172,7 +187,7 @@ async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool)
             spec={"devices": {"requests": [request]}},
         )
     )
-    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+    status = {"resourceClaimStatuses": [{"name": entry.name, "resourceClaimName": f"{name}-gpu"}]}
     await cluster.patch(Pod, pod.name, NAMESPACE, merge={"status": status}, subresource="status")
     if allocated:
         await _allocated(cluster, number, nodes, pod)
@@ -181,7 +196,7 @@ async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool)
 async def _allocated(cluster: KubeCluster, number: int, nodes: int, pod: Pod) -> None:
     node = number % nodes
     result = {
-        "request": "gpu",
+        "request": pod.spec.containers[0].resources.claims[0].request,
         "driver": DRIVER,
         "pool": f"node-{node}",
         "device": f"gpu-{number // nodes % DEVICES_PER_NODE}",
@@ -199,7 +214,7 @@ def _typed(kind: type[ObjectT], metadata: dict[str, Any], **parts: object) -> Ob
 
 
 @contextmanager
-def _operator(plane: ControlPlane) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def operator(plane: ControlPlane) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     plain, health = free_port(), free_port()
     options = ["--kubeconfig", str(plane.kubeconfig), "--no-election", "--host", "127.0.0.1", "--log-level", "warning"]
     ports = ["--plain-port", str(plain), "--health-port", str(health)]
@@ -216,7 +231,7 @@ def _operator(plane: ControlPlane) -> Iterator[tuple[int, subprocess.Popen[bytes
                 sys.stderr.write(f"operator: exit code {code}\n{text[-4000:]}")
 
 
-async def _settled(port: int, vmis: int, began: float) -> float:
+async def settled_after(port: int, vmis: int, began: float) -> float:
     """Seconds from the start of the process until every allocated VMI's devices are published."""
     while True:
         with suppress(urllib.error.URLError, ConnectionError, TimeoutError):

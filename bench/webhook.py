@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -72,12 +72,13 @@ asyncio.run(main())
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, server_process(Path(folder), cluster()) as (port, trust, process):
         asyncio.run(_closed(port, trust, 1000))  # what is compiled and kept at the first use
-        answers, at_rate = asyncio.run(_open(port, trust))
+        asked = list(islice(questions(), RATE * SECONDS))
+        answers, kept_up = asyncio.run(at_rate(port, trust, asked))
         possible = asyncio.run(_closed(port, trust, 5000))
         hostile = asyncio.run(_hostile(port, trust))
         memory = _resident(process)
         with _peer(Path(folder) / "tls" / "current") as peer_port:
-            peer_answers, _ = asyncio.run(_open(peer_port, trust))
+            peer_answers, _ = asyncio.run(at_rate(peer_port, trust, asked))
             peer_possible = asyncio.run(_closed(peer_port, trust, 5000))
     table = Table(
         "measured",
@@ -87,11 +88,11 @@ def main() -> None:
         title=f"Webhook on one core, {2 * OBJECTS:,} templates and claims, {DEVICES:,} devices",
     )
     for percent, goal in ((50, ""), (90, ""), (99, "< 10"), (100, "")):
-        ours, theirs = (f"{_percentile(times, percent):.2f}" for times in (answers, peer_answers))
+        ours, theirs = (f"{percentile(times, percent):.2f}" for times in (answers, peer_answers))
         table.add_row(
             f"p{percent} at {RATE} a second, ms" if percent < 100 else "slowest of them, ms", ours, theirs, goal
         )
-    table.add_row("answered a second, meanwhile", f"{at_rate:.0f}", "", str(RATE))
+    table.add_row("answered a second, meanwhile", f"{kept_up:.0f}", "", str(RATE))
     table.add_row(f"possible a second, {CLIENTS} clients", f"{possible:.0f}", f"{peer_possible:.0f}", "")
     table.add_row(f"hostile reviews, of {HOSTILE:,}: slowest, s", f"{hostile[0]:.3f}", "", "< 1")
     table.add_row("… answered wrongly, or with a fault of ours", str(hostile[1]), "", "0")
@@ -231,7 +232,7 @@ def _launcher(number: int, template: int) -> dict[str, Any]:
     )
 
 
-async def _open(port: int, trust: ssl.SSLContext) -> tuple[list[float], float]:
+async def at_rate(port: int, trust: ssl.SSLContext, asked: Sequence[Question]) -> tuple[list[float], float]:
     """Seconds of each answer at a constant rate, and answers a second."""
     due: asyncio.Queue[tuple[float, Question] | None] = asyncio.Queue()
     taken: list[float] = []
@@ -245,7 +246,6 @@ async def _open(port: int, trust: ssl.SSLContext) -> tuple[list[float], float]:
             taken.append(time.perf_counter() - when)
         await connection.close()
 
-    asked = list(islice(questions(), RATE * SECONDS))
     clients = [asyncio.create_task(client()) for _ in range(CLIENTS)]
     await asyncio.sleep(0.5)
     begin = time.perf_counter()
@@ -300,7 +300,7 @@ def _is_right(code: int, answer: Any, hostile: Hostile) -> bool:
     return bool(response["allowed"] == allowed and (allowed or reported[:500] == message[:500]))
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
     """In milliseconds."""
     return sorted(values)[min(len(values) - 1, len(values) * percent // 100)] * 1000
 
