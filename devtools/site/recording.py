@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).parents[2]
 TARGET: Final = ROOT / "docs" / "recordings" / "contention.svg"
 COMMAND: Final = ("virt-dra", "run", "examples/contention")
 COLUMNS: Final = 144
-ROWS: Final = 23
+ROWS: Final = 26
 """Lines of the terminal's window."""
 
 _CELL: Final = 8.1
