@@ -57,9 +57,10 @@ class Users:
 
     def vm(
         self, name: str, keep: str | None = "true", *, entries: tuple[str, ...] = ("gpu",), line: str | None = None,
-        strategy: str = "Always", annotations: Json | None = None, claim: str = "",
+        strategy: str = "Always", annotations: Json | None = None, claim: str = "", metadata: Json | None = None,
     ) -> Json:  # fmt: skip
-        """``line``: of profiles, in place of entries with a template. ``claim``: which the entries name instead."""
+        """``line``: of profiles, in place of entries with a template. ``claim``: which the entries name instead.
+        ``annotations``: of its template; ``metadata``: the VM's own."""
         own = {**(annotations or {}), **({KEEP_ANNOTATION: keep} if keep is not None else {})}
         names = () if line is not None else entries
         if line is not None:
@@ -73,8 +74,9 @@ class Users:
             "domain": {"memory": {"guest": "1Gi"}, "devices": {"gpus": gpus}},
         }
         template = {"metadata": {"annotations": own}, "spec": spec}
+        head = {"name": name, "annotations": metadata or {}}
         spec_of_vm = {"runStrategy": strategy, "template": template}
-        body = {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec_of_vm}
+        body = {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "metadata": head, "spec": spec_of_vm}
         return self.plane.request("POST", self.site.path("virtualmachines"), body)
 
     def change(self, name: str, body: Json, plural: str = "virtualmachines") -> None:
