@@ -293,12 +293,15 @@ def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
     ids=lambda text: text[:16],
 )
 def test_the_cache_knows_what_is_kept(expression: str) -> None:
-    # What other threads of the process allocate meanwhile is measured, too, and never makes it less: the least of three
-    # counts.
-    costs = [measured for measured in (kept(expression) for _ in range(3)) if measured is not None]
-    assert len(costs) == 3
-    real, estimated = min(costs)
-    assert real < 1.5 * estimated + 100_000
+    # What other threads of the process allocate meanwhile is counted, too, and never makes it less: one of three counts
+    # must do.
+    for _ in range(3):
+        counted = kept(expression)
+        assert counted is not None
+        real, estimated = counted
+        if real < 1.5 * estimated + 100_000:
+            return
+    pytest.fail(f"{real} bytes are kept, and {estimated} were estimated")
 
 
 def test_refusals_are_kept_and_raised_anew() -> None:
