@@ -11,14 +11,12 @@ WEIGHT: Final = 200
 together: they never outweigh the policy."""
 
 
-def scheduler_configuration(
-    url: str, *, weight: int = WEIGHT, seconds: float = 1.0, client: Json | None = None
-) -> Json:
+def scheduler_configuration(url: str, *, seconds: float = 1.0, client: Json | None = None) -> Json:
     """A KubeSchedulerConfiguration. ``url``: of the extender; ``client``: tlsConfig, for one that speaks HTTPS."""
     extender: Json = {
         "urlPrefix": url,
         "prioritizeVerb": "prioritize",
-        "weight": weight,
+        "weight": WEIGHT,
         "nodeCacheCapable": True,
         "ignorable": True,
         "httpTimeout": f"{seconds:g}s",

@@ -19,10 +19,9 @@ def content_policy(style: str, script: str = "", more: str = "") -> str:
     return "; ".join([*sources, *([more] if more else [])])
 
 
-def policy_element(style: str, script: str = "", more: str = "") -> str:
+def policy_element(style: str, script: str = "") -> str:
     """The policy of a page that is a file."""
-    policy = content_policy(style, script, more)
-    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    return f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">'
 
 
 def _hash(text: str) -> str:

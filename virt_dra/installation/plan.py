@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Final, Literal
 
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
@@ -174,9 +173,9 @@ class ObjectKey:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def packaged(root: Traversable | None = None) -> Read:
+def packaged() -> Read:
     """Reads the manifests that belong to this version of the package."""
-    folder = root or files("virt_dra") / "manifests"
+    folder = files("virt_dra") / "manifests"
 
     def read(path: str) -> bytes | None:
         file = folder.joinpath(*path.split("/"))

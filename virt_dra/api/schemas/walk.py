@@ -176,10 +176,9 @@ def _differ(items: list[Any], schema: Schema) -> bool:
     return next(_list_faults(items, "", schema), None) is None
 
 
-def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownSchemaField]:
-    """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the
-    first hundred."""
-    for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
+def unknown_fields(raw: object, schema: Schema) -> Iterator[UnknownSchemaField]:
+    """The unknown fields of an object, in the order of the document; the nearest name of the first hundred."""
+    for count, (where, name, owner) in enumerate(_unknown(raw, schema, "")):
         since = owner.later.get(name) if owner else None
         if owner is None or since is not None or count >= _NEAREST_SOUGHT:
             yield UnknownSchemaField(where, name, None, since)

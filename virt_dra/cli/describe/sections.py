@@ -17,23 +17,22 @@ _ON_ONE_LINE: Final = 80
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def section_lines(document: Mapping[str, Any], now: datetime, indent: int = 0) -> Iterator[str]:
+def section_lines(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
     """``Title:  value`` for each member, deeper ones indented."""
     titles = {key: f"{_title(key)}:" for key in document}
     width = max(map(len, titles.values()), default=0)
-    blanks = " " * indent
     for key, value in document.items():
         if isinstance(value, Mapping) and value:
-            yield f"{blanks}{titles[key]}"
-            yield from _pairs(value, indent + 2)
+            yield titles[key]
+            yield from _pairs(value)
         elif _flat_list(value) and sum(len(str(item)) + 2 for item in value) > _ON_ONE_LINE:
-            yield f"{blanks}{titles[key]}"
-            yield from (f"{blanks}  {_text(item, key, now)}" for item in value)
+            yield titles[key]
+            yield from (f"  {_text(item, key, now)}" for item in value)
         elif isinstance(value, list) and value and not _flat_list(value):
-            yield f"{blanks}{titles[key]}"
-            yield from _table(value, now, indent + 2)
+            yield titles[key]
+            yield from _table(value, now)
         else:
-            yield f"{blanks}{titles[key]:<{width}} {_text(value, key, now)}".rstrip()
+            yield f"{titles[key]:<{width}} {_text(value, key, now)}".rstrip()
 
 
 def _title(key: str) -> str:
@@ -46,15 +45,15 @@ def _flat_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and not any(isinstance(item, Mapping) for item in value)
 
 
-def _pairs(members: Mapping[str, Any], indent: int) -> Iterator[str]:
+def _pairs(members: Mapping[str, Any]) -> Iterator[str]:
     """What users named: as it is, not as a title."""
     names = {key: f"{visible(key)}:" for key in members}
     width = max(map(len, names.values()))
     for key, value in members.items():
-        yield f"{' ' * indent}{names[key]:<{width}} {visible(str(value))}"
+        yield f"  {names[key]:<{width}} {visible(str(value))}"
 
 
-def _table(rows: Sequence[Mapping[str, Any]], now: datetime, indent: int) -> Iterator[str]:
+def _table(rows: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """One line for each object; members that none of them has are left out."""
     keys = [
         key for key in dict.fromkeys(key for row in rows for key in row) if any(_given(row.get(key)) for row in rows)
@@ -63,7 +62,7 @@ def _table(rows: Sequence[Mapping[str, Any]], now: datetime, indent: int) -> Ite
     cells += [[_text(row.get(key), key, now) for key in keys] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(keys))]
     for row in cells:
-        yield " " * indent + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield "  " + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _given(value: object) -> bool:

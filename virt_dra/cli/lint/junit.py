@@ -18,12 +18,12 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
     suite = ElementTree.SubElement(root, "testsuite", {"name": "virt-dra lint", **counts})
     for obj in judged:
         case = ElementTree.SubElement(
-            suite, "testcase", {"classname": _text(obj.source.name), "name": _text(obj.title)}
+            suite, "testcase", {"classname": visible(obj.source.name), "name": visible(obj.title)}
         )
         for finding in (finding for finding in obj.findings if finding.severity == DENIAL):
             message = {
                 "type": finding.id,
-                "message": _text(f"{finding.field}: {finding.message}" if finding.field else finding.message),
+                "message": visible(f"{finding.field}: {finding.message}" if finding.field else finding.message),
             }
             ElementTree.SubElement(case, "failure", message).text = _details(obj, finding, places)
         warnings = [_details(obj, finding, places) for finding in obj.findings if finding.severity != DENIAL]
@@ -35,8 +35,4 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
 
 def _details(obj: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> str:
     lines = [f"{obj.source}: {finding}", *places.excerpt(obj.source, finding), f"see {finding.page}"]
-    return "\n".join(map(_text, lines))
-
-
-def _text(text: str) -> str:
-    return visible(text)
+    return "\n".join(map(visible, lines))

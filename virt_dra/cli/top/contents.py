@@ -126,10 +126,10 @@ def _of_nodes(devices: Iterable[DeviceRow]) -> Iterator[TopRow]:
         yield _row(node, cells, [_device_line(device) for device in there])
 
 
-def _bar(used: int, of: int, width: int = 10) -> str:
+def _bar(used: int, of: int) -> str:
     """``####------ 40%``: readable without colour and in every terminal."""
-    full = round(width * used / of) if of else 0
-    return f"{'#' * full}{'-' * (width - full)} {used / of:4.0%}" if of else ""
+    full = round(10 * used / of) if of else 0
+    return f"{'#' * full}{'-' * (10 - full)} {used / of:4.0%}" if of else ""
 
 
 def _device_line(device: DeviceRow) -> str:

@@ -66,10 +66,9 @@ class KubeCluster(RawObjects):
     :class:`~virt_dra.cluster.port.TooManyRequests`, after the repetitions that make sense.
     """
 
-    def __init__(self, transport: Transport, *, managed_fields: bool = False) -> None:
-        """``managed_fields``: whether typed objects keep ``metadata.managedFields``."""
+    def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
-        self._decoder = Decoder(transport.observer, managed_fields=managed_fields)
+        self._decoder = Decoder(transport.observer)
 
     @property
     def transport(self) -> Transport:
@@ -308,7 +307,7 @@ class KubeCluster(RawObjects):
 @asynccontextmanager
 async def connect(
     kubeconfig: str | None = None, context: str | None = None, *,
-    limits: ClientLimits | None = None, observer: KubeObserver | None = None, managed_fields: bool = False,
+    limits: ClientLimits | None = None, observer: KubeObserver | None = None,
 ) -> AsyncIterator[KubeCluster]:  # fmt: skip
     """A cluster that has answered once.
 
@@ -320,7 +319,7 @@ async def connect(
     transport = Transport(ServerConnections(access), limits or ClientLimits(), observer or NoKubeObserver())
     try:
         await _check(transport, access)
-        yield KubeCluster(transport, managed_fields=managed_fields)
+        yield KubeCluster(transport)
     finally:
         await transport.close()
 

@@ -33,9 +33,8 @@ _SHOWN = 200
 
 
 class Decoder:
-    def __init__(self, observer: KubeObserver, *, managed_fields: bool = False) -> None:
+    def __init__(self, observer: KubeObserver) -> None:
         self._observer = observer
-        self._managed_fields = managed_fields
         self._shared = SharedParts()
         self._told: dict[tuple[str, str], str] = {}
         """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it
@@ -79,7 +78,7 @@ class Decoder:
         # Items of a list of Kubernetes' own kinds don't say what they are.
         whole = {**raw, "apiVersion": resource.api_version, "kind": resource.kind}
         meta = whole.get("metadata")
-        if isinstance(meta, dict) and not self._managed_fields and "managedFields" in meta:
+        if isinstance(meta, dict) and "managedFields" in meta:
             whole["metadata"] = {name: value for name, value in meta.items() if name != "managedFields"}
         return self._shared.shared(kind.from_wire(whole))
 

@@ -26,9 +26,9 @@ def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -
     return as_admitted(ClusterModel(objects, namespace, not_given(objects)))
 
 
-def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
+def placeable_model(objects: Iterable[TypedObject]) -> ClusterModel:
     """The model of files as pods are placed on it."""
-    return placeable(model_of_files(objects, namespace))
+    return placeable(model_of_files(objects))
 
 
 def placeable(model: ClusterModel) -> ClusterModel:

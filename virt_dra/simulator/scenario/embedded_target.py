@@ -68,8 +68,8 @@ class ScenarioPlane(Protocol):
 class PresentPlane:
     """Implements :class:`ScenarioPlane` for the present release, whose gates a scenario sets."""
 
-    def __init__(self, gates: FeatureGates, loops: tuple[LoopKind, ...]) -> None:
-        self._gates, self._loops = gates, loops
+    def __init__(self, gates: FeatureGates) -> None:
+        self._gates = gates
 
     def cluster(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]
@@ -77,7 +77,7 @@ class PresentPlane:
         return strict_cluster(clock, names, uids, self._gates)
 
     def loops(self) -> Iterable[tuple[str, Callable[[LoopContext], ControlLoop]]]:
-        return ((kind.name, kind.make) for kind in self._loops if kind.runs(self._gates))
+        return ((kind.name, kind.make) for kind in LOOPS if kind.runs(self._gates))
 
     def drive(self, driver: str, settings: Json) -> None:
         raise AssertionError("reading refuses drivers of the present release")
@@ -98,19 +98,19 @@ class PresentPlane:
         await cluster.patch(kind, name, namespace, merge=patch, subresource=part)
 
 
-def play_embedded(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOPS) -> Json:
+def play_embedded(scenario: Scenario) -> Json:
     """The answer of the embedded cluster, in virtual time. Raises :class:`NoSuchSymbol`."""
-    return run_virtually(_play(scenario, loops)).answer()
+    return performed(scenario).answer()
 
 
 def performed(scenario: Scenario) -> Play:
     """The whole play on the embedded cluster, with its raw states."""
-    return run_virtually(_play(scenario, LOOPS))
+    return run_virtually(_play(scenario))
 
 
-async def _play(scenario: Scenario, loops: tuple[LoopKind, ...]) -> Play:
+async def _play(scenario: Scenario) -> Play:
     missing: NoSuchSymbol | None = None
-    async with embedded_target(scenario, loops) as target:
+    async with embedded_target(scenario) as target:
         play = Play(scenario, target)
         try:
             await play.perform()
@@ -122,14 +122,12 @@ async def _play(scenario: Scenario, loops: tuple[LoopKind, ...]) -> Play:
 
 
 @asynccontextmanager
-async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOPS) -> AsyncIterator[EmbeddedTarget]:
+async def embedded_target(scenario: Scenario) -> AsyncIterator[EmbeddedTarget]:
     """A new cluster for a scenario, with its gates, timers and namespace; on an event loop with virtual time."""
     chance = random.Random(_SEED)
     numbers = count(1)
     plane: ScenarioPlane = (
-        CLASSIC_PLANES[scenario.kubernetes](scenario.drivers)
-        if scenario.kubernetes
-        else PresentPlane(scenario.gates, loops)
+        CLASSIC_PLANES[scenario.kubernetes](scenario.drivers) if scenario.kubernetes else PresentPlane(scenario.gates)
     )
     cluster = plane.cluster(
         virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
