@@ -18,7 +18,6 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
 from virt_dra.controllers.reconciled import Reconciled
-from virt_dra.controllers.sources import owned_by
 from virt_dra.inventory.vm_rows import vm_rows
 from virt_dra.model.cluster import ClusterModel
 
@@ -75,7 +74,7 @@ class World:
         model = ClusterModel(shown)
         stored = model.by_key(VirtualMachineInstanceDevices).get(key)
         vmi = model.by_key(VirtualMachineInstance).get(key)
-        if stored is None or vmi is None or not owned_by(stored, vmi):
+        if stored is None or vmi is None or not stored.is_controlled_by(vmi):
             return
         if stored.status.pod_uid and stored.status.pod_uid not in {pod.metadata.uid for pod in model.of(Pod)}:
             return  # the operator deleted the pod just now

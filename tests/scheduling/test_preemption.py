@@ -25,7 +25,6 @@ from virt_dra.scheduling.preemption import (
     PreemptionPlan,
     plan_preemption,
     planning,
-    priority_of,
     still_helps,
 )
 from virt_dra.scheduling.preemption_trial import TrialCluster
@@ -290,7 +289,7 @@ def test_the_work_is_bounded() -> None:
         lab.vm(f"vm-{number:02}", "n1", f"d{number}", priority=number % 4)
     outcome = plan_preemption(urgent(), lab.cluster(wanted=20))
     assert isinstance(outcome, PreemptionPlan)
-    assert (len(outcome.victims), max(map(priority_of, outcome.victims))) == (20, 1)
+    assert (len(outcome.victims), max(victim.priority for victim in outcome.victims)) == (20, 1)
     assert outcome.placements <= 260
     spent = plan_preemption(urgent(), lab.cluster(wanted=20), budget=50)
     assert spent == NoPreemption("PreemptionBudgetExhausted", "no victims found with 50 placements", 50)
@@ -320,7 +319,7 @@ def test_a_plan_is_as_cheap_as_the_cheapest_of_all_sets(seed: int) -> None:
         return
     costs = []
     for node in lab.nodes:
-        candidates = [pod for pod in lab.pods if pod.spec.node_name == node and priority_of(pod) < 100]
+        candidates = [pod for pod in lab.pods if pod.spec.node_name == node and pod.priority < 100]
         for size in range(1, len(candidates) + 1):
             for chosen in combinations(candidates, size):
                 if _fits_without(model, node, chosen):
@@ -345,7 +344,7 @@ def _fits_without(model: ClusterModel, node: str, victims: Sequence[Pod]) -> boo
 
 
 def _cost(victims: Sequence[Pod]) -> tuple[int, int, int, str]:
-    priorities = [priority_of(victim) for victim in victims]
+    priorities = [victim.priority for victim in victims]
     oldest = min(victim.metadata.creation_timestamp or "" for victim in victims)
     return (
         max(priorities),

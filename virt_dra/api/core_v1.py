@@ -355,6 +355,11 @@ class Pod(TypedObject):
         return self.status.phase in FINISHED
 
     @property
+    def priority(self) -> int:
+        """0 where it has none, as for the scheduler."""
+        return self.spec.priority or 0
+
+    @property
     def takes_room(self) -> bool:
         """True if it is bound to a node and hasn't finished: what it asks for is in use there."""
         return bool(self.spec.node_name) and not self.finished

@@ -89,6 +89,11 @@ class TypedObject(Object):
         """``namespace/name``, or ``name`` for cluster-scoped objects."""
         return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
 
+    def is_controlled_by(self, other: "TypedObject") -> bool:
+        """True if that object manages this one, and not an earlier one of its name."""
+        owner = self.metadata.controller_owner
+        return owner is not None and bool(owner.uid) and owner.uid == other.metadata.uid
+
 
 def _plural(kind: str) -> str:
     word = kind.lower()

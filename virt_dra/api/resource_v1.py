@@ -160,6 +160,11 @@ class ResourceSlice(TypedObject):
 
     spec: ResourceSliceSpec = ResourceSliceSpec.empty()
 
+    @property
+    def pool_key(self) -> tuple[str, str]:
+        """Driver and name of its pool."""
+        return self.spec.driver, self.spec.pool.name
+
     @classmethod
     def _read(cls, raw: object) -> Self:
         """Read equal parts of devices once, in this slice and others."""

@@ -148,9 +148,3 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 def address_on(node: str, pci: str | None, mdev: str | None) -> str:
     """One device's identity (K-5.23): the mdev UUID, else the PCI address, in any case of letters, on its node."""
     return f"{node}: mdev {mdev.lower()}" if mdev else f"{node}: PCI {(pci or '').lower()}"
-
-
-def owned_by(obj: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance) -> bool:
-    """True if the object belongs to this VMI, not to an earlier VMI of its name or to a user."""
-    owner = obj.metadata.controller_owner
-    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid

@@ -130,7 +130,7 @@ def waits_for_victims(pods: Sequence[Pod], priority: int, table: NodeTable) -> b
     """Whether victims of a pod group are still there, on the nodes that its pods are nominated for."""
     nodes = {pod.status.nominated_node_name for pod in pods if pod.status.nominated_node_name}
     states = [state for state in map(table.get, sorted(nodes)) if state is not None]
-    return any(_priority(pod) < priority and _is_victim(pod) for state in states for pod in state.pods.values())
+    return any(pod.priority < priority and _is_victim(pod) for state in states for pod in state.pods.values())
 
 
 def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
@@ -139,7 +139,7 @@ def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
     refusal = diagnosis.refusals.get(nominated.name) if nominated is not None else None
     if nominated is None or refusal is None or not refusal.resolvable:
         return False
-    return any(_priority(victim) < _priority(pod) and _is_victim(victim) for victim in nominated.pods.values())
+    return any(victim.priority < pod.priority and _is_victim(victim) for victim in nominated.pods.values())
 
 
 def _is_victim(pod: Pod) -> bool:
@@ -161,9 +161,7 @@ class _Planning:
 
     def on(self, state: NodeState) -> Victims | FilterRefusal:
         """The victims on a node, or why evicting doesn't help there. Raises AttemptError."""
-        candidates = sorted(
-            (pod for pod in state.pods.values() if _priority(pod) < _priority(self._pod)), key=_importance
-        )
+        candidates = sorted((pod for pod in state.pods.values() if pod.priority < self._pod.priority), key=_importance)
         if not candidates:
             return FilterRefusal("", (NO_VICTIMS,))
         gone = {pod.metadata.uid for pod in candidates}
@@ -207,19 +205,15 @@ def _violates(candidate: Pod, budgets: Sequence[PodDisruptionBudget], left: list
 
 
 def _harm(victims: Victims) -> tuple[int, int, int, int, float]:
-    priorities = [_priority(pod) for pod in victims.pods]
+    priorities = [pod.priority for pod in victims.pods]
     highest = priorities[0]
-    earliest = min(_started(pod) for pod in victims.pods if _priority(pod) == highest)
+    earliest = min(_started(pod) for pod in victims.pods if pod.priority == highest)
     return victims.violations, highest, sum(priority - _LOWEST for priority in priorities), len(priorities), -earliest
-
-
-def _priority(pod: Pod) -> int:
-    return pod.spec.priority or 0
 
 
 def _importance(pod: Pod) -> tuple[int, float, str]:
     """The most important first: high priority, then a long life."""
-    return -_priority(pod), _started(pod), pod.key
+    return -pod.priority, _started(pod), pod.key
 
 
 def _started(pod: Pod) -> float:

@@ -60,10 +60,6 @@ _Cost = tuple[int, int, int, float]
 """Highest priority, sum of priorities, number of pods, how long ago the oldest started."""
 
 
-def priority_of(pod: Pod) -> int:
-    return pod.spec.priority or 0
-
-
 def plan_preemption(
     pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
 ) -> PreemptionPlan | NoPreemption:
@@ -109,7 +105,7 @@ def still_helps(plan: PreemptionPlan, pod: Pod, cluster: TrialCluster) -> bool:
 
 
 def _trial(pod: Pod, cluster: TrialCluster, budget: int) -> PreemptionTrial:
-    return PreemptionTrial(pod, cluster, lambda other: priority_of(other) < priority_of(pod), budget)
+    return PreemptionTrial(pod, cluster, lambda other: other.priority < pod.priority, budget)
 
 
 class _Disruptions:
@@ -221,7 +217,7 @@ def _started(pod: Pod) -> float:
 
 
 def _cost(victims: Sequence[Pod]) -> _Cost:
-    priorities = [priority_of(victim) for victim in victims]
+    priorities = [victim.priority for victim in victims]
     total = sum(priority - LOWEST_PRIORITY for priority in priorities)
     return max(priorities), total, len(victims), -min(map(_started, victims))
 

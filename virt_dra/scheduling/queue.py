@@ -312,7 +312,7 @@ class SchedulingQueue:
         elif not self._hold(queued):
             queued.place = next(self._numbers)
             self._backoff[queued.uid] = queued
-            heapq.heappush(self._backoff_order, _BackingOff(until, -_priority(queued.pod), queued.place, queued))
+            heapq.heappush(self._backoff_order, _BackingOff(until, -queued.pod.priority, queued.place, queued))
 
     def _hold(self, queued: QueuedPod) -> bool:
         refusal = next((refusal for pod in queued.pods.values() if (refusal := self._held(pod)) is not None), None)
@@ -339,7 +339,7 @@ class SchedulingQueue:
     def _push_active(self, queued: QueuedPod) -> None:
         queued.place = next(self._numbers)
         self._active[queued.uid] = queued
-        heapq.heappush(self._active_order, (-_priority(queued.pod), queued.since, queued.place, queued))
+        heapq.heappush(self._active_order, (-queued.pod.priority, queued.since, queued.place, queued))
 
     def _next_active(self) -> QueuedPod | None:
         while self._active_order:
@@ -400,8 +400,4 @@ class SchedulingQueue:
 
 
 def _in_order(queued: QueuedPod) -> tuple[int, float, int]:
-    return -_priority(queued.pod), queued.since, queued.place
-
-
-def _priority(pod: Pod) -> int:
-    return pod.spec.priority or 0
+    return -queued.pod.priority, queued.since, queued.place

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from virt_dra.api.core_v1 import Container, Pod
 from virt_dra.api.meta import TypedObject, parse_time
-from virt_dra.api.policies.pod_resources import added, has_pod_resources, pod_total, service_class
+from virt_dra.api.policies.pod_resources import has_pod_resources, pod_total, service_class
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ScopeRequirement
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import (
@@ -252,7 +252,3 @@ def masked(amounts: Mapping[str, Quantity], names: Iterable[str]) -> Usage:
 def shown(amounts: Mapping[str, Quantity]) -> str:
     """The amounts as the API server shows them in a refusal."""
     return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
-
-
-def grown(before: Mapping[str, Quantity], more: Mapping[str, Quantity]) -> Usage:
-    return added(before, more)

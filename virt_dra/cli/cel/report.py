@@ -152,21 +152,21 @@ def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[Res
     """Evaluate on each device of the newest generation of each pool, in the order of the slices."""
     pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for piece in slices:
-        pools.setdefault(_pool(piece), []).append(piece)
+        pools.setdefault(piece.pool_key, []).append(piece)
     newest = {pool: newest_generation(members, generation_of)[0] for pool, members in pools.items()}
     reads = compiled.program.reads
     answers = SharedAnswers(None if reads is None else Reading(reads).keys, partial(_examined, compiled))
     results: list[DeviceResult] = []
     outdated: list[str] = []
     for piece in slices:
-        if generation_of(piece) < newest[_pool(piece)]:
+        if generation_of(piece) < newest[piece.pool_key]:
             outdated.append(piece.metadata.name)
             continue
         spec = piece.spec
         devices = [DeviceOf(spec.driver, device) for device in spec.devices]
         for device, examined in zip(spec.devices, answers.of(devices), strict=True):
             node = device.node_name if spec.per_device_node_selection else spec.node_name
-            name = "/".join((*_pool(piece), device.name))
+            name = "/".join((*piece.pool_key, device.name))
             results.append(DeviceResult(name, node, examined.value, examined.error, examined.cost))
     return CelReport(
         compiled.expression,
@@ -175,10 +175,6 @@ def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[Res
         tuple(outdated),
         isinstance(compiled, DerivedAttribute),
     )
-
-
-def _pool(piece: ResourceSlice) -> tuple[str, str]:
-    return piece.spec.driver, piece.spec.pool.name
 
 
 def _examined(

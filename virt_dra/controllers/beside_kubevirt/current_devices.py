@@ -25,7 +25,6 @@ from virt_dra.controllers.devices.report import DeviceReport, ReportContext, dev
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.events import Event, shortened, warning
-from virt_dra.controllers.sources import owned_by
 
 if TYPE_CHECKING:  # it needs the scheduler, which the inventory doesn't
     from virt_dra.controllers.profiles.reconcile import AppliedProfiles
@@ -83,7 +82,7 @@ def target_devices(inputs: DeviceInputs, pod: Pod) -> DevicesOfPod:
 
 def own_object(inputs: DeviceInputs) -> VirtualMachineInstanceDevices | None:
     """The stored object if it is this VMI's, not that of an earlier one of its name."""
-    return inputs.stored if inputs.stored is not None and owned_by(inputs.stored, inputs.vmi) else None
+    return inputs.stored if inputs.stored is not None and inputs.stored.is_controlled_by(inputs.vmi) else None
 
 
 def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[DeviceSubject, ...]:

@@ -35,7 +35,6 @@ from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.pods.current_pod import migration_target
 from virt_dra.controllers.profiles.reconcile import AppliedProfiles
-from virt_dra.controllers.sources import owned_by
 from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update, Write
 
 
@@ -99,7 +98,7 @@ def plan_finished(
     vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime
 ) -> PublicationPlan:
     """The write that marks the object of a finished VMI, which otherwise stays as it is, like the VMI's annotation."""
-    if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
+    if stored is None or stored.metadata.deletion_timestamp is not None or not stored.is_controlled_by(vmi):
         return NOTHING
     status = finished(stored.status, vmi.status.phase or "", now)
     if status.to_wire() == stored.status.to_wire():

@@ -19,7 +19,7 @@ from virt_dra.controllers.events import Event
 from virt_dra.controllers.profiles import reconcile as profiles
 from virt_dra.controllers.profiles.reconcile import AppliedProfiles
 from virt_dra.controllers.reconciled import NOTHING, Align, Explain, Reconciled, earliest
-from virt_dra.controllers.sources import Sources, owned_by
+from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Write, write
 
 
@@ -41,7 +41,7 @@ class BesideKubevirtPlan:
 def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
     """The condition Allocatable as it was last written; None if it wasn't."""
     stored = inputs.stored
-    if stored is None or not owned_by(stored, inputs.vmi):
+    if stored is None or not stored.is_controlled_by(inputs.vmi):
         return None
     return next((condition for condition in stored.status.conditions if condition.type == ALLOCATABLE), None)
 

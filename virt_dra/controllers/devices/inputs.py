@@ -16,7 +16,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS, DeviceResolution, DeviceWarning, ResolvedDevice
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
-from virt_dra.controllers.sources import Sources, address_on, ends, owned_by, pools_of
+from virt_dra.controllers.sources import Sources, address_on, ends, pools_of
 from virt_dra.model.published import PoolView, PublishedDevices
 
 
@@ -83,7 +83,7 @@ def _publishing(sources: Sources, address: str) -> Iterable[str]:
 def still_holds(devices: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance | None) -> bool:
     """True if the devices are still those of the VMI, the one of their object's name: those of a terminating VMI may be
     allocated again before its object is gone."""
-    return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
+    return vmi is not None and not ends(vmi) and devices.is_controlled_by(vmi)
 
 
 def allocated_addresses(

@@ -19,7 +19,6 @@ from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.outcomes import ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
-from virt_dra.controllers.sources import owned_by
 
 _ATTRIBUTES = 32
 """The limit of a device's attributes in a metadata file."""
@@ -133,7 +132,7 @@ def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_o
 def frozen_addresses(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice) -> Addresses | None:
     """The addresses that a running VMI was started with (K-5.14)."""
     stored = inputs.stored
-    if inputs.vmi.status.phase != "Running" or stored is None or not owned_by(stored, inputs.vmi):
+    if inputs.vmi.status.phase != "Running" or stored is None or not stored.is_controlled_by(inputs.vmi):
         return None
     if stored.status.pod_uid != pod.metadata.uid:
         return None

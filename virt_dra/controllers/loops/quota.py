@@ -14,7 +14,8 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, grown, in_scope, masked, matching_names, usage
+from virt_dra.api.policies.pod_resources import added
+from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, in_scope, masked, matching_names, usage
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ResourceQuotaStatus
 from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
@@ -51,8 +52,8 @@ def counted_status(quota: ResourceQuota, objects: NamespaceContent, context: Quo
             total: Usage = dict.fromkeys(names, ZERO)
             for obj in of_resource:
                 if in_scope(quota, obj):
-                    total = grown(total, masked(usage(obj, plural, context), names))
-            used = grown(used, total)
+                    total = added(total, masked(usage(obj, plural, context), names))
+            used = added(used, total)
     kept = {name: amount for name, amount in quota.status.used.items() if name in hard}
     return ResourceQuotaStatus(hard=hard, used={**kept, **used})
 

@@ -96,7 +96,7 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
         DEVICE: devices_of,
         DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)},
     },
-    ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
+    ResourceSlice: {POOL: lambda slice_: (slice_.pool_key,)},
     DeviceTaintRule: {},
     DeviceClass: {},
     DeviceProfile: {},
@@ -273,7 +273,7 @@ class WatchedSources:
         """VMIs whose claims have devices of the pool; only those with a changed device if the pool's newest generation
         and its completeness stay the same."""
         before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
-        pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
+        pools = {obj.pool_key for obj in (before, after) if obj is not None}
         tracked = {pool: self._pools[pool] for pool in pools if pool in self._pools}
         states = {pool: followed.state for pool, followed in tracked.items()}
         self._update_pools(before, after)
@@ -297,7 +297,7 @@ class WatchedSources:
         for version, put in ((before, False), (after, True)):
             if version is None:
                 continue
-            pool = (version.spec.driver, version.spec.pool.name)
+            pool = version.pool_key
             followed = self._pools.get(pool)
             if followed is None:
                 continue
@@ -306,7 +306,7 @@ class WatchedSources:
             else:
                 followed.remove(version)
         for version in (before, after):
-            pool = (version.spec.driver, version.spec.pool.name) if version is not None else ("", "")
+            pool = version.pool_key if version is not None else ("", "")
             if pool in self._pools and not self._pools[pool]:
                 del self._pools[pool]
 

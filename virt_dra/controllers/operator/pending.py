@@ -128,8 +128,8 @@ def sampling(
     names = {node.name for node in chosen}
     yield
     on_chosen = yield from _selected(slices, lambda slice_: slice_.spec.node_name in names)
-    pools, left_out = _pools_within(limits.devices, {_pool_of(slice_) for slice_ in on_chosen} - shared, shared, sizes)
-    kept = yield from _selected(slices, lambda slice_: _pool_of(slice_) in pools)
+    pools, left_out = _pools_within(limits.devices, {slice_.pool_key for slice_ in on_chosen} - shared, shared, sizes)
+    kept = yield from _selected(slices, lambda slice_: slice_.pool_key in pools)
     using = yield from _selected(claims, lambda claim: _uses(claim, pools))
     holding = tuple([_holder(claim) for claim in using])
     return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), holding, now, left_out)
@@ -147,10 +147,6 @@ _Pool = tuple[str, str]
 """Driver and name."""
 
 
-def _pool_of(slice_: ResourceSlice) -> _Pool:
-    return slice_.spec.driver, slice_.spec.pool.name
-
-
 def _census(slices: Iterable[ResourceSlice]) -> Generator[None, None, tuple[set[str], Counter[_Pool], set[_Pool]]]:
     """The nodes with devices of their own, the number of devices of each pool, and the pools that several nodes see."""
     with_devices: set[str] = set()
@@ -159,11 +155,11 @@ def _census(slices: Iterable[ResourceSlice]) -> Generator[None, None, tuple[set[
     for number, slice_ in enumerate(slices):
         if number % _CHUNK == 0:
             yield
-        sizes[_pool_of(slice_)] += len(slice_.spec.devices)
+        sizes[slice_.pool_key] += len(slice_.spec.devices)
         if slice_.spec.node_name:
             with_devices.add(slice_.spec.node_name)
         else:
-            shared.add(_pool_of(slice_))
+            shared.add(slice_.pool_key)
     return with_devices, sizes, shared
 
 
@@ -202,11 +198,11 @@ def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
     )
 
 
-def view_of(sample: Sample, features: Features = DEFAULT) -> View:
+def view_of(sample: Sample) -> View:
     """The view of a sample. Takes up to a second: don't call it on an event loop, and share the view between VMIs."""
     objects = (*sample.nodes, *sample.slices, *sample.classes, *sample.rules, *sample.claims)
     model = ClusterModel(objects, unread=(Pod, Namespace))
-    read_beforehand(model, features)  # here, not at the first pod's expense
+    read_beforehand(model, DEFAULT)  # here, not at the first pod's expense
     return View(model, sample.total, sample.at, sample.left_out)
 
 

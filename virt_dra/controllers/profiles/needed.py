@@ -64,12 +64,6 @@ def _of_vmi(template: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> Res
     return template.with_(metadata=metadata)
 
 
-def is_of(template: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> bool:
-    """True if the template was made for this VMI."""
-    owner = template.metadata.controller_owner
-    return owner is not None and bool(owner.uid) and owner.uid == vmi.metadata.uid
-
-
 def objection(
     stored: ResourceClaimTemplate, wanted: ResourceClaimTemplate, vmi: VirtualMachineInstance
 ) -> ProfileProblem | None:
@@ -77,15 +71,15 @@ def objection(
 
     One without an owner that has the same claims is the user's, who may have rendered the profile himself.
     """
-    owner = stored.metadata.controller_owner
-    earlier = owner is not None and (owner.kind, owner.name) == (vmi.KIND, vmi.name) and not is_of(stored, vmi)
+    owner, is_own = stored.metadata.controller_owner, stored.is_controlled_by(vmi)
+    earlier = owner is not None and (owner.kind, owner.name) == (vmi.KIND, vmi.name) and not is_own
     if stored.metadata.deletion_timestamp is not None or earlier:
         message = (
             f"ResourceClaimTemplate {stored.key} of an earlier VMI is being deleted; the VM gets one as soon as it is "
             "gone"
         )
         return ProfileProblem(TEMPLATE_BEING_DELETED, message)
-    if is_of(stored, vmi) or (not stored.metadata.owner_references and _same_claims(stored, wanted)):
+    if is_own or (not stored.metadata.owner_references and _same_claims(stored, wanted)):
         return None
     message = (
         f"ResourceClaimTemplate {stored.key} exists and isn't the VMI's; delete it, or give the item of "

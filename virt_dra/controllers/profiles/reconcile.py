@@ -41,7 +41,7 @@ from virt_dra.controllers.profiles.aligning import (
     with_choice,
 )
 from virt_dra.controllers.profiles.drift import drift
-from virt_dra.controllers.profiles.needed import is_of, needed_objects, objection
+from virt_dra.controllers.profiles.needed import needed_objects, objection
 from virt_dra.controllers.profiles.problems import APPLIED, NOT_ALIGNED, TEMPLATE_REFUSED, ProfileProblem
 from virt_dra.controllers.reconciled import Align, Reconciled, earliest
 from virt_dra.controllers.sources import Sources
@@ -151,13 +151,8 @@ def gather(sources: Sources, vmi: VirtualMachineInstance) -> ProfileInputs:
         sources.profiles(),
         sources.namespace_labels(vmi.namespace),
         {name: template for name, template in templates.items() if template is not None},
-        {claim.name: claim for claim in named if claim is not None and vm is not None and _is_of(claim, vm)},
+        {claim.name: claim for claim in named if claim is not None and vm is not None and claim.is_controlled_by(vm)},
     )
-
-
-def _is_of(claim: ResourceClaim, vm: VirtualMachine) -> bool:
-    owner = claim.metadata.controller_owner
-    return owner is not None and owner.uid == vm.metadata.uid
 
 
 def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
@@ -173,7 +168,7 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
             name: needed
             for entry in vmi.spec.resource_claims
             if (name := entry.resource_claim_template_name) == template_name(vmi.name, entry.name)
-            and not (name in templates and is_of(templates[name], vmi))
+            and not (name in templates and templates[name].is_controlled_by(vmi))
         }
         return ProfilesPlan(unmade=lost, general=changed or needed)
     if not needed.templates and changed is None:
@@ -183,7 +178,7 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         for template in needed.templates
         if template.name in templates
     )
-    own = {name: template for name, template in templates.items() if is_of(template, vmi)}
+    own = {name: template for name, template in templates.items() if template.is_controlled_by(vmi)}
     return ProfilesPlan(
         tuple(template for template in needed.templates if template.name not in templates),
         needed.templates,
@@ -207,7 +202,7 @@ def _has_all(inputs: ProfileInputs) -> bool:
         return False
     made = (inputs.templates.get(template_name(inputs.vmi.name, item.name or item.profile)) for item in asked)
     return bool(asked) and all(
-        template is not None and is_of(template, inputs.vmi) and template.metadata.deletion_timestamp is None
+        template is not None and template.is_controlled_by(inputs.vmi) and template.metadata.deletion_timestamp is None
         for template in made
     )
 

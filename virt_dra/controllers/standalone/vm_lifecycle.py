@@ -101,7 +101,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     if vm.metadata.deletion_timestamp is not None:
         return LifecyclePlan()
     strategy = strategy_of(vm)
-    own = vmi if vmi is not None and _owned(vmi, vm) else None
+    own = vmi if vmi is not None and vmi.is_controlled_by(vm) else None
     taken = vmi is not None and own is None
     upcoming = _next_vmi(inputs) if vmi is None else None
     refused_line = upcoming if isinstance(upcoming, RefusedLineError) else None
@@ -142,11 +142,6 @@ def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
         return count_from(written - delay) + delay
     except OverflowError:
         return None
-
-
-def _owned(vmi: VirtualMachineInstance, vm: VirtualMachine) -> bool:
-    owner = vmi.metadata.controller_owner
-    return owner is not None and owner.uid == vm.metadata.uid
 
 
 def _failures(vm: VirtualMachine, own: VirtualMachineInstance | None, now: datetime) -> Json | None:

@@ -48,7 +48,7 @@ class MappingDevices:
     def __init__(self, slices: Sequence[ResourceSlice]) -> None:
         self._slices: dict[tuple[str, str], list[ResourceSlice]] = {}
         for slice_ in slices:
-            self._slices.setdefault((slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
+            self._slices.setdefault(slice_.pool_key, []).append(slice_)
 
     @cached_property
     def any(self) -> bool:

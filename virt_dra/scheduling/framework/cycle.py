@@ -153,7 +153,7 @@ def refusal_beside_nominated(fit: Fit, state: NodeState, nominations: Nomination
         other.metadata.uid: other
         for other in nominations.on(state.name)
         if other.metadata.uid != pod.metadata.uid
-        and (other.spec.priority or 0) >= (pod.spec.priority or 0)
+        and other.priority >= pod.priority
         and (group is None or (other.namespace, pod_group_name(other)) != (pod.namespace, group))
     }
     try:

@@ -25,7 +25,7 @@ from typing import Any
 from virt_dra.api.core_v1 import FINISHED, Container, Node, Pod, reference_to
 from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
-from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.meta import ObjectMeta, format_time
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
@@ -454,7 +454,7 @@ class Kubelet:
                 if reference.name == entry:
                     self._inject(prepared, (reference.request or "").partition("/")[0], root, mounted, variables)
         container = ours.containers[spec.name] = RunningContainer(ours.pod, spec, root, variables)
-        ours.started[spec.name] = pod_status.time(self._clock())
+        ours.started[spec.name] = format_time(self._clock())
         program = self.programs.get(spec.name) or self._images.get(image_name(spec.image or ""))
         container.serving = program is None
         if program is None and ends:

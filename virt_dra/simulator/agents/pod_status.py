@@ -9,6 +9,7 @@ from typing import Any
 
 from virt_dra.api.core_v1 import Container, Pod
 from virt_dra.api.meta import format_time
+from virt_dra.api.policies.pod_resources import is_sidecar
 from virt_dra.api.wire import Json
 from virt_dra.simulator.agents.containers import RunningContainer
 
@@ -21,10 +22,6 @@ class Exit:
 
     code: int
     message: str = ""
-
-
-def time(moment: datetime) -> str:
-    return format_time(moment)
 
 
 def probe_succeeds(container: RunningContainer) -> bool:
@@ -57,7 +54,7 @@ def status_of(
     ``started``: container -> when; ``problem``: why containers can't be made; ``address``: the pod's, if it has one.
     """
     init, main = pod.spec.init_containers, pod.spec.containers
-    initialized = all(_succeeded(exits, spec) or (_stays(spec) and spec.name in started) for spec in init)
+    initialized = all(_succeeded(exits, spec) or (is_sidecar(spec) and spec.name in started) for spec in init)
     status: Json = {
         "phase": _phase(pod, started, exits),
         "containerStatuses": [
@@ -83,10 +80,10 @@ def status_of(
         "ContainersReady": (all_ready, "" if all_ready else "ContainersNotReady", ""),
         "Ready": (all_ready and not open_gates, *(("", "") if all_ready and not open_gates else unready)),
     }
-    status["conditions"] = _conditions(pod, wanted, time(now))
+    status["conditions"] = _conditions(pod, wanted, format_time(now))
     current = pod.to_wire().get("status", {})
     if started and not current.get("startTime"):
-        status["startTime"] = time(now)
+        status["startTime"] = format_time(now)
     if started and address:
         status |= {"podIP": address, "podIPs": [{"ip": address}]}
     changed = any(_subset(value, current.get(key)) is False for key, value in status.items())
@@ -95,10 +92,6 @@ def status_of(
 
 def _succeeded(exits: Mapping[str, Exit], spec: Container) -> bool:
     return spec.name in exits and exits[spec.name].code == 0
-
-
-def _stays(spec: Container) -> bool:
-    return spec.restart_policy == "Always"
 
 
 def _phase(pod: Pod, started: Mapping[str, str], exits: Mapping[str, Exit]) -> str:

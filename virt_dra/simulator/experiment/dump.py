@@ -141,7 +141,7 @@ def beginning(
         if dumped.claims is None or (dumped.node is not None and dumped.node not in numbers):
             continue
         shape = shapes.of(dumped.pod, dumped.claims, dumped.shared)
-        arrival = Arrival(0.0, shape, dumped.pod.key, lifetime(), dumped.pod.spec.priority or 0)
+        arrival = Arrival(0.0, shape, dumped.pod.key, lifetime(), dumped.pod.priority)
         followed += [dumped.pod, *dumped.claims]
         if dumped.node is None:
             waiting.append(arrival)
@@ -162,13 +162,13 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:
         raise BadExperiment(f"{source}: no pod to place; a description (kind: Simulation) says which VMs arrive")
-    pods.sort(key=lambda dumped: (dumped.pod.metadata.creation_timestamp or "", -(dumped.pod.spec.priority or 0)))
+    pods.sort(key=lambda dumped: (dumped.pod.metadata.creation_timestamp or "", -dumped.pod.priority))
     arrivals = [
         Arrival(
             float(number),
             shapes.of(dumped.pod, dumped.claims or (), dumped.shared),
             dumped.pod.key,
-            priority=dumped.pod.spec.priority or 0,
+            priority=dumped.pod.priority,
         )
         for number, dumped in enumerate(pods)
     ]

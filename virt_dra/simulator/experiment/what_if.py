@@ -134,7 +134,7 @@ class Prospect:
             if pod.node is not None and pod.node not in numbers:
                 self.unknown_nodes += 1
                 continue
-            vm = _Vm(pod.pod.key, shape, pod.pod.spec.priority or 0)
+            vm = _Vm(pod.pod.key, shape, pod.pod.priority)
             allocations = [claim.status.allocation for claim in pod.claims]
             results = tuple(allocation for allocation in allocations if allocation is not None)
             if pod.node is not None:
@@ -315,9 +315,7 @@ class Prospect:
         self._vms.remove(vm)
 
     def _add(self, shape: VmShape, number: int) -> list[_Vm]:
-        new = [
-            _Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0) for i in range(1, number + 1)
-        ]
+        new = [_Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.priority) for i in range(1, number + 1)]
         self._added += number
         self._vms += new
         return new

@@ -79,11 +79,11 @@ class RepairTargets:
         ]
         newest: dict[tuple[str, str], int] = {}
         for _, obj in slices:
-            pool = (obj.spec.driver, obj.spec.pool.name)
+            pool = obj.pool_key
             newest[pool] = max(newest.get(pool, obj.spec.pool.generation), obj.spec.pool.generation)
         places: dict[DeviceName, list[tuple[DocumentSource, MemberPath]]] = {}
         for manifest, obj in slices:
-            pool = (obj.spec.driver, obj.spec.pool.name)
+            pool = obj.pool_key
             if obj.spec.pool.generation < newest[pool]:
                 continue
             for index, device in enumerate(obj.spec.devices):

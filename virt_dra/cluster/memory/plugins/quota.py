@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject, parse_time
+from virt_dra.api.policies.pod_resources import added
 from virt_dra.api.policies.quota_usage import (
     QuotaContext,
     Usage,
-    grown,
     in_scope,
     masked,
     matching_names,
@@ -85,7 +85,7 @@ def _pertinent(
 
 
 def _charged(quota: ResourceQuota, wanted: Usage, request: WriteRequest) -> Usage:
-    used = grown(quota.status.used, wanted)
+    used = added(quota.status.used, wanted)
     beyond = [name for name in wanted if used[name] > quota.status.hard[name]]
     if beyond:
         asked, before, limits = (

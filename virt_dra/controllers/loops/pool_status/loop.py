@@ -130,7 +130,7 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
 
 def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
     """A slice is found by its driver, and by driver and pool."""
-    return (published.spec.driver, None), (published.spec.driver, published.spec.pool.name)
+    return (published.spec.driver, None), published.pool_key
 
 
 def _pools_used_by(claim: ResourceClaim) -> Iterator[tuple[str, str | None]]:

@@ -119,7 +119,7 @@ class GroupScheduling:
     ) -> GroupResult:
         """The result of one cycle; ``taken`` receives the places that are reserved."""
         priority = group.spec.priority or 0
-        other = next((pod.spec.priority or 0 for pod in pods if (pod.spec.priority or 0) != priority), None)
+        other = next((pod.priority for pod in pods if pod.priority != priority), None)
         if other is not None:
             text = "all pods in a single pod group should have the same priority as the pod group's priority"
             return GroupResult((), error=f"{text}, got {other} and {priority}")
@@ -197,7 +197,7 @@ class GroupScheduling:
         priority = group.spec.priority or 0
         if waits_for_victims(pods, priority, table):
             return f"{PREEMPTION}ongoing preemption on nominated nodes", _PostFilter.PREEMPTS
-        lower = [pod for state in table.states for pod in state.pods.values() if (pod.spec.priority or 0) < priority]
+        lower = [pod for state in table.states for pod in state.pods.values() if pod.priority < priority]
         candidates = [pod for pod in lower if pod.spec.node_name]
         if not candidates:
             return NO_VICTIMS, _PostFilter.REJECTED

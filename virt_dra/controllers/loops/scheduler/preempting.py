@@ -106,7 +106,7 @@ class Preempting:
     async def _evict_all(self, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Lower priorities that are nominated for the node look for another one."""
         for other in tuple(self._known.table.nominations.on(node)):
-            if (other.spec.priority or 0) < (pod.spec.priority or 0):
+            if other.priority < pod.priority:
                 self._known.table.nominations.forget(other.metadata.uid)
                 await self._nominate(other, None)
         for victim in victims:

@@ -23,7 +23,7 @@ class PublishedTaints:
     def change(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[TaintedDevice]:
         """Replace a slice (None: absent) by another of its name; the devices whose taints are different now."""
         changed: set[TaintedDevice] = set()
-        for pool in {_pool_of(published) for published in (old, new) if published is not None}:
+        for pool in {published.pool_key for published in (old, new) if published is not None}:
             tracked = self._pools.setdefault(pool, _Pool())
             changed |= {(*pool, device) for device in tracked.change(_in(pool, old), _in(pool, new))}
             if tracked.is_empty:
@@ -39,7 +39,7 @@ class PublishedTaints:
 
     def is_current(self, published: ResourceSlice) -> bool:
         """Whether a slice is of its pool's highest generation."""
-        pool = self._pools.get(_pool_of(published))
+        pool = self._pools.get(published.pool_key)
         return pool is not None and pool.newest == generation_of(published)
 
 
@@ -104,12 +104,8 @@ class _Pool:
                 del self._carriers[device]
 
 
-def _pool_of(published: ResourceSlice) -> tuple[str, str]:
-    return published.spec.driver, published.spec.pool.name
-
-
 def _in(pool: tuple[str, str], published: ResourceSlice | None) -> ResourceSlice | None:
-    return published if published is not None and _pool_of(published) == pool else None
+    return published if published is not None and published.pool_key == pool else None
 
 
 def _tainted(published: ResourceSlice) -> _Tainted:

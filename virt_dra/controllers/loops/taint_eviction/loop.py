@@ -301,7 +301,7 @@ class TaintEviction:
             store.values() if selector.driver is None else store.by_index(_POOL_INDEX, (selector.driver, selector.pool))
         )
         return sum(
-            rule_selects(rule, (published.spec.driver, published.spec.pool.name, device.name))
+            rule_selects(rule, (*published.pool_key, device.name))
             for published in slices
             if self._taints.published.is_current(published)
             for device in published.spec.devices
@@ -320,7 +320,7 @@ def _group_of(pod: Pod) -> tuple[tuple[str, str], ...]:
 
 def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
     """A slice is found by its driver, and by driver and pool."""
-    return (published.spec.driver, None), (published.spec.driver, published.spec.pool.name)
+    return (published.spec.driver, None), published.pool_key
 
 
 def _claims_differ(old: Pod, new: Pod) -> bool:
