@@ -91,6 +91,10 @@ class Judge:
             await self._check_users(before, there.get(uid))
         self._claims = there
         for uid, claim in there.items():
+            owner = claim.metadata.controller_owner
+            for consumer in filter(is_vm_reference, claim.status.reserved_for):
+                if owner is None or consumer.uid != owner.uid:
+                    self._break(f"{claim.name} is held for {consumer.name}, which doesn't own it")
             if claim.metadata.labels.get(KEPT_LABEL) == "true":
                 for reason in reasons(await self._truth(claim, now), now):
                     self._held_at[uid, reason] = elapsed
@@ -235,6 +239,8 @@ class Judge:
                 yield f"{claim.name} is there although {reason}: {claim.to_wire()}"
         if allocated and truth.owner_there and truth.keeps and not why and not holds:
             yield f"{claim.name} isn't held for its VM: {claim.to_wire()}"
+        if truth.owner_there and truth.runs and truth.asked:
+            yield f"{claim.name} is still asked for, although its VM runs"
         yield from self._late(claim, truth, used=used)
         annotations = claim.metadata.annotations
         for annotation, since in ((STOPPED_ANNOTATION, truth.stopped_since), (NODE_LOST_ANNOTATION, truth.lost_since)):

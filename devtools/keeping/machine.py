@@ -84,6 +84,13 @@ class Histories(RuleBasedStateMachine):
     def create(self, name: str, keeps: bool, own: bool, starts: bool, pause: float) -> None:
         self._run(self.world.create(name, keeps=keeps, own=own and self.world.standalone, starts=starts), pause)
 
+    @rule(name=NAME, pause=PAUSE)
+    def replace_vm(self, name: str, pause: float) -> None:
+        """By another of its name, before the claim of the first is collected."""
+        self._run(self.world.start(name, runs=False), 5.0)
+        self._run(self.world.delete(VirtualMachine, name))
+        self._run(self.world.create(name, keeps=True, own=False, starts=False), pause)
+
     @rule(name=NAME, runs=st.booleans(), pause=PAUSE)
     def start_or_stop(self, name: str, runs: bool, pause: float) -> None:
         self._run(self.world.start(name, runs=runs), pause)
@@ -92,6 +99,15 @@ class Histories(RuleBasedStateMachine):
     def stop_for(self, name: str, minutes: int) -> None:
         self._run(self.world.start(name, runs=False), 5.0)
         self._run(self.world.wait(60.0 * minutes))
+
+    @rule(name=NAME, lease=st.sampled_from((30, 120)))
+    def stop_in_calm_for_a_lease(self, name: str, lease: int) -> None:
+        """Undisturbed, so that the release must come in time."""
+        self._run(self.world.annotate(name, f"{lease}m"))
+        self._run(self.world.start(name, runs=False), 5.0)
+        self._run(self.world.calm())
+        self._run(self.world.wait(60.0 * (lease + 10)))
+        self._run(self.world.calm())
 
     @rule(name=NAME, pause=PAUSE)
     def stop_and_release(self, name: str, pause: float) -> None:
