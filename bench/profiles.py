@@ -52,9 +52,9 @@ def _settling(vmis: int, nodes: int) -> None:
     table = Table(
         "measured", "templates", "lines", "ratio", f"goal: {GOAL} x", title=f"{vmis:,} VMs, {nodes * 8:,} devices"
     )
-    for what, without, having in zip(("settled, s", "settled again after a restart, s"), plain, asking, strict=True):
+    for figure, without, having in zip(("settled, s", "settled again after a restart, s"), plain, asking, strict=True):
         ratio = having / without
-        table.add_row(what, f"{without:.1f}", f"{having:.1f}", f"{ratio:.2f}", "met" if ratio <= GOAL else "missed")
+        table.add_row(figure, f"{without:.1f}", f"{having:.1f}", f"{ratio:.2f}", "met" if ratio <= GOAL else "missed")
     Console(width=120).print(table)
 
 

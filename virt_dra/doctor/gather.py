@@ -37,7 +37,7 @@ from virt_dra.installation.plan import (
     packaged,
     planned,
 )
-from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, get_or_none
+from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, get_or_none, list_or_none
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.cluster import KubeCluster
@@ -63,7 +63,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SE
     """All facts, as far as they are read in time. Errors of the cluster become Unknown."""
     tried = _Trying(seconds)
     deployments = await tried(cluster.list_raw("apps/v1", "Deployment", labels=OURS))
-    kubevirts = await tried(_listed(cluster, KUBEVIRT, "KubeVirt"))
+    kubevirts = await tried(list_or_none(cluster, KUBEVIRT, "KubeVirt"))
     facts = ClusterFacts(
         now=datetime.now(UTC),
         version=await tried(_version(cluster)),
@@ -71,8 +71,8 @@ async def gather(cluster: KubeCluster, probe_namespace: str, seconds: float = SE
         features=await tried(_features(cluster)),
         crds=await tried(_crds(cluster)),
         kubevirts=kubevirts,
-        slices=await tried(_listed(cluster, RESOURCE, "ResourceSlice")),
-        classes=await tried(_listed(cluster, RESOURCE, "DeviceClass")),
+        slices=await tried(list_or_none(cluster, RESOURCE, "ResourceSlice")),
+        classes=await tried(list_or_none(cluster, RESOURCE, "DeviceClass")),
         deployments=deployments,
         drivers=await tried(cluster.list_raw("apps/v1", "DaemonSet", DRIVER_NAMESPACE, labels=OURS)),
         nodes=await tried(cluster.list_raw("v1", "Node")) if any(map(_selects_nodes, items(kubevirts))) else (),
@@ -177,14 +177,6 @@ def extender_answers(metrics: str) -> Mapping[str, int]:
 async def _crds(cluster: KubeCluster) -> Mapping[str, Json]:
     read = {name: await get_or_none(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, *_OURS)}
     return {name: crd for name, crd in read.items() if crd is not None}
-
-
-async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence[Json]:
-    """The objects of a kind; none if the kind isn't served."""
-    try:
-        return await cluster.list_raw(api_version, kind)
-    except NotFound:
-        return ()
 
 
 async def _configurations(cluster: KubeCluster) -> Sequence[Json]:

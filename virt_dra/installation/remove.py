@@ -13,7 +13,7 @@ from virt_dra.cluster.port import NotFound
 from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
 from virt_dra.installation.plan import KINDS, WORKLOADS, ObjectKey, possible_namespaces
 from virt_dra.installation.removal import VMI_ANNOTATIONS, Removal, namespaces_of, removal
-from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none
+from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none, list_or_none
 
 LEASE: Final = "virt-dra-operator"
 
@@ -40,19 +40,12 @@ async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms
     stored: dict[str, tuple[Json, ...]] = {}
     for crd in (obj for obj in there if obj["kind"] == "CustomResourceDefinition"):
         version = next(served["name"] for served in crd["spec"]["versions"] if served["storage"])
-        stored[crd["metadata"]["name"]] = await _all(
+        stored[crd["metadata"]["name"]] = await list_or_none(
             cluster, f"{crd['spec']['group']}/{version}", crd["spec"]["names"]["kind"]
         )
     if VMIS not in stored:  # KubeVirt's
-        stored[VMIS] = await _all(cluster, KUBEVIRT, "VirtualMachineInstance")
+        stored[VMIS] = await list_or_none(cluster, KUBEVIRT, "VirtualMachineInstance")
     return removal(namespace, there, stored, delete_vms=delete_vms)
-
-
-async def _all(cluster: Objects, api_version: str, kind: str) -> tuple[Json, ...]:
-    try:
-        return await cluster.list_raw(api_version, kind)
-    except NotFound:
-        return ()
 
 
 async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, deadline: WaitDeadline) -> None:

@@ -57,6 +57,14 @@ async def get_or_none(cluster: Objects, api_version: str, kind: str, name: str, 
         return None
 
 
+async def list_or_none(cluster: Objects, api_version: str, kind: str) -> tuple[Json, ...]:
+    """The objects of a kind; none if the kind isn't served."""
+    try:
+        return await cluster.list_raw(api_version, kind)
+    except NotFound:
+        return ()
+
+
 async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
     """The state of the cluster. ``wanted``: the objects to be applied. Raises the port's exceptions."""
     names = (KUBEVIRTS, *VMS)

@@ -32,8 +32,7 @@ EVERY: Final = timedelta(minutes=1)
 
 def restarts(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
     """True if another VMI is made for the VM when this one fails."""
-    owner = vmi.metadata.controller_owner
-    owned = owner is not None and owner.uid == vm.metadata.uid and vm.metadata.deletion_timestamp is None
+    owned = vmi.is_controlled_by(vm) and vm.metadata.deletion_timestamp is None
     strategy = strategy_of(vm)
     return owned and strategy != "Halted" and deletes_instance(strategy, "Failed")
 
