@@ -111,3 +111,8 @@ def test_the_device_is_shown_as_the_stopped_vms(files: tuple[str, ...]) -> None:
     rows = said("get", "devices", *files, "--no-headers").splitlines()
     (row,) = (row for row in rows if "node-3" in row)
     assert "VM team-a/trainer (stopped)   trainer-gpu" in row
+
+
+def test_its_description_has_the_claims_that_it_keeps(files: tuple[str, ...]) -> None:
+    row = "trainer-gpu   reserved   node-3   gpu.example.com/node-3/gpu-0   VM trainer"
+    assert row in said("describe", "vm", "trainer", "-n", "team-a", *files)

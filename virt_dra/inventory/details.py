@@ -49,6 +49,7 @@ from virt_dra.inventory.pool_rows import DriverRow, PoolRow, classes_by_driver, 
 from virt_dra.inventory.vm_rows import VmRow
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools, published_device, slices_of_pools
+from virt_dra.model.kept import kept_claims
 from virt_dra.model.launchers import launchers_of
 
 ObjectId = tuple[str, str, str]
@@ -132,6 +133,7 @@ def _vm(row: VmRow, sources: DetailSources, remarks: RemarksJson) -> VmDetailsJs
         condition.to_wire() for condition in (stored.status.conditions if stored is not None else ())
     )
     claims = {device.claim for device in row.devices if device.claim}
+    claims |= {claim.name for claim in kept_claims(model, f"{row.namespace}/{row.name}")}
     document = row.to_json()
     return {
         "kind": "vm",

@@ -21,6 +21,7 @@ from devtools.cluster.control_plane import (
     RequestError,
     require,
 )
+from devtools.cluster.processes import Component
 from devtools.faults.clocks import HOUR, Clock
 from devtools.faults.ledger import audit_arguments
 from devtools.faults.site import CLASS, IDENTITY, Site, site
@@ -40,6 +41,7 @@ DEVICES = 8
 PATIENCE = 120.0
 POLL = 0.1
 KUBEVIRT = "kubevirt.io/v1"
+RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
 PROFILES = "/apis/virt-dra.io/v1alpha1/deviceprofiles"
 ONE_GPU = {"devices": [{"name": "gpu", "deviceClassName": CLASS}]}
 
@@ -47,9 +49,9 @@ ONE_GPU = {"devices": [{"name": "gpu", "deviceClassName": CLASS}]}
 class Users:
     """What users do at a site, and what they are shown."""
 
-    def __init__(self, site: Site, clock: Clock | None) -> None:
+    def __init__(self, site: Site, keeper: Component, clock: Clock | None = None) -> None:
         """``clock``: of the keeper; None where it can't be set."""
-        self.clock, self.looks = clock, 0
+        self.keeper, self.clock, self.looks = keeper, clock, 0
         self.site, self.plane, self.namespace = site, site.plane, site.namespace
         self.claims = f"/apis/resource.k8s.io/v1/namespaces/{self.namespace}/resourceclaims"
 
@@ -177,6 +179,10 @@ class Users:
                 lambda: self.events(kind, name),  # noqa: B023 - called at once
             )
 
+    def released(self, reason: str) -> float:
+        """How often, by the keeper's metrics."""
+        return self.keeper.metrics().get(f'virt_dra_keeper_releases_total{{reason="{reason}"}}', 0)
+
     def condition(self, vm: str, type_: str) -> Json:
         shown = self.get("virtualmachineinstancedevices", vm) or {}
         conditions = shown.get("status", {}).get("conditions", [])
@@ -253,9 +259,9 @@ def users(keeping_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Itera
         clock = None
     environment = clock.environment if clock is not None else None
     with ExitStack() as stack:
-        stack.enter_context(keeping_site.keeper("--identity", IDENTITY, environment=environment)).ready()
+        keeper = stack.enter_context(keeping_site.keeper("--identity", IDENTITY, environment=environment)).ready()
         stack.enter_context(keeping_site.operator("--identity", IDENTITY)).ready()
-        yield Users(keeping_site, clock)
+        yield Users(keeping_site, keeper, clock)
 
 
 def both(name: str) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -549,6 +555,38 @@ def test_a_release_of_a_vm_that_runs_has_nothing_or_is_not_there(users: Users) -
     assert release("released") == nothing
     assert release("never-made") == (0, f"VM {users.namespace}/never-made keeps no devices\n")
     users.delete("released")
+
+
+def test_a_node_that_is_cordoned_for_longer_than_the_vm_waits_and_a_tainted_device(users: Users) -> None:
+    node = f"/api/v1/nodes/node-{users.namespace}"
+    users.vm("waits", annotations={NODE_LOSS_ANNOTATION: "3s"})
+    users.vm("stays", annotations={NODE_LOSS_ANNOTATION: "never"})
+    for name in ("waits", "stays"):
+        users.runs(name)
+        users.held(f"{name}-gpu", name)
+        users.stop(name)
+        users.stopped(f"{name}-gpu")
+    try:
+        users.plane.request("PATCH", node, {"spec": {"unschedulable": True}}, MERGE)
+        users.said("KeptDevicesReleased", "has been cordoned for", ("VirtualMachine", "waits"))
+    finally:
+        users.plane.request("PATCH", node, {"spec": {"unschedulable": False}}, MERGE)
+    assert users.released("KeptNodeLost") == 1
+    results = users.held("stays-gpu", "stays")["status"]["allocation"]["devices"]["results"]
+    device = {key: results[0][key] for key in ("driver", "pool", "device")}
+    taint = {"key": "example.com/broken", "effect": "NoExecute"}
+    rule = {"metadata": {"name": "broken"}, "spec": {"deviceSelector": device, "taint": taint}}
+    users.plane.request("POST", RULES, rule)
+    try:
+        users.said("KeptDevicesReleased", "a device has a NoExecute taint: ", ("VirtualMachine", "stays"))
+        assert users.released("KeptDeviceTainted") == 1
+        users.start("stays")
+        users.runs("stays")
+        assert users.held("stays-gpu", "stays")["status"]["allocation"]["devices"]["results"] != results
+    finally:
+        users.plane.request("DELETE", f"{RULES}/broken")
+    for name in ("waits", "stays"):
+        users.delete(name)
 
 
 # --- clocks ---

@@ -29,9 +29,8 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
         site(plane, log, STANDALONE, folder, 1, "--keeper") as here,
         ExitStack() as stack,
     ):
-        for start in (here.keeper, here.operator):
-            stack.enter_context(start("--identity", IDENTITY)).ready()
-        yield Users(here, None)
+        keeper, _ = (stack.enter_context(start("--identity", IDENTITY)) for start in (here.keeper, here.operator))
+        yield Users(here, keeper.ready())
 
 
 @pytest.mark.parametrize("asked", ["vm", "template", "profile"])
