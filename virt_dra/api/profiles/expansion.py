@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final
 
@@ -31,7 +32,16 @@ from virt_dra.api.profiles.requests import NamesByDevice, claim_for, constraint_
 from virt_dra.api.profiles.rules import device_profile
 from virt_dra.api.resource_v1 import ResourceClaimSpec, ResourceClaimTemplate, ResourceClaimTemplateSpec
 from virt_dra.api.validation.claims import REQUESTS_MAX, device_claim
-from virt_dra.api.validation.field_errors import Errors, each_invalid, forbidden, invalid, not_found, required, too_many
+from virt_dra.api.validation.field_errors import (
+    Errors,
+    FieldError,
+    each_invalid,
+    forbidden,
+    invalid,
+    not_found,
+    required,
+    too_many,
+)
 from virt_dra.api.validation.rules import DEFAULT_RULES
 from virt_dra.api.wire import Wire
 
@@ -173,6 +183,25 @@ def expand_profiles(
     return ExpandedVm(_written(spec, additions), templates, tuple(_preferences(items)))
 
 
+class _Identical:
+    """A profile as a key: equal to itself alone, as comparing profiles costs as much as judging one."""
+
+    def __init__(self, profile: DeviceProfile) -> None:
+        self.profile = profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identical) and self.profile is other.profile
+
+
+@lru_cache(maxsize=256)
+def _fault(key: _Identical) -> FieldError | None:
+    """What is wrong with a profile. Thousands of VMs may ask for one."""
+    return next(device_profile(key.profile), None)
+
+
 def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfile], vm: VmAsking) -> Errors:
     if not vm.name:
         yield required("metadata.name", "the templates of its claims are called after it")
@@ -186,7 +215,7 @@ def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfil
             yield forbidden(
                 vm.line_path, f"DeviceProfile {name} isn't for namespace {vm.namespace} (namespaceSelector)"
             )
-        elif (fault := next(device_profile(profile), None)) is not None:
+        elif (fault := _fault(_Identical(profile))) is not None:
             yield invalid(vm.line_path, name, f"the DeviceProfile can't be used: {fault}")
 
 
