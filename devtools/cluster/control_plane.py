@@ -97,11 +97,11 @@ class ControlPlane(AdminRequests):
     """Use as a context manager, or :meth:`start` and :meth:`close` it. Methods block; from asyncio call them in a
     thread.
 
-    ``gates``: feature gates of all servers (see :data:`ALL_DRA_GATES`). ``runtime_config``: which API versions are
-    served; as a default all, alpha ones too. ``service_accounts``: have the ServiceAccount admission plugin on, as
-    clusters have; then a pod needs the ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise
-    add ``serviceaccount-controller``) and gets a token volume. ``arguments``: further ones of kube-apiserver. ``port``:
-    of kube-apiserver, 0 for a free one. ``folder``: keeps the logs. ``version``: the release of its programs.
+    All versions of the API are served, alpha ones too. ``gates``: feature gates of all servers (see
+    :data:`ALL_DRA_GATES`). ``service_accounts``: have the ServiceAccount admission plugin on, as clusters have; then a
+    pod needs the ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise add
+    ``serviceaccount-controller``) and gets a token volume. ``arguments``: further ones of kube-apiserver. ``port``: of
+    kube-apiserver, 0 for a free one. ``folder``: keeps the logs. ``version``: the release of its programs.
 
     While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the
     admin), :attr:`webhook_client_ca` (the authority of the certificate that the API server presents to webhooks),
@@ -112,7 +112,6 @@ class ControlPlane(AdminRequests):
         self,
         *,
         gates: Mapping[str, bool] | None = None,
-        runtime_config: str = "api/all=true",
         service_accounts: bool = False,
         arguments: Sequence[str] = (),
         port: int = 0,
@@ -121,11 +120,7 @@ class ControlPlane(AdminRequests):
     ) -> None:
         self._version = version
         self.gates: Mapping[str, bool] = dict(gates or {})
-        self._runtime_config, self._service_accounts, self._arguments = (
-            runtime_config,
-            service_accounts,
-            tuple(arguments),
-        )
+        self._service_accounts, self._arguments = service_accounts, tuple(arguments)
         self._kept = folder
         self._wanted_port = port
         self._pids: dict[str, int] = {}
@@ -234,12 +229,8 @@ class ControlPlane(AdminRequests):
             *("--service-account-key-file", str(credentials.service_account_key)),
             *("--service-account-signing-key-file", str(credentials.service_account_key)),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
-            *(
-                "--runtime-config",
-                self._runtime_config,
-                "--admission-control-config-file",
-                str(credentials.admission_configuration),
-            ),
+            *("--runtime-config", "api/all=true"),
+            *("--admission-control-config-file", str(credentials.admission_configuration)),
             *disabled,
             *self._gate_arguments(),
             *self._arguments,

@@ -75,10 +75,10 @@ class Component:
         self._supervisor.close()
         self._stack.close()
 
-    def terminate(self, seconds: float = WAIT_SECONDS) -> int:
-        """SIGTERM; its exit code, once it has ended. Raises :class:`ComponentError` if it hasn't after that time."""
+    def terminate(self) -> int:
+        """SIGTERM; its exit code, once it has ended. Raises :class:`ComponentError` if it doesn't."""
         self.send(signal.SIGTERM)
-        return self.ended(seconds)
+        return self.ended()
 
     def ended(self, seconds: float = WAIT_SECONDS) -> int:
         """Its exit code, once it has ended; the negative signal if one killed it. Raises :class:`ComponentError`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import OwnerReference, TypedObject
+from virt_dra.api.meta import OwnerReference
 from virt_dra.classic.objects import (
     NODES_MAX,
     ClaimSchedulingStatus,
@@ -231,7 +231,3 @@ def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[s
     if tuple(entries) == context.status.resource_claims:
         return context
     return context.with_(status=context.status.with_(resource_claims=tuple(entries)))
-
-
-def pod_key(obj: TypedObject) -> tuple[str, str]:
-    return obj.namespace, obj.name

@@ -82,15 +82,14 @@ class MemoryCluster:
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False,
-        history: int = HISTORY,
+        node_rules: bool = False, history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
         return cls(
             lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
             admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion,
-            granular_status=granular_status, plugins=plugins, node_rules=node_rules, history=history,
+            node_rules=node_rules, history=history,
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
