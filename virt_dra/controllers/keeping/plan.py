@@ -37,6 +37,8 @@ from virt_dra.api.keeping.terms import (
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.expansion import template_name as name_of_template
 from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimConsumerReference,
@@ -317,11 +319,17 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites],
             whose = f"is kept by VM {visible(other)}: rename" if other else "isn't the VM's: delete it, or rename"
             said += _both(vm, vmi, NAME_TAKEN, f"ResourceClaim {shown} {whose} entry {visible(entry)}")
         elif there is None and template is None:
+            if _is_of_line(vmi, entry, template_name):
+                continue  # the operator makes it at this moment, or says why it can't
             text = f"ResourceClaim {shown} can't be made: there is no ResourceClaimTemplate {visible(template_name)}"
             said += _both(vm, vmi, TEMPLATE_MISSING, text)
         elif there is None and template is not None:
             made.append(ClaimWrites((Create(kept_claim(vm, entry, template, vmi.metadata.annotations)),)))
     return made, said
+
+
+def _is_of_line(vmi: VirtualMachineInstance, entry: str, template: str) -> bool:
+    return DEVICES_ANNOTATION in vmi.metadata.annotations and template == name_of_template(vmi.name, entry)
 
 
 def _both(vm: VirtualMachine, vmi: VirtualMachineInstance, reason: str, message: str) -> list[Event]:
