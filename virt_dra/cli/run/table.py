@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virt_dra.api.counting import counted
+from virt_dra.api.go_text import visible
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.simulator.outcome import DeviceOutcome, VmOutcome
 from webhooks.lint import DENIAL
@@ -25,7 +26,7 @@ def outcome_table(outcomes: Sequence[VmOutcome], *, wide: bool = False) -> list[
 
 def outcome_name(outcome: VmOutcome) -> str:
     """``kind/namespace/name``, as ``virt-dra get -o name`` writes it."""
-    return f"{outcome.kind.lower()}/{outcome.namespace}/{outcome.name}"
+    return visible(f"{outcome.kind.lower()}/{outcome.namespace}/{outcome.name}")
 
 
 def _cells(outcome: VmOutcome, *, wide: bool) -> tuple[str, ...]:
@@ -33,7 +34,7 @@ def _cells(outcome: VmOutcome, *, wide: bool) -> tuple[str, ...]:
     more = len(devices) - _SHOWN
     shown = devices if wide or more <= 0 else [*devices[:_SHOWN], f"{more} more"]
     return (
-        f"{outcome.namespace}/{outcome.name}",
+        visible(f"{outcome.namespace}/{outcome.name}"),
         "yes" if outcome.ready else "no",
         outcome.node or "-",
         ", ".join(shown) or "-",

@@ -8,6 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from virt_dra.api.counting import counted
+from virt_dra.api.go_text import visible
 from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
@@ -33,11 +34,8 @@ def notes_of(ran: Ran) -> list[str]:
 def outcome_tree(outcome: VmOutcome, xml_path: str | None) -> Tree:
     """The tree of one VM. ``xml_path``: where its domain was written, if it was."""
     verdict = Text("ready", style="green") if outcome.ready else Text("not ready", style="red")
-    tree = Tree(
-        Text.assemble(
-            f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")
-        )
-    )
+    title = visible(f"{outcome.kind} {outcome.namespace}/{outcome.name}: ")
+    tree = Tree(Text.assemble(title, verdict, Text(f"  ({outcome.source})", style="dim")))
     if outcome.findings:
         verdict = Text("DENIED", style="bold red") if outcome.denied else Text("warnings")
         branch = tree.add(Text.assemble("lint: ", verdict))

@@ -299,10 +299,11 @@ def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace:
     same = model.of(kind)
     elsewhere = sorted({obj.namespace for obj in same if obj.name == name})
     if elsewhere:
-        return f"there is no {word} {name} in namespace {namespace}, but in {', '.join(elsewhere[:3])}: name it with -n"
+        others = visible(", ".join(elsewhere[:3]))
+        return f"there is no {word} {name} in namespace {namespace}, but in {others}: name it with -n"
     meant = nearest(name, [obj.name for obj in same if obj.namespace == namespace])
     if meant is not None:
-        return f"there is no {word} {name} in namespace {namespace}; did you mean {meant}?"
-    keys = sorted(obj.key for obj in same)
+        return f"there is no {word} {name} in namespace {namespace}; did you mean {visible(meant)}?"
+    keys = sorted(visible(obj.key) for obj in same)
     others = f"there are {listed(keys, 5)}" if keys else f"there is no {word} at all"
     return f"there is no {word} {name} in namespace {namespace}; {others}"
