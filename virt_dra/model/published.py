@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.pool_generations import generation_of, newest_generation
@@ -197,7 +197,6 @@ class _Generation:
         )
 
 
-@runtime_checkable
 class Publications(Protocol):
     """A lookup of pools by driver and name."""
 

@@ -80,7 +80,7 @@ def resolve(
     if objection:
         message = f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod"
         return _no_pod(subjects, POD_MISSING, message)
-    published = slices if isinstance(slices, Publications) else PublishedDevices.from_slices(slices)
+    published = PublishedDevices.from_slices(slices) if isinstance(slices, Iterable) else slices
     namespace = pod.namespace or vmi.namespace or "default"
     by_name: dict[str, ResourceClaim] = {}
     # Objects from files may lack a namespace: they count as the pod's, after those that say so.
