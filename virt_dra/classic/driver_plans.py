@@ -55,11 +55,10 @@ ClassLookup = Callable[[ClassicClaim, str], AnyClass | None]
 
 
 def class_requests(claim: ClassicClaim) -> Iterator[tuple[str, str]]:
-    """Name and class of each request of a claim of v1alpha3; an unknown kind of request has no class."""
-    requests = (claim.spec.devices or {}).get("requests")
-    for request in requests if isinstance(requests, list | tuple) else ():
-        if isinstance(request, dict):
-            yield str(request.get("name") or ""), str(request.get("deviceClassName") or "")
+    """Name and class of each request of a claim of v1alpha3."""
+    if claim.spec.devices is not None:
+        for request in claim.spec.devices.requests:
+            yield request.name, request.device_class_name
 
 
 def class_names(claim: ClassicClaim) -> tuple[str, ...]:

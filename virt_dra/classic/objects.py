@@ -13,7 +13,12 @@ from pydantic import Field
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
+from virt_dra.api.resource_v1 import (
+    DeviceClaimConfiguration,
+    DeviceConstraint,
+    DeviceSelector,
+    ResourceClaimConsumerReference,
+)
 from virt_dra.api.wire import Bool, Int, Json, List, Str, Wire
 
 GROUP: Final = "resource.k8s.io"
@@ -75,6 +80,23 @@ class ClassicDeviceClass(TypedObject):
     spec: ClassicDeviceClassSpec = ClassicDeviceClassSpec()
 
 
+class ClassicDeviceRequest(Wire):
+    name: Str = ""
+    device_class_name: Str = ""
+    selectors: List[DeviceSelector] = ()
+    allocation_mode: Str = ""
+    count: Int = 0
+    admin_access: Bool | None = None
+
+
+class ClassicDeviceClaim(Wire):
+    """The ``devices`` of a claim of v1alpha3."""
+
+    requests: List[ClassicDeviceRequest] = ()
+    constraints: List[DeviceConstraint] = ()
+    config: List[DeviceClaimConfiguration] = ()
+
+
 class ClassicClaimSpec(Wire):
     """``controller`` (a driver's name) and ``devices`` are v1alpha3's instead of ``resourceClassName`` and
     ``parametersRef``."""
@@ -83,7 +105,7 @@ class ClassicClaimSpec(Wire):
     parameters_ref: ParametersReference | None = None
     allocation_mode: Str = ""
     controller: Str | None = None
-    devices: Json | None = None
+    devices: ClassicDeviceClaim | None = None
 
 
 class NamedResourcesResult(Wire):

@@ -11,7 +11,7 @@ from virt_dra.api import names
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.names import byte_length
-from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
+from virt_dra.api.resource_v1 import EXACT_COUNT, ResourceClaimConsumerReference
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.api.validation.field_errors import (
     Errors,
@@ -25,7 +25,7 @@ from virt_dra.api.validation.field_errors import (
     not_supported,
     required,
 )
-from virt_dra.api.validation.formats import DRIVER_MAX, subdomain
+from virt_dra.api.validation.formats import subdomain
 from virt_dra.api.validation.metadata import of_template
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.cel import CompileError
@@ -43,6 +43,7 @@ from virt_dra.classic.objects import (
     ClassicClaimStatus,
     ClassicClaimTemplate,
     ClassicDeviceClass,
+    ClassicDeviceRequest,
     NamedResourcesAttribute,
     NamedResourcesSelector,
     NamedResourcesSlice,
@@ -53,6 +54,7 @@ from virt_dra.classic.objects import (
     ResourceClassParameters,
     StructuredHandle,
 )
+from virt_dra.classic.validation.device_claims import device_claim, driver, longer
 
 SELECTOR_BYTES = 10 * 1024
 """Of one expression; Kubernetes limits only the object. Ours is the limit of device selectors (A-22)."""
@@ -70,18 +72,16 @@ def with_defaults(obj: TypedObject) -> TypedObject:
 def _with_spec_defaults(spec: ClassicClaimSpec) -> ClassicClaimSpec:
     if not spec.allocation_mode:
         spec = spec.with_(allocation_mode=WAIT_FOR_FIRST_CONSUMER)
-    requests = (spec.devices or {}).get("requests")
-    if spec.controller is None or not isinstance(requests, list):
+    if spec.controller is None or spec.devices is None or not spec.devices.requests:
         return spec
-    return spec.with_(devices={**(spec.devices or {}), "requests": [_with_count(request) for request in requests]})
+    requests = tuple(_with_count(request) for request in spec.devices.requests)
+    return spec.with_(devices=spec.devices.with_(requests=requests))
 
 
-def _with_count(request: object) -> object:
-    if not isinstance(request, dict):
-        return request
-    mode = request.get("allocationMode") or "ExactCount"
-    counted = {"count": request.get("count") or 1} if mode == "ExactCount" else {}
-    return {**request, "allocationMode": mode, **counted}
+def _with_count(request: ClassicDeviceRequest) -> ClassicDeviceRequest:
+    mode = request.allocation_mode or EXACT_COUNT
+    counted = request.with_(count=1) if mode == EXACT_COUNT and request.count == 0 else request
+    return counted.with_(allocation_mode=mode)
 
 
 def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
@@ -140,19 +140,6 @@ def classic_status_faults(new: TypedObject, old: TypedObject) -> tuple[FieldErro
 T = TypeVar("T")
 
 
-def _driver(name: str, path: str) -> Errors:
-    """An empty name is missing and no subdomain."""
-    if not name:
-        yield required(path)
-    if byte_length(name) > DRIVER_MAX:
-        yield FieldError(ErrorType.TOO_LONG, path, "", f"must have at most {DRIVER_MAX} bytes")
-    yield from each_invalid(path, name, names.dns1123_subdomain(name.lower()))
-
-
-def _longer(path: str, limit: int) -> FieldError:
-    return FieldError(ErrorType.TOO_LONG, path, "", f"may not be longer than {limit}")
-
-
 def _set(
     items: Sequence[T],
     path: str,
@@ -171,12 +158,12 @@ def _set(
             yield from check(item, f"{path}[{index}]")
             seen.add(key(item))
     if len(items) > limit:
-        yield _longer(path, limit)
+        yield longer(path, limit)
 
 
 def _new_driver(name: str, path: str, seen: set[str]) -> Errors:
     """The driver of an entry, which no earlier one has; adds it to ``seen``."""
-    yield from _driver(name, path)
+    yield from driver(name, path)
     if name in seen:
         yield duplicate(path, name)
     seen.add(name)
@@ -187,7 +174,9 @@ def _new_driver(name: str, path: str, seen: set[str]) -> Errors:
 
 def _claim_spec(spec: ClassicClaimSpec, path: str) -> Errors:
     if spec.controller is not None:
-        yield from _driver(spec.controller, f"{path}.controller")
+        if spec.devices is not None:
+            yield from device_claim(spec.devices, f"{path}.devices")
+        yield from driver(spec.controller, f"{path}.controller")
     else:
         yield from subdomain(spec.resource_class_name, f"{path}.resourceClassName")
     yield from _parameters_ref(spec.parameters_ref, f"{path}.parametersRef")
@@ -208,7 +197,7 @@ def _parameters_ref(reference: ParametersReference | None, path: str) -> Errors:
 
 
 def _resource_class(obj: ResourceClass) -> Errors:
-    yield from _driver(obj.driver_name, "driverName")
+    yield from driver(obj.driver_name, "driverName")
     yield from _parameters_ref(obj.parameters_ref, "parametersRef")
     if obj.suitable_nodes is not None:
         yield from node_selector(obj.suitable_nodes, "suitableNodes")
@@ -218,7 +207,7 @@ def _claim_status(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
     status = new.status
     modern = new.spec.controller is not None
     if status.driver_name:
-        yield from _driver(status.driver_name, "status.allocation.controller" if modern else "status.driverName")
+        yield from driver(status.driver_name, "status.allocation.controller" if modern else "status.driverName")
     elif status.allocation is not None and not modern:
         yield required("status.driverName", "must be specified when `allocation` is set")
     if status.allocation is not None:
@@ -258,16 +247,16 @@ def _allocation(allocation: ClassicAllocation, path: str, *, modern: bool) -> Er
     handles = f"{path}.resourceHandles"
     for index, handle in enumerate(allocation.resource_handles):
         at = f"{handles}[{index}]"
-        yield from _driver(handle.driver_name, f"{at}.driverName")
+        yield from driver(handle.driver_name, f"{at}.driverName")
         if byte_length(handle.data) > HANDLE_BYTES:
-            yield _longer(f"{at}.data", HANDLE_BYTES)
+            yield longer(f"{at}.data", HANDLE_BYTES)
         if handle.structured_data is not None:
             yield from _structured_handle(handle.structured_data, f"{at}.structuredData")
         if handle.data and handle.structured_data is not None:
             both = "data and structuredData are mutually exclusive"
             yield FieldError(ErrorType.INVALID, at, '"null"', both)
     if len(allocation.resource_handles) > HANDLES_MAX:
-        yield _longer(handles, HANDLES_MAX)
+        yield longer(handles, HANDLES_MAX)
     if allocation.available_on_nodes is not None:
         nodes = "nodeSelector" if modern else "availableOnNodes"
         yield from node_selector(allocation.available_on_nodes, f"{path}.{nodes}")
@@ -320,7 +309,7 @@ _ONE_MODEL = "exactly one structured model field must be set"
 def _slice(obj: NamedResourcesSlice) -> Errors:
     if obj.node_name:
         yield from subdomain(obj.node_name, "nodeName")
-    yield from _driver(obj.driver_name, "driverName")
+    yield from driver(obj.driver_name, "driverName")
     if obj.named_resources is None:
         yield required("<nil>", _ONE_MODEL)
         return
