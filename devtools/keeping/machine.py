@@ -84,13 +84,6 @@ class Histories(RuleBasedStateMachine):
     def create(self, name: str, keeps: bool, own: bool, starts: bool, pause: float) -> None:
         self._run(self.world.create(name, keeps=keeps, own=own and self.world.standalone, starts=starts), pause)
 
-    @rule(name=NAME, pause=PAUSE)
-    def replace_vm(self, name: str, pause: float) -> None:
-        """By another of its name, before the claim of the first is collected."""
-        self._run(self.world.start(name, runs=False), 5.0)
-        self._run(self.world.delete(VirtualMachine, name))
-        self._run(self.world.create(name, keeps=True, own=False, starts=False), pause)
-
     @rule(name=NAME, runs=st.booleans(), pause=PAUSE)
     def start_or_stop(self, name: str, runs: bool, pause: float) -> None:
         self._run(self.world.start(name, runs=runs), pause)
