@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import threading
 import time
@@ -69,6 +70,7 @@ class Play:
         """UID of a claim -> its VM and the device that it keeps."""
         self._watched: dict[str, int] = {}
         """UID of a claim -> the version that was watched last."""
+        self._thief_names: dict[int, str] = {}
         self._may_lose: set[str] = set()
         """VMs that were deleted, or whose release was asked for."""
 
@@ -245,9 +247,10 @@ class Play:
     # --- thieves ---
 
     async def _steal(self, index: int) -> None:
-        """Wants a device, has it for a moment, and wants another one."""
-        while True:
-            name = f"thief-{index}"
+        """Wants a device, has it for a moment, and wants another one: by another name, as the garbage collector may
+        take one for the other that has its name (P-15)."""
+        for number in itertools.count():
+            name = self._thief_names[index] = f"thief-{index}-{number}"
             with contextlib.suppress(AlreadyExists):
                 await self._try(lambda: self._cluster.create(_thief(name, self._site.namespace)))  # noqa: B023 - called at once
             while (pod := await self._find(Pod, name)) is not None and not pod.spec.node_name:
@@ -293,8 +296,8 @@ class Play:
         self._may_lose |= set(self._vms)
         for name in self._vms:
             await self._delete(VirtualMachine, name)
-        for index in range(self._thieves):
-            await self._delete(Pod, f"thief-{index}")
+        for name in self._thief_names.values():
+            await self._delete(Pod, name)
         end = time.monotonic() + _PATIENCE
         while left := (await self._try(lambda: self._cluster.list(ResourceClaim, self._site.namespace))).items:
             if time.monotonic() > end:
