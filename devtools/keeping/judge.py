@@ -22,7 +22,7 @@ from virt_dra.api.keeping.claims import (
 )
 from virt_dra.api.keeping.terms import KeepingError, KeepTerms, keep_terms, vm_keep_annotations
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.loops.claims.releasing import is_done
@@ -120,12 +120,12 @@ class Judge:
             self._break(f"{name} isn't held any more, while it is allocated")
 
     async def _check_users(self, before: ResourceClaim, after: ResourceClaim | None) -> None:
-        """Nobody takes a claim from a pod that isn't done."""
+        """Nobody takes a claim from a pod that runs with it. One without a node the scheduler may have given up."""
         left = {consumer.uid for consumer in after.status.reserved_for} if after is not None else set()
         dropped = {consumer.uid for consumer in other_consumers(before)} - left
         if dropped:
             for pod in await self._all(Pod):
-                if pod.metadata.uid in dropped and not is_done(pod):
+                if pod.metadata.uid in dropped and pod.spec.node_name and not is_done(pod):
                     self._break(f"{before.name} was taken from {pod.name}, which uses it")
 
     # --- what is true ---
@@ -166,7 +166,7 @@ class Judge:
             in_record=bool(entry),
             asked=allocated and RELEASE_ANNOTATION in claim.metadata.annotations,
             template_differs=template is not None and template.spec.spec != claim.spec,
-            tainted=allocated and await self._is_tainted(claim),
+            tainted=allocated and await self._is_tainted(claim, now),
             stopped_since=self._stopped.get(uid),
             lost_since=self._lost.get(uid),
         )
@@ -187,11 +187,15 @@ class Judge:
         node = next((node for node in await self._all(Node) if node.name == name), None)
         return node is None or bool(node.spec.unschedulable) or bool(node.spec.taints)
 
-    async def _is_tainted(self, claim: ResourceClaim) -> bool:
+    async def _is_tainted(self, claim: ResourceClaim, now: datetime) -> bool:
+        """By a rule, once its time has come by a clock that may have been set back."""
         allocation = claim.status.allocation
         pools = {result.pool for result in allocation.devices.results} if allocation is not None else set()
-        selectors = [rule.spec.device_selector for rule in await self._all(DeviceTaintRule)]
-        return any(selector is not None and selector.pool in pools for selector in selectors)
+        for rule in await self._all(DeviceTaintRule):
+            selector, added = rule.spec.device_selector, rule.spec.taint.time_added
+            if selector is not None and selector.pool in pools and (not added or parse_time(added) <= now):
+                return True
+        return False
 
     # --- in calm ---
 
