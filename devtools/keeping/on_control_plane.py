@@ -20,7 +20,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import RELEASE_ANNOTATION, is_vm_reference, kept_claim_name
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import connect
@@ -206,13 +206,15 @@ class Play:
         await self._try(lambda: self._cluster.patch(VirtualMachine, name, self._site.namespace, merge=merge))
 
     async def _runs(self, name: str) -> ResourceClaim:
-        """The claim of a VM whose VMI runs with it and is not about to go."""
+        """The claim of a VM whose VMI runs with it and is not about to go; not those of an earlier VM of its name."""
         end = time.monotonic() + _PATIENCE
         while True:
+            vm = await self._find(VirtualMachine, name)
             vmi = await self._find(VirtualMachineInstance, name)
             claim = await self._find(ResourceClaim, kept_claim_name(name, "gpu"))
             if (
-                vmi is not None and claim is not None and claim.status.allocation is not None
+                vm is not None and vmi is not None and claim is not None and claim.status.allocation is not None
+                and _is_of(vmi, vm) and _is_of(claim, vm)
                 and vmi.status.phase == "Running" and vmi.metadata.deletion_timestamp is None
                 and any(map(is_vm_reference, claim.status.reserved_for))
             ):  # fmt: skip
@@ -401,6 +403,11 @@ class _Restarted:
     def _again(self) -> None:
         self._running.close()
         self._running = self._start("--identity", IDENTITY)
+
+
+def _is_of(obj: TypedObject, vm: VirtualMachine) -> bool:
+    owner = obj.metadata.controller_owner
+    return owner is not None and owner.uid == vm.metadata.uid
 
 
 def _device(claim: ResourceClaim) -> object:
