@@ -17,6 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 """Names of drivers and reset methods: they are published, and drivers become parts of paths."""
 _VIRTUAL_FUNCTION: Final = re.compile(r"virtfn(\d{1,5})")
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
+_GROUP: Final = re.compile(r"\d{1,9}")
 _NO_OVERRIDE: Final = "(null)"
 _NUMA_NODES_MAX: Final = 1024
 
@@ -38,7 +39,7 @@ def _group_of_unreadable(tree: FileTree, name: str) -> int | None:
     """The group that it spoils for others; None for an entry that isn't a device of its own."""
     folder = tree.resolved(f"{DEVICES}/{name}") or ""
     group = tree.link(f"{folder}/iommu_group") if folder.rpartition("/")[2] == name else ""
-    return int(group) if _NUMBER.fullmatch(group) else None
+    return int(group) if _GROUP.fullmatch(group) else None
 
 
 def _function(tree: FileTree, address: str) -> PciFunction:
@@ -128,7 +129,7 @@ def _numa_node(tree: FileTree, path: str) -> int | None:
 
 
 def _group(path: str, name: str) -> int | None:
-    if name and not _NUMBER.fullmatch(name):
+    if name and not _GROUP.fullmatch(name):
         raise has_text(path, name, "the number of a group")
     return int(name) if name else None
 

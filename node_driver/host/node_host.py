@@ -60,8 +60,7 @@ class NodeHost:
         waited = 0.0
         while not (nodes := self._nodes(address)):
             if waited >= NODE_LIMIT:
-                missing = self._missing_node(address)
-                raise HostError(f"{missing} of {address} didn't appear within {NODE_LIMIT:.0f} s; is udev running?")
+                raise HostError(self._missing_node(address))
             await self._files.sleep(NODE_PAUSE)
             waited += NODE_PAUSE
         return nodes
@@ -85,11 +84,14 @@ class NodeHost:
         return f"{address} is held by {first_of(holders)}; end the process first" if holders else ""
 
     def _missing_node(self, address: str) -> str:
-        """The first node that was waited for."""
+        """What was waited for in vain, the first of it."""
         group = self._files.link(f"{_folder(address)}/iommu_group")
         if not group:
-            return "an IOMMU group"
-        return f"/dev/vfio/{group}" if self._files.is_character_device(CONTAINER_NODE) else CONTAINER_NODE
+            return (
+                f"the kernel gave {address} no IOMMU group within {NODE_LIMIT:.0f} s; see dmesg for the IOMMU's errors"
+            )
+        node = f"/dev/vfio/{group}" if self._files.is_character_device(CONTAINER_NODE) else CONTAINER_NODE
+        return f"{node} of {address} didn't appear within {NODE_LIMIT:.0f} s; is udev running?"
 
     def _nodes(self, address: str) -> tuple[str, ...]:
         """Both ways to open a device that the kernel may have, each only if it is whole: by its group, and by a node of

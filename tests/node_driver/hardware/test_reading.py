@@ -127,6 +127,18 @@ def test_malformed_entries_are_named_and_the_others_read(tmp_path: Path) -> None
     assert list(hardware.functions) == ["0000:01:00.1", "0000:07:00.0"]
 
 
+@pytest.mark.parametrize("group", ["-5", "12345678901234567890", "seven"])
+def test_a_group_that_is_no_number_of_one_is_refused(group: str, tmp_path: Path) -> None:
+    tree = machine("sriov-nic", tmp_path)
+    address, function = next(iter(read_hardware(tree.roots).functions.items()))
+    assert function.iommu_group is not None
+    link = tree.sysfs / f"bus/pci/devices/{address}/iommu_group"
+    link.unlink()
+    link.symlink_to(f"../../kernel/iommu_groups/{group}")
+    (unreadable,) = [device for device in read_hardware(tree.roots).unreadable if device.subject == address]
+    assert unreadable.message.endswith(f"/iommu_group has '{group}' instead of the number of a group")
+
+
 def test_a_tree_without_sysfs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="holds nothing of what /sys holds"):
         read_hardware(HardwareRoots(str(tmp_path / "nowhere")))
