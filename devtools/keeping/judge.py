@@ -244,7 +244,7 @@ class Judge:
         if allocated and truth.owner_there and truth.keeps and not why and not holds:
             yield f"{claim.name} isn't held for its VM: {claim.to_wire()}"
         if truth.owner_there and truth.runs and truth.asked:
-            yield f"{claim.name} is still asked for, although its VM runs"
+            yield f"the release of {claim.name} is still asked for, although its VM runs"
         yield from self._late(claim, truth, used=used)
         annotations = claim.metadata.annotations
         for annotation, since in ((STOPPED_ANNOTATION, truth.stopped_since), (NODE_LOST_ANNOTATION, truth.lost_since)):

@@ -60,7 +60,7 @@ class NodeHost:
         waited = 0.0
         while not (nodes := self._nodes(address)):
             if waited >= NODE_LIMIT:
-                raise HostError(self._missing_node(address))
+                raise HostError(self._why_no_node(address))
             await self._files.sleep(NODE_PAUSE)
             waited += NODE_PAUSE
         return nodes
@@ -83,8 +83,8 @@ class NodeHost:
         holders = await self.holders(address)
         return f"{address} is held by {first_of(holders)}; end the process first" if holders else ""
 
-    def _missing_node(self, address: str) -> str:
-        """What was waited for in vain, the first of it."""
+    def _why_no_node(self, address: str) -> str:
+        """Why the device has no node: the first thing that was waited for in vain."""
         group = self._files.link(f"{_folder(address)}/iommu_group")
         if not group:
             return (

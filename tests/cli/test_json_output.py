@@ -30,6 +30,13 @@ def test_numbers_keep_their_value(numbers: list[float]) -> None:
     assert json.loads(json_text({"numbers": numbers}, 2)) == {"numbers": numbers}
 
 
+def test_deep_documents_keep_their_letters() -> None:
+    document: dict[str, Any] = {"text": "ü"}
+    for _ in range(300):
+        document = {"of": document}
+    assert json_text(document, 2) == json.dumps(document, indent=2, ensure_ascii=False)
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_half_a_surrogate_pair_is_an_escape(indent: int | None) -> None:
     assert "\\ud800" in json_text({"text": "\ud800"}, indent)

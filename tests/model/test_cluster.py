@@ -229,7 +229,7 @@ def test_a_value_follows_a_change_of_its_kinds_beside_one_of_others() -> None:
     assert after.used != before.used
 
 
-def test_what_is_forgotten_is_not_known_and_holds_nothing_and_the_rest_is_shared() -> None:
+def test_a_model_without_use_knows_no_pods_and_claims_and_shares_the_rest() -> None:
     result = {"request": "r", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
     status = {"allocation": {"devices": {"results": [result]}}}
     claim = ResourceClaim.from_wire({"metadata": {"name": "c", "namespace": "t", "uid": "c"}, "status": status})

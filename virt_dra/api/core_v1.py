@@ -356,7 +356,7 @@ class Pod(TypedObject):
 
     @property
     def priority(self) -> int:
-        """0 where it has none, as for the scheduler."""
+        """Its priority; 0 where it has none, as for the scheduler."""
         return self.spec.priority or 0
 
     @property

@@ -90,7 +90,7 @@ class TypedObject(Object):
         return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
 
     def is_controlled_by(self, other: "TypedObject") -> bool:
-        """True if that object manages this one, and not an earlier one of its name."""
+        """True if that object is its controlling owner, by UID."""
         owner = self.metadata.controller_owner
         return owner is not None and bool(owner.uid) and owner.uid == other.metadata.uid
 

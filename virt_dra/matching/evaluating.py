@@ -76,14 +76,14 @@ def compiled(expressions: Sequence[str], work: Work) -> SelectorList | SliceFaul
 def depths_on(
     selectors: SelectorList, slices: Iterable[PublishedSlice], work: Work
 ) -> Iterator[tuple[PublishedSlice, SelectorDepths]]:
-    """The depths on each slice, as they are found; evaluated once for those that are equal for the selectors. Raises
-    Interrupted if the budget of work doesn't suffice."""
+    """The depths on each slice, as they are found; evaluated once for those that are equal for the selectors. The
+    slices must live until the end. Raises Interrupted if the budget of work doesn't suffice."""
     matcher = slice_matcher(selectors)
     names = columns_of(selectors.reads)
     by_key: dict[object, SelectorDepths] = {}
     by_devices: dict[object, SelectorDepths] = {}
     for slice_ in slices:
-        same = slice_.pool[0], slice_.identity
+        same = slice_.pool[0], slice_.device_ids
         depths = by_devices.get(same)
         if depths is None:
             key = slice_ if names is None else (slice_.pool[0], *map(slice_.column, names))

@@ -84,9 +84,9 @@ class PublishedSlice:
         return {published.device.name: published for published in self.devices}
 
     @property
-    def identity(self) -> tuple[object, ...]:
-        """Equal for slices of a driver with the same device objects, as most of a cluster's have them
-        (:mod:`virt_dra.api.reading.interning`); found sooner than that they are equal in a column."""
+    def device_ids(self) -> tuple[int, ...]:
+        """The ids of its device objects, valid while it lives: slices of a driver with equal ones have the same
+        devices, as most of a cluster's have (:mod:`virt_dra.api.reading.interning`)."""
         return tuple([id(published.device) for published in self.devices])
 
     @cached_property

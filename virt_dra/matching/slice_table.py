@@ -25,7 +25,7 @@ _ALONE: Final = 1 << 63
 
 
 class SlicesByPosition:
-    """Slices by position. Of their devices only what is asked for is looked at."""
+    """Slices by position; columns are made when groups are asked for."""
 
     def __init__(self, slices: Iterable[PublishedSlice] = ()) -> None:
         self.slices: dict[int, PublishedSlice] = {}
@@ -64,7 +64,7 @@ class SlicesByPosition:
         keys: dict[object, object] = {}
         for position in at:
             slice_ = self.slices[position]
-            same = slice_.pool[0], slice_.identity
+            same = slice_.pool[0], slice_.device_ids
             key = keys.get(same)
             if key is None:
                 key = keys[same] = tuple(map(slice_.column, names))

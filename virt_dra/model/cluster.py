@@ -115,8 +115,8 @@ class ClusterModel:
         return self._with(changes) if changes else self
 
     def without_use(self) -> Self:
-        """A copy that knows nothing of pods and claims: as if nothing ran there. What was derived of nodes and slices
-        is shared."""
+        """A copy that knows nothing of pods and claims: as if nothing ran there. What was derived of neither is
+        shared."""
         kinds = Pod, ResourceClaim
         copy = self._without_derived(kinds)
         copy.unread |= set(kinds)

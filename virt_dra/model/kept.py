@@ -49,8 +49,8 @@ class KeptUntilJson(TypedDict):
     keptUntil: str | None
     """RFC 3339: when they are released; null where that has no end."""
     keptUntilIs: Certainty | None
-    """``latest``, ``recorded``: the VM can't be read. They are released then at the latest, by a KeepPolicy; or it is
-    what the claim records, and the VM may say otherwise by now."""
+    """``exact``: by the VM as it is. ``latest``, ``recorded``: the VM can't be read. They are released then at the
+    latest, by a KeepPolicy; or it is what the claim records, and the VM may say otherwise by now."""
     keepLimit: str | None
     """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
     lease."""

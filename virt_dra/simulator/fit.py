@@ -102,9 +102,8 @@ class Fitting:
         self._limit = limit
         self._model = model
         self._configuration = configuration
-        self._outcomes: dict[tuple[tuple[object, ...], bool], Placement | Unplaced | TooLong] = {}
-        """Memoized by namespace and the part of the pod that decides its placement, in which many VMs are equal; and
-        whether with reasons."""
+        self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
+        """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
         self._resources: set[str] = set()
         """What the pods ask for of which :meth:`placement` was asked."""
         self._spent = 0
@@ -205,9 +204,9 @@ class Fitting:
         pod = pod.with_(status=pod.status.with_(resource_claim_statuses=names))
         spec = json.dumps(pod.spec.without("containers", "hostname").to_wire(), sort_keys=True)
         asked = namespace, spec, frozenset(pod_requests(pod).items())
-        outcome = self._outcomes.get((asked, True)) or self._outcomes.get((asked, reasons))
-        if outcome is None:
-            outcome = self._outcomes[asked, reasons] = self._placed(pod, claims, reasons)
+        outcome = self._outcomes.get(asked)
+        if outcome is None or (reasons and isinstance(outcome, Unplaced) and not outcome.nodes and not outcome.code):
+            outcome = self._outcomes[asked] = self._placed(pod, claims, reasons)
         return _Trial(vmi, pod, tuple(claims), outcome)
 
     def _placed(

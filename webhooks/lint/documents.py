@@ -189,7 +189,7 @@ def findings_on_vms(
     progress: ProgressCallback = lambda done, total: None,
 ) -> tuple[ObjectFindings, ...]:
     """The findings on VMs and VMIs that a cluster has; a VMI is checked with its VM, if that is among them. As
-    :func:`lint_documents`, but for the objects around them, which the cluster took."""
+    :func:`lint_documents`, without findings on other objects: the API server accepted them."""
     return tuple(_VmChecks(inputs, settings, DEFAULT_NAMESPACE, progress).of_cluster(vms))
 
 

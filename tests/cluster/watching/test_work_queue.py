@@ -229,7 +229,8 @@ async def test_a_key_wakes_one_worker_however_many_are_idle(monkeypatch: pytest.
         await running
         return next(calls)
 
-    assert await callbacks(50) == await callbacks(1)
+    few = await callbacks(1)
+    assert 0 < few == await callbacks(50)
 
 
 async def test_workers_that_were_cancelled_take_no_key_from_later_ones() -> None:

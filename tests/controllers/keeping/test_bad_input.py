@@ -483,7 +483,11 @@ def test_terms_that_come_to_mean_nothing_keep_what_the_vm_has(users: Users) -> N
             "metadata": {"annotations": {KEEP_ANNOTATION: value}},
             "spec": {"template": {"metadata": {"annotations": {KEEP_ANNOTATION: None}}}},
         })  # fmt: skip
-        users.said("InvalidKeeping", json.dumps(value[:60])[:-1], ("VirtualMachine", "mended"))
+        users.said(
+            "InvalidKeeping",
+            json.dumps(value) if len(value) < 60 else json.dumps(value[:60])[:-1],
+            ("VirtualMachine", "mended"),
+        )
         assert all(len(message) <= 1024 for _, message in users.events("VirtualMachine", "mended"))
     users.held("mended-gpu", "mended")
     users.annotate("mended", {KEEP_ANNOTATION: "1s"})

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from tests.controllers.keeping.stores import filled_stores
 from tests.controllers.operator.ambient import ambient
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
@@ -102,3 +103,18 @@ async def test_a_vm_that_has_more_than_a_class_may_have_keeps_none_of_it() -> No
         assert await lab.keeps() == []
         for task in tasks:
             task.cancel()
+
+
+async def test_a_mark_of_the_future_counts_from_its_time_on() -> None:
+    """Somebody else's clock wrote it, and the keeper hasn't overwritten it: nothing changes, but time passes."""
+    lab = Lab()
+    await lab.stopped_vm("early", "2026-11-26T11:00:00Z")
+    await lab.stopped_vm("late", "2026-11-26T12:30:00Z")
+    await lab.policy(devices=1)
+    kinds = (VirtualMachine, ResourceClaim, KeepPolicy)
+    stores = filled_stores([obj for kind in kinds for obj in (await lab.cluster.list(kind)).items])
+    over = {minute: stores.inputs("lab/late", NOW.replace(hour=12, minute=minute)).over for minute in (0, 29, 30, 31)}
+    assert over == {
+        0: "", 29: "",
+        30: (limit := "KeepPolicy team lets stopped VMs keep 1 device; with these they would keep 2"), 31: limit,
+    }  # fmt: skip

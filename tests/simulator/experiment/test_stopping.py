@@ -156,7 +156,7 @@ class Plain:
         while True:
             events = sorted((at, of.number, event) for of in self.vms for event, at in of.events.items())
             due = events[0] if events else None
-            assume(not events[1:] or events[1][0] - events[0][0] > 1e-6)  # who is first at one time isn't said
+            assume(not events[1:] or events[1][0] - events[0][0] > 1e-6)  # ties of different VMs aren't compared
             at = self.until if due is None or due[0] > self.until else due[0]
             self.kept += (at - now) * sum(of.has and of.state != "runs" for of in self.vms)
             now = at

@@ -154,8 +154,8 @@ def other_consumers(claim: ResourceClaim) -> tuple[ResourceClaimConsumerReferenc
 
 
 def marked_time(claim: ResourceClaim, annotation: str, now: datetime | None) -> datetime | None:
-    """The time that an annotation of the keeper has; None if it has none. ``now``: a later time is what nobody could
-    have written by now, and counts as none: the keeper writes it anew. Where no clock is known, None: any counts."""
+    """The time in an annotation of the keeper; None without one, or if it is later than ``now``: somebody else wrote
+    it, and the keeper overwrites it. ``now`` None: no clock is known, any time counts."""
     try:
         moment = parse_time(claim.metadata.annotations.get(annotation, ""))
     except ValueError:

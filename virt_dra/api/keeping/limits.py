@@ -93,14 +93,14 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
 
 def stopped_since(claim: ResourceClaim, now: datetime | None = None) -> datetime | None:
     """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet.
-    ``now``: as of :func:`marked_time`."""
+    ``now``: see :func:`marked_time`."""
     if claim.status.allocation is None or other_consumers(claim):
         return None
     return marked_time(claim, STOPPED_ANNOTATION, now)
 
 
 def stopped_vms(claims: Iterable[ResourceClaim], now: datetime | None = None) -> list[StoppedVm]:
-    """The stopped VMs that keep some of these claims, which are kept ones of one namespace. ``now``: as of
+    """The stopped VMs that keep some of these claims, which are kept ones of one namespace. ``now``: see
     :func:`marked_time`."""
     devices: dict[str, Counter[str]] = {}
     since: dict[str, datetime] = {}

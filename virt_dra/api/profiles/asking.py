@@ -27,7 +27,8 @@ COPIES_MAX: Final = 32
 """A claim has at most so many requests (A-22)."""
 
 _SHOWN: Final = 300
-"""Characters in a message, which would be cut before it says what is wrong; a valid name has at most 253."""
+"""Characters of an item that a message repeats; a longer one would push what is wrong past the end of a message that is
+cut. A valid name has at most 253."""
 
 SYNTAX: Final = "[NAME=]PROFILE[ x COPIES]"
 _ITEM: Final = re.compile(r"(?:([^=\s]+)\s*=\s*)?([^=\s]+)(?:\s+x\s*([0-9]{1,9}))?")

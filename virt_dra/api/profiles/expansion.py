@@ -183,8 +183,8 @@ def expand_profiles(
     return ExpandedVm(_written(spec, additions), templates, tuple(_preferences(items)))
 
 
-class _Identical:
-    """A profile as a key: equal to itself alone, as comparing profiles costs as much as judging one."""
+class _ByIdentity:
+    """A profile as a key that is equal for the same object alone: comparing profiles costs as much as judging one."""
 
     def __init__(self, profile: DeviceProfile) -> None:
         self.profile = profile
@@ -193,11 +193,11 @@ class _Identical:
         return id(self.profile)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identical) and self.profile is other.profile
+        return isinstance(other, _ByIdentity) and self.profile is other.profile
 
 
-@lru_cache(maxsize=256)
-def _fault(key: _Identical) -> FieldError | None:
+@lru_cache(maxsize=4096)
+def _fault(key: _ByIdentity) -> FieldError | None:
     """What is wrong with a profile. Thousands of VMs may ask for one."""
     return next(device_profile(key.profile), None)
 
@@ -215,7 +215,7 @@ def _unusable(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfil
             yield forbidden(
                 vm.line_path, f"DeviceProfile {name} isn't for namespace {vm.namespace} (namespaceSelector)"
             )
-        elif (fault := _fault(_Identical(profile))) is not None:
+        elif (fault := _fault(_ByIdentity(profile))) is not None:
             yield invalid(vm.line_path, name, f"the DeviceProfile can't be used: {fault}")
 
 

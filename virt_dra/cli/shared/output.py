@@ -32,8 +32,8 @@ def _indented(document: OutputValue, indent: int) -> str:
 
     try:
         return to_json(document, indent=indent).decode()
-    except PydanticSerializationError:  # half a surrogate pair
-        return json.dumps(document, indent=indent)
+    except PydanticSerializationError:  # half a surrogate pair, or nested more deeply than pydantic goes
+        return json.dumps(document, indent=indent, ensure_ascii=False)
 
 
 def document_text(document: OutputValue, output: str) -> str:

@@ -215,7 +215,7 @@ class WorkQueue(Generic[K]):
         self._set_alarm()
 
     def _make_ready(self, key: K) -> None:
-        """Wakes one worker: of all, the others would find nothing."""
+        """Queue a key and wake one worker: of all, the others would find nothing."""
         self._ready.append(key)
         self._wake(1)
 
@@ -232,7 +232,7 @@ class WorkQueue(Generic[K]):
         await woken
 
     def _report(self) -> None:
-        """After every change."""
+        """Report the depth, and to :meth:`idle` whether all is done; to be called after every change."""
         self._observer.depth(len(self._ready), len(self._due), len(self._in_work))
         if self._ready or self._in_work:
             self._quiet.clear()

@@ -74,6 +74,15 @@ def vm_key_of(claim: ResourceClaim) -> str:
 
 
 @dataclass(frozen=True)
+class _Refused:
+    """The VMs of a namespace that are over a limit, each with the limit. ``until``: when a mark that was in the future,
+    and so left out, counts; None if none was."""
+
+    by_vm: Mapping[str, str]
+    until: datetime | None
+
+
+@dataclass(frozen=True)
 class KeeperStores:
     """The informers' stores, and the evictions of kept claims."""
 
@@ -84,7 +93,7 @@ class KeeperStores:
     nodes: InformerStore[Node]
     policies: InformerStore[KeepPolicy]
     taints: AllocatedTaints
-    _refused: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _refused: dict[str, _Refused] = field(default_factory=dict)
     """By namespace: the VMs that are over a limit; forgotten when one of its claims or policies changes."""
 
     def vm_keys_of_claims(self) -> tuple[str, ...]:
@@ -146,9 +155,13 @@ class KeeperStores:
         limits = self._limits(namespace)
         if not limits.policies:
             return {}
-        if namespace not in self._refused:
-            self._refused[namespace] = limits.refused(stopped_vms(self.claims.by_index(_IN_NAMESPACE, namespace), now))
-        return self._refused[namespace]
+        computed = self._refused.get(namespace)
+        if computed is None or (computed.until is not None and now >= computed.until):
+            claims = self.claims.by_index(_IN_NAMESPACE, namespace)
+            later = [since for claim in claims if (since := stopped_since(claim)) is not None and since > now]
+            computed = _Refused(limits.refused(stopped_vms(claims, now)), min(later, default=None))
+            self._refused[namespace] = computed
+        return computed.by_vm
 
     def _eviction(self, claim: ResourceClaim) -> tuple[Eviction, ...]:
         allocated = self.taints.get(claim.namespace, claim.name)
@@ -216,8 +229,7 @@ def _kept_by_stopped(claim: ResourceClaim | None) -> tuple[str, datetime, Device
 
 
 def _is_of(vmi: VirtualMachineInstance, vm: VirtualMachine | None) -> bool:
-    owner = vmi.metadata.controller_owner
-    return vm is not None and owner is not None and owner.uid == vm.metadata.uid
+    return vm is not None and vmi.is_controlled_by(vm)
 
 
 async def _get(reader: Reader, kind: type[ObjectT], name: str, namespace: str) -> ObjectT | None:

@@ -37,7 +37,7 @@ from virt_dra.api.keeping.terms import (
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
-from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
+from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.expansion import template_name as name_of_template
 from virt_dra.api.resource_v1 import (
     ResourceClaim,
@@ -161,8 +161,7 @@ def _does_anything(decided: ClaimWrites) -> bool:
 
 
 def _is_of(claim: ResourceClaim, vm: VirtualMachine) -> bool:
-    owner = claim.metadata.controller_owner
-    return owner is not None and owner.uid == vm.metadata.uid
+    return claim.is_controlled_by(vm)
 
 
 def _is_of_earlier(claim: ResourceClaim, vm: VirtualMachine) -> bool:
@@ -329,7 +328,12 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites],
 
 
 def _is_of_line(vmi: VirtualMachineInstance, entry: str, template: str) -> bool:
-    return DEVICES_ANNOTATION in vmi.metadata.annotations and template == name_of_template(vmi.name, entry)
+    """True for an entry that the VM's line of profiles stands for, whose template the operator makes."""
+    try:
+        items = {item.name or item.profile for item in asked_profiles(vmi.metadata.annotations)}
+    except RefusedLineError:  # which the operator reports
+        return True
+    return entry in items and template == name_of_template(vmi.name, entry)
 
 
 def _both(vm: VirtualMachine, vmi: VirtualMachineInstance, reason: str, message: str) -> list[Event]:

@@ -139,11 +139,11 @@ def _shown(outcome: ResolutionOutcome, by_entry: Mapping[str, ProfileProblem]) -
 
 def gather(sources: Sources, vmi: VirtualMachineInstance) -> ProfileInputs:
     """The inputs of a VMI; kept claims are made from the same templates as others."""
-    vm, owner, kept = sources.vm(vmi.key), vmi.metadata.controller_owner, kept_entries(vmi)
+    vm, kept = sources.vm(vmi.key), kept_entries(vmi)
     vmi = with_templates(vmi)
     names = {entry.resource_claim_template_name or "" for entry in vmi.spec.resource_claims}
     templates = {name: sources.template(f"{vmi.namespace}/{name}") for name in sorted(names)}
-    vm = vm if vm is not None and owner is not None and owner.uid == vm.metadata.uid else None
+    vm = vm if vm is not None and vmi.is_controlled_by(vm) else None
     named = (sources.claim(f"{vmi.namespace}/{kept_claim_name(vmi.name, entry)}") for entry in kept)
     return ProfileInputs(
         vmi,

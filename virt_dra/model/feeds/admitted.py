@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes
-from virt_dra.api.keeping.claims import is_kept, kept_claim_name, vm_name_of
+from virt_dra.api.keeping.claims import is_kept, kept_claim_name, kept_entries, vm_name_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
@@ -70,12 +70,13 @@ def surroundings_of(model: ClusterModel) -> LineSurroundings:
 
 
 def _asking(model: ClusterModel) -> Iterator[VirtualMachine | VirtualMachineInstance]:
-    """VMs and new VMIs that have a line, or may get one from an instancetype."""
+    """VMs and new VMIs that have a line, or may get one from an instancetype; not VMIs that name kept claims, whose
+    line was written out before."""
     for vm in model.of(VirtualMachine):
         if DEVICES_ANNOTATION in vm.spec.template.metadata.annotations or _has_instancetype(vm):
             yield vm
     for vmi in model.of(VirtualMachineInstance):
-        if DEVICES_ANNOTATION in vmi.metadata.annotations and not was_admitted(vmi):
+        if DEVICES_ANNOTATION in vmi.metadata.annotations and not (was_admitted(vmi) or kept_entries(vmi)):
             yield vmi
 
 

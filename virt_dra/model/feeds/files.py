@@ -33,7 +33,8 @@ def placeable_model(objects: Iterable[TypedObject]) -> ClusterModel:
 
 def placeable(model: ClusterModel) -> ClusterModel:
     """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
-    the labels that every node and namespace has, and what an API server adds to classes, claims and slices."""
+    the labels that every node and namespace has, and what an API server adds to classes and taint rules. Objects
+    without a name stay as they are."""
     model = as_admitted(model)
     return model.changed(_completed(model))
 
