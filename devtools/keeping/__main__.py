@@ -17,7 +17,8 @@ from devtools.keeping.playing import found_out, played
 CHUNK = 100
 MISSED = 4
 """Faults that no history may detect. Another safeguard stands before some of them: a start takes the mark of the stop
-before a lease could end, and a claim is deleted with its owner before another VM of its name could take it."""
+before a lease could end; a claim is deleted with its owner, as the embedded cluster collects at once, before another VM
+of its name could take it; and of a clock that was set the judge knows too little."""
 
 
 def main() -> None:

@@ -102,6 +102,43 @@ class Histories(RuleBasedStateMachine):
         self._run(self.world.wait(60.0 * (lease + 10)))
         self._run(self.world.calm())
 
+    @rule(name=NAME)
+    def delete_while_the_keeper_is_away(self, name: str) -> None:
+        self._run(self._disturb("stop"))
+        self._run(self.world.delete(VirtualMachine, name), 60.0)
+        self._run(self.world.calm())
+
+    @rule(name=NAME)
+    def restart_while_the_keeper_is_away(self, name: str) -> None:
+        """For longer than the lease, which was over before the VM runs."""
+        self._run(self.world.annotate(name, "30m"))
+        self._run(self.world.start(name, runs=False), 5.0)
+        self._run(self._disturb("stop"))
+        self._run(self.world.wait(60.0 * 40))
+        self._run(self.world.start(name, runs=True), 0.2)
+        self._run(self.world.calm())
+
+    @rule(name=NAME, node=NODE)
+    def taint_a_stopped_vms_node(self, name: str, node: str) -> None:
+        self._run(self.world.start(name, runs=False), 5.0)
+        self._run(self.world.calm())
+        self._run(self.world.taint(node, tainted=True), 60.0)
+        self._run(self.world.calm())
+        self._run(self.world.taint(node, tainted=False))
+
+    @rule(name=NAME, held=st.sampled_from(HELD), cordoned=st.booleans(), released=st.booleans())
+    def start_unseen(self, name: str, held: type[Any], cordoned: bool, released: bool) -> None:
+        """The keeper's watch of a kind is late as the VM starts, on its node or waiting for it."""
+        self._run(self.world.start(name, runs=False), 5.0)
+        for node in NODES if cordoned else ():
+            self._run(self.world.cordon(node, cordoned=True))
+        self._run(self._disturb(held))
+        self._run(self.world.start(name, runs=True), 5.0)
+        self._run(self.world.ask_release(name) if released else self.world.annotate(name, None), 5.0)
+        for node in NODES if cordoned else ():
+            self._run(self.world.cordon(node, cordoned=False))
+        self._run(self.world.calm())
+
     @rule(name=NAME, pause=PAUSE)
     def stop_and_release(self, name: str, pause: float) -> None:
         self._run(self.world.start(name, runs=False), 5.0)
