@@ -251,6 +251,26 @@ def test_nobody_elses_configuration_is_read() -> None:
 
 
 @pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("key", ["filename", "address-keys"])
+@pytest.mark.parametrize(
+    "name", ["../outside.yaml", "/etc/passwd", "http://127.0.0.1:1/x.yaml", "pipe", "link", "loop"]
+)
+def test_a_configuration_that_nobody_named_names_only_what_is_beside_it(key: str, name: str) -> None:
+    """Its author would choose what is read, or rewritten, of the machine on which somebody lints his repository."""
+    os.mkfifo("pipe")
+    Path("link").symlink_to("../outside.yaml")
+    Path("loop").symlink_to("loop")
+    Path("../outside.yaml").write_text(VM)
+    write({".virt-dra.toml": f"[lint]\n{key} = {json.dumps([name] if key == 'filename' else name)}\n"})
+    ran = run("--fix", "--yes")
+    assert ran.exit_code == 2
+    where = f"{Path.cwd()}/.virt-dra.toml: lint.{'filename.0' if key == 'filename' else key}"
+    said = f"Error: {where}: {name} isn't a file or folder beside this one; name it, or this file with --config\n"
+    assert ran.stderr.endswith(said)
+    assert Path("../outside.yaml").read_text() == VM
+
+
+@pytest.mark.usefixtures("repository")
 def test_a_summary_counts() -> None:
     write({"template.yaml": TEMPLATE, "bad.yaml": "kind: Pod\nmetadata: {name: x}\n---\nkind: Pod\n"})
     assert run(".", "--summary", "--deny", "all").stdout.splitlines()[:4] == [

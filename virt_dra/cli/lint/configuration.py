@@ -93,7 +93,8 @@ class LintConfiguration:
 
 def read_configuration(path: Path, *, named: bool = True) -> LintConfiguration | None:
     """The configuration of a file; None for a pyproject.toml without the table. ``named``: by the user; one that was
-    come across is only read if it is a regular file there. Raises UsageError that names what is wrong."""
+    come across is only read if it is a regular file there, and names only files and folders beside it. Raises
+    UsageError that names what is wrong."""
     file = ManifestFile(str(path), None if named else str(path.parent))
     try:
         document = tomllib.loads(file.read(_MAX_BYTES).decode())
@@ -109,10 +110,35 @@ def read_configuration(path: Path, *, named: bool = True) -> LintConfiguration |
         if key != "lint":
             raise click.UsageError(f"{path}: {visible(key)}: unknown table{did_you_mean(key, ['lint'])}")
     try:
-        return LintConfiguration(str(path), LintTable.model_validate(table.get("lint", {})))
+        configuration = LintConfiguration(str(path), LintTable.model_validate(table.get("lint", {})))
     except ValidationError as error:
         faults = [f"{path}: {where}.{fault}" for fault in _faults(error)]
         raise click.UsageError("\n".join(faults)) from None
+    faults = [] if named else [f"{path}: {where}.{fault}" for fault in _strays(configuration)]
+    if faults:
+        raise click.UsageError("\n".join(faults))
+    return configuration
+
+
+def _strays(configuration: LintConfiguration) -> Iterator[str]:
+    """What a configuration that nobody named may not name: whoever wrote the repository would choose what of the user's
+    machine is read, rewritten by ``--fix``, or asked over a network."""
+    table = configuration.table
+    names = [(f"filename.{number}", name) for number, name in enumerate(table.filename)]
+    names += [("address-keys", table.address_keys)] if table.address_keys is not None else []
+    folder = configuration.folder.resolve()
+    for key, name in names:
+        try:
+            allowed = "://" not in name and _is_plain(folder, (folder / name).resolve())
+        except (OSError, ValueError, RuntimeError):  # a loop of links, or a name that no file can have
+            allowed = False
+        if not allowed:
+            yield f"{key}: {visible(name)} isn't a file or folder beside this one; name it, or this file with --config"
+
+
+def _is_plain(folder: Path, path: Path) -> bool:
+    """True for a file or a folder inside of the folder, and for what isn't there."""
+    return path.is_relative_to(folder) and (path.is_file() or path.is_dir() or not path.exists())
 
 
 def nearest_configuration(start: Path) -> LintConfiguration:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -20,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 DEFAULT_NAMESPACE: Final = "default"
+_KEYS_MAX: Final = 2**20
+"""Bytes of a file of address keys."""
 
 
 def parse_node(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -88,9 +89,13 @@ def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -
         return ()
     # Only here: YAML takes 5 MiB, which commands that run for long do without.
     from virt_dra.api.reading.documents import DocumentError, read_documents
+    from virt_dra.cluster.manifest_file import ManifestFile
 
     try:
-        documents = read_documents(Path(value).read_bytes(), value)
+        text = ManifestFile(value).read(_KEYS_MAX + 1)
+        if len(text) > _KEYS_MAX:
+            raise click.BadParameter(f"{value}: has more than {_KEYS_MAX} bytes")
+        documents = read_documents(text, value)
         if len(documents) != 1:
             raise click.BadParameter(f"{value}: must hold one list of objects {{driver, pci: [keys], mdev: [keys]}}")
         return read_keys(documents[0].raw, value)
