@@ -43,7 +43,8 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
         for issue in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
             message = f"{AT_NEXT_START}{issue.message}" if linted.runs and check.matters == START else issue.message
-            yield LintFinding(check.id, severity, visible(issue.field), visible(message), *_more(issue))
+            field = linted.written_field(issue.field)
+            yield LintFinding(check.id, severity, visible(field), visible(message), *_more(issue))
 
 
 def findings_as_written(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import Final
 
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.instancetypes.expansion import Expansion, expand
@@ -13,9 +15,10 @@ from virt_dra.api.integration.attribute_keys import Need
 from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, PathDecision, chosen_path, decide
 from virt_dra.api.keeping.claims import with_templates
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectT
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.profiles.lines import AdmittedVm, was_admitted
 from virt_dra.api.resource_v1 import (
     ALL,
@@ -37,6 +40,15 @@ from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
 from webhooks.lint.inventory import Match, MatchingDrivers
 from webhooks.lint.named_driver import named_driver
 from webhooks.rules.reviewed_spec import DEVICE_LISTS, ReviewedSpec, VmObject
+
+_LISTS: Final[Mapping[str, Callable[[VirtualMachineInstanceSpec], Sequence[object]]]] = {
+    "resourceClaims": lambda spec: spec.resource_claims,
+    "networks": lambda spec: spec.networks,
+    "domain.devices.interfaces": lambda spec: spec.domain.devices.interfaces,
+    **{kind.field: kind.devices for kind in DEVICE_LISTS},
+}
+"""The lists to which a VM's line adds entries, after those that are written, by their paths below the spec."""
+_ENTRY: Final = re.compile(rf"(?P<list>{'|'.join(map(re.escape, _LISTS))})\[(?P<index>\d+)\]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +222,18 @@ class Linted:
     def expanded(self) -> VmObject:
         """The object as KubeVirt validates it; of a VM the VMI, as it is admitted."""
         return self.admitted.vm
+
+    def written_field(self, path: str) -> str:
+        """The field that a user can change: of an entry that the VM's line adds, the line."""
+        root = f"{self.reviewed.root}."
+        entry = _ENTRY.match(path.removeprefix(root)) if path.startswith(root) else None
+        if entry is None or not self.admitted.templates:
+            return path
+        before = self.object if self.expansion is None else self.expansion.vm
+        spec = before.spec.template.spec if isinstance(before, VirtualMachine) else before.spec
+        if int(entry["index"]) < len(_LISTS[entry["list"]](spec)):
+            return path
+        return f"{self.reviewed.metadata}.annotations[{DEVICES_ANNOTATION}]"
 
     @cached_property
     def runs(self) -> bool:

@@ -67,6 +67,18 @@ def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
     assert 'id="kept"' not in _written(tmp_path, "-f", EXPLAIN)
 
 
+def test_a_stopped_vm_doesnt_wait_and_a_device_counts_once_in_the_bar(tmp_path: Path) -> None:
+    """Five of nine devices are held, one of them unhealthy, and one is free."""
+    page = _written(tmp_path, "-f", INVENTORY)
+    assert "<title>1 waiting, 5 of 9 devices in use</title>" in page
+    assert 'id="waits/VM/team-b/archive"' not in page
+    assert re.findall(r'<rect class="meter-(\w+)"(?: x="([\d.]+)")? width="([\d.]+)"', page)[:3] == [
+        ("free", "", "100"),
+        ("held", "", "55.6"),
+        ("out", "55.6", "33.3"),
+    ]
+
+
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:
     document = json.loads(_written(tmp_path, "-f", EXPLAIN, "-o", "json"))
     assert faults(document, schema_named("report")) == []

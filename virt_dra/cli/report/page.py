@@ -97,13 +97,14 @@ def report_main(contents: ReportContents) -> str:
 def _tiles(contents: ReportContents, ready: int, findings: int) -> str:
     waiting, vms = _waiting_number(contents), len(contents.vms)
     used, out, all_devices = _use(contents)
+    free = sum(device.row.free for node in contents.topology for device in node.devices)
     closed = sum(bool(node.closed) for node in contents.topology)
     shut = f", {closed:,} closed" if closed else ""
     tiles = [
         _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
         _tile("vms", f"{ready:,} of {vms:,}", "VMs ready", alarm=ready < vms),
-        _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, out, all_devices)),
-        _tile("devices", f"{out:,}", "devices unhealthy or tainted", alarm=out > 0),
+        _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, free, all_devices)),
+        _tile("devices", f"{out:,}", "devices not fit for use", alarm=out > 0),
         _tile("devices", f"{contents.nodes:,}", f"{_plural('node', contents.nodes)}{shut}"),
         _tile("findings", f"{findings:,}", _plural("finding", findings), alarm=findings > 0),
     ]
@@ -129,17 +130,17 @@ def _use(contents: ReportContents) -> tuple[int, int, int]:
     return sum(row.held for row in devices), sum(not row.sound for row in devices), len(devices)
 
 
-def _meter(used: int, out: int, everything: int) -> str:
+def _meter(used: int, free: int, everything: int) -> str:
     """A bar of what is in use, and of what is neither in use nor free."""
     if not everything:
         return ""
     held = 100 * used / everything
-    broken = min(100 * out / everything, 100 - held)
+    neither = 100 * (everything - used - free) / everything
     return (
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="meter-free" width="100" height="10"/>'
         f'<rect class="meter-held" width="{held:.1f}" height="10"/>'
-        f'<rect class="meter-out" x="{held:.1f}" width="{broken:.1f}" height="10"/></svg>'
+        f'<rect class="meter-out" x="{held:.1f}" width="{neither:.1f}" height="10"/></svg>'
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.controllers.loops.virtual_machines import wants_instance
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import UnknownFact
 from virt_dra.simulator.explaining.answer import PLACED, ExplainedAnswer, JudgeProgress, answered
@@ -49,11 +50,11 @@ def still_waiting(explained: WaitingAnswers, model: ClusterModel) -> WaitingAnsw
 
 
 def subjects_in(model: ClusterModel, *, bound: bool = True) -> Iterator[AskedSubject]:
-    """VMs, VMIs, each VM once, then pods with claims that aren't theirs; without those that have finished, and without
-    those that have their place unless ``bound``."""
+    """VMs, VMIs, each VM once, then pods with claims that aren't theirs; without those that have finished, and unless
+    ``bound`` without those that have their place and VMs that are to be stopped, which wait for nothing."""
     finder, instances = SubjectFinder(model), model.by_key(VirtualMachineInstance)
     for vm in model.of(VirtualMachine):
-        if vm.key not in instances:
+        if vm.key not in instances and (bound or wants_instance(vm)):
             yield finder.find("vm", vm.name, vm.namespace)
     for vmi in model.of(VirtualMachineInstance):
         if not vmi.finished and (bound or not finder.is_placed(vmi)):
