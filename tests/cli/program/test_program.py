@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -46,6 +47,15 @@ def test_kubectls_plugin_reads_the_cluster_unless_files_are_given(words: str) ->
     assert "kubeconfig" not in run(*words.split()).output.partition("Error:")[0]
     with_files = run(*words.split(), "-f", "/no/file", program="kubectl virt-dra")
     assert (with_files.exit_code, "/no/file" in with_files.output) == (2, True)
+
+
+def test_kubectls_plugin_plans_on_the_cluster_unless_a_dump_is_given(tmp_path: Path) -> None:
+    (tmp_path / "change.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: node-1}}")
+    plan, dump = ["plan", "-f", str(tmp_path / "change.yaml")], ["--dump", str(tmp_path / "change.yaml")]
+    as_plugin = run(*plan, program="kubectl virt-dra")
+    assert (as_plugin.exit_code, "kubeconfig /no/kubeconfig does not exist" in as_plugin.stderr) == (2, True)
+    assert run(*plan, *dump, program="kubectl virt-dra").exit_code == 0
+    assert "say which cluster" in run(*plan).stderr
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,16 @@ def test_a_stopped_vm_doesnt_wait_and_a_device_counts_once_in_the_bar(tmp_path: 
     page = _written(tmp_path, "-f", INVENTORY)
     assert "<title>1 waiting, 5 of 9 devices in use</title>" in page
     assert 'id="waits/VM/team-b/archive"' not in page
-    assert re.findall(r'<rect class="meter-(\w+)"(?: x="([\d.]+)")? width="([\d.]+)"', page)[:3] == [
-        ("free", "", "100"),
-        ("held", "", "55.6"),
-        ("out", "55.6", "33.3"),
-    ]
+    bars = re.findall(
+        r'meter-held" width="([\d.]+)" height="10"/><rect class="meter-out" x="([\d.]+)" width="([\d.]+)"', page
+    )
+    said = re.findall(r"(\d+) of (\d+) in use, (\d+) free", page)
+    assert bars[0] == ("55.6", "55.6", "33.3")
+    assert len(bars) == 1 + len(said) == 6
+    for (held, start, neither), numbers in zip(bars[1:], said, strict=True):
+        used, everything, free = map(int, numbers)
+        assert held == start == f"{100 * used / everything:.1f}"
+        assert neither == f"{100 * (everything - used - free) / everything:.1f}"
 
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:

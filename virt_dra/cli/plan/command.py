@@ -12,7 +12,7 @@ import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
-from virt_dra.cli.shared.live_input import live_objects, live_options
+from virt_dra.cli.shared.live_input import live_objects, live_unless
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import (
     every_namespace_option,
@@ -59,7 +59,7 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
     "--delete", "deleted", metavar="FILE|DIR", multiple=True, help="Manifests whose objects would be deleted."
 )
 @click.option("--dump", "dumped", metavar="FILE|DIR", multiple=True, help="The cluster, as files: a dump.")
-@live_options
+@live_unless("dumped")
 @namespace_option
 @every_namespace_option
 @shared("--timeout", detail="For one VM.", default=10.0, type=click.FloatRange(0.01, None))

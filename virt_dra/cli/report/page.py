@@ -276,7 +276,7 @@ def _use_of_model(model: ModelFree) -> str:
     said = (
         f"{model.held:,} of {model.total:,} in use, {model.free:,} free{f', {other:,} not available' if other else ''}"
     )
-    return f"<span>{text(model.model)}</span>{_meter(model.held, other, model.total)}<span>{said}</span>"
+    return f"<span>{text(model.model)}</span>{_meter(model.held, model.free, model.total)}<span>{said}</span>"
 
 
 def _findings(contents: ReportContents) -> str:

@@ -20,23 +20,28 @@ if TYPE_CHECKING:
     from virt_dra.model.kinds import ReadKinds
 
 R = TypeVar("R")
-_INPUTS = ("paths", "filenames", "jsonl", "workload")
-"""What a command can be about in place of a cluster."""
 
 
-def live_options(command: Callable[..., R]) -> Callable[..., R]:
+def live_unless(*inputs: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files
-    alone are read."""
+    alone are read. ``inputs``: parameters that a command can be about in place of a cluster."""
 
-    @shared("--live", "wanted", "Objects of files replace its.")
-    @cluster_options
-    @wraps(command)
-    def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
-        live = reads_cluster(wanted, *(kwargs.get(name) for name in _INPUTS))
-        cluster.check(live=live)
-        return command(*args, live=cluster if live else None, **kwargs)
+    def adding(command: Callable[..., R]) -> Callable[..., R]:
+        @shared("--live", "wanted", "Objects of files replace its.")
+        @cluster_options
+        @wraps(command)
+        def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
+            live = reads_cluster(wanted, *(kwargs.get(name) for name in inputs))
+            cluster.check(live=live)
+            return command(*args, live=cluster if live else None, **kwargs)
 
-    return with_live
+        return with_live
+
+    return adding
+
+
+live_options = live_unless("paths", "filenames", "jsonl", "workload")
+"""``--live`` and the options of the cluster, of a command whose files are in place of a cluster."""
 
 
 def live_objects(
