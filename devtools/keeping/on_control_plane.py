@@ -20,7 +20,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import RELEASE_ANNOTATION, is_vm_reference, kept_claim_name
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import connect
@@ -214,7 +214,7 @@ class Play:
             claim = await self._find(ResourceClaim, kept_claim_name(name, "gpu"))
             if (
                 vm is not None and vmi is not None and claim is not None and claim.status.allocation is not None
-                and _is_of(vmi, vm) and _is_of(claim, vm)
+                and vmi.is_controlled_by(vm) and claim.is_controlled_by(vm)
                 and vmi.status.phase == "Running" and vmi.metadata.deletion_timestamp is None
                 and any(map(is_vm_reference, claim.status.reserved_for))
             ):  # fmt: skip
@@ -403,11 +403,6 @@ class _Restarted:
     def _again(self) -> None:
         self._running.close()
         self._running = self._start("--identity", IDENTITY)
-
-
-def _is_of(obj: TypedObject, vm: VirtualMachine) -> bool:
-    owner = obj.metadata.controller_owner
-    return owner is not None and owner.uid == vm.metadata.uid
 
 
 def _device(claim: ResourceClaim) -> object:

@@ -81,6 +81,8 @@ class ClassicDeviceClass(TypedObject):
 
 
 class ClassicDeviceRequest(Wire):
+    """A request of a claim of v1alpha3."""
+
     name: Str = ""
     device_class_name: Str = ""
     selectors: List[DeviceSelector] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from virt_dra.api.resource_v1 import (
     ALL,
@@ -171,12 +172,21 @@ def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str,
     else:
         yield required(f"{path}.deviceClassName")
     yield from selectors(request.selectors, f"{path}.selectors", scope.rules.check_selector or unchecked)
-    yield from _mode(request, path)
+    yield from allocation_mode(request, path)
     yield from items(request.tolerations, f"{path}.tolerations", toleration)
     yield from _derived_attributes(request.derived_attributes, f"{path}.derivedAttributes", name, scope)
 
 
-def _mode(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Errors:
+class _Counted(Protocol):
+    @property
+    def allocation_mode(self) -> str: ...
+
+    @property
+    def count(self) -> int: ...
+
+
+def allocation_mode(request: _Counted, path: str) -> Errors:
+    """The faults of how many devices a request asks for, which are the same in every version of the API."""
     if request.allocation_mode == ALL:
         if request.count != 0:
             yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")

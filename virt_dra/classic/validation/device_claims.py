@@ -13,13 +13,11 @@ from typing import TypeVar
 from virt_dra.api import names
 from virt_dra.api.names import byte_length
 from virt_dra.api.resource_v1 import (
-    ALL,
-    EXACT_COUNT,
     DeviceConstraint,
     DeviceSelector,
     OpaqueDeviceConfiguration,
 )
-from virt_dra.api.validation.claims import CONFIGURATIONS_MAX, CONSTRAINTS_MAX, REQUESTS_MAX
+from virt_dra.api.validation.claims import CONFIGURATIONS_MAX, CONSTRAINTS_MAX, REQUESTS_MAX, allocation_mode
 from virt_dra.api.validation.expressions import EXPRESSION_MAX, SELECTORS_MAX
 from virt_dra.api.validation.field_errors import (
     Errors,
@@ -28,7 +26,6 @@ from virt_dra.api.validation.field_errors import (
     duplicate,
     each_invalid,
     invalid,
-    not_supported,
     required,
     too_long,
 )
@@ -95,14 +92,7 @@ def _request(request: ClassicDeviceRequest, path: str) -> Errors:
     else:
         yield required(f"{path}.deviceClassName")
     yield from listed(request.selectors, f"{path}.selectors", SELECTORS_MAX, _selector)
-    if request.allocation_mode == ALL:
-        if request.count != 0:
-            yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
-    elif request.allocation_mode == EXACT_COUNT:
-        if request.count <= 0:
-            yield invalid(f"{path}.count", request.count, "must be greater than zero")
-    else:
-        yield not_supported(f"{path}.allocationMode", request.allocation_mode, (ALL, EXACT_COUNT))
+    yield from allocation_mode(request, path)
 
 
 def _selector(selector: DeviceSelector, path: str) -> Errors:
