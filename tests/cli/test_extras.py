@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from virt_dra.cli.shared.extras import IMAGE_PREFIX, advice
+from virt_dra.cli.shared.extras import IMAGE_PREFIX, MissingExtra, advice, required
 
 ROOT = Path(__file__).parents[2]
 CLONE = {"url": "file:///home/me/virt%20dra", "dir_info": {"editable": True}}
@@ -42,3 +43,11 @@ def test_an_extra_is_spelled_for_how_it_was_installed(origin: dict[str, Any] | N
 
 def test_the_images_have_the_program_where_it_is_expected() -> None:
     assert f"ENV PATH={IMAGE_PREFIX}/bin:" in (ROOT / "Containerfile").read_text(encoding="utf-8")
+
+
+def test_a_command_without_its_library_ends_as_for_bad_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kopf", None)
+    said = pytest.raises(MissingExtra, match=r"^the operator needs kopf; .*\[operator\]")
+    with said as ended, required("the operator needs kopf", "operator", "kopf"):
+        import kopf  # noqa: F401
+    assert ended.value.exit_code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -92,7 +93,7 @@ COMMANDS: Final = {
 }
 
 
-def _ended(words: tuple[str, ...], path: Path) -> tuple[int, str, str]:
+def _ended(words: tuple[str, ...], path: Path | str) -> tuple[int, str, str]:
     """The exit code, the output, and what is said of the file, without the place in it."""
     ended = CliRunner().invoke(cli, [str(path) if word == "FILE" else word for word in words])
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
@@ -124,3 +125,32 @@ def test_a_path_that_leads_to_no_file_ends_every_command(case: str, tmp_path: Pa
     path = lay(tmp_path / "hostile")
     ends = {name: _ended(words, path) for name, words in COMMANDS.items() if name != "scenario"}
     assert ends == dict.fromkeys(ends, (2, "", said))
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+
+
+SPECIAL: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
+    "a named pipe": (os.mkfifo, "not a regular file but a named pipe"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file but a device"),
+    "a socket": (_socket, "not a regular file but a socket"),
+    "nothing": (lambda path: None, "no such file or folder"),
+}
+
+
+ONE_NODE: Final = "cluster: {nodes: [{name: node, cpu: 8, memory: 8Gi}]}"
+FILES: Final = "cluster: {files: ['-']}"
+
+
+@pytest.mark.parametrize("case", SPECIAL)
+@pytest.mark.parametrize("member", [FILES, f"{ONE_NODE}\narrivals: '-'"])
+def test_a_description_names_regular_files_only(member: str, case: str, tmp_path: Path) -> None:
+    """Who runs a description chose that file, but not those that it names, and - is one of these."""
+    lay, said = SPECIAL[case]
+    lay(tmp_path / "-")
+    description = tmp_path / "description.yaml"
+    description.write_text(f"kind: Simulation\n{member}\nvms: [{{name: vm}}]\n")
+    assert _ended(("simulate", "description.yaml"), "./-") == (2, "", said)
+    assert _ended(("simulate", "FILE"), description)[2].endswith(f"-: {said}")

@@ -41,6 +41,7 @@ __all__ = [
     "Sourced",
     "Written",
     "load_folder",
+    "read_file",
     "read_inputs",
     "read_written",
     "save_folder",
@@ -60,17 +61,20 @@ def read_inputs(
     paths: Sequence[str | Path],
     stdin: BinaryIO | None = None,
     stored: Callable[[Document], Document] = lambda document: document,
+    *,
+    by_file: bool = False,
 ) -> Loaded:
     """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-``
     (standard input).
 
     Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are
     still read. A file that is met twice is read once. ``stdin`` replaces the process's standard input; ``stored``: what
-    an API server makes of a document before it is read.
+    an API server makes of a document before it is read; ``by_file``: another file names the paths, which are then
+    regular files and folders.
     """
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
-    for source in _sources(paths, lambda path: False):
+    for source in _sources(paths, lambda path: False, by_file=by_file):
         if isinstance(source, ReadProblem):
             problems.append(source)
             continue
@@ -88,6 +92,12 @@ def read_inputs(
         if source.named and not loaded.objects and not loaded.problems:
             problems.append(_problem(source.name, _EMPTY))
     return Loaded(tuple(objects), tuple(problems))
+
+
+def read_file(path: str, *, by_file: bool = False) -> bytes | ReadProblem:
+    """The content of a file of another kind, or of standard input for ``-``. ``by_file``: as of :func:`read_inputs`."""
+    file = None if path == STDIN else ManifestFile(path, by_file=by_file)
+    return _Source(path, file=file).text(None)
 
 
 @dataclass(frozen=True)
@@ -189,11 +199,13 @@ class _Source:
         return text if len(text) < limit else _problem(self.name, too_large)
 
 
-def _sources(paths: Sequence[str | Path], excluded: Excluded) -> Iterator[_Source | ReadProblem]:
+def _sources(
+    paths: Sequence[str | Path], excluded: Excluded, *, by_file: bool = False
+) -> Iterator[_Source | ReadProblem]:
     """What is behind the paths, each once."""
     seen: set[str] = set()
     for path in paths:
-        for source in _behind(str(path), excluded):
+        for source in _behind(str(path), excluded, by_file):
             if isinstance(source, ReadProblem):
                 yield source
             elif source.identity not in seen:
@@ -206,7 +218,7 @@ def load_folder(folder: str | Path) -> Loaded:
     return read_inputs([folder])
 
 
-def _behind(path: str, excluded: Excluded) -> Iterator[_Source | ReadProblem]:
+def _behind(path: str, excluded: Excluded, by_file: bool) -> Iterator[_Source | ReadProblem]:
     if path == STDIN or is_address(path):
         yield _Source(path)
         return
@@ -219,7 +231,7 @@ def _behind(path: str, excluded: Excluded) -> Iterator[_Source | ReadProblem]:
         yield _problem(path, _reason(error))
         return
     if not folder:
-        yield _Source(path, file=ManifestFile(path))
+        yield _Source(path, file=ManifestFile(path, by_file=by_file))
         return
     errors: list[OSError] = []
     names = sorted(manifests_in(path, SUFFIXES, excluded, errors), key=lambda name: Path(name).parts)

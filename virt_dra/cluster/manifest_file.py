@@ -1,9 +1,10 @@
 """A file with manifests, opened and replaced so that what somebody wrote into a folder can't lead elsewhere.
 
-A path that a user names is opened as it is: links, pipes and devices are the user's choice. A file that is found in a
-folder is read and replaced only if it is a regular file below that folder; its links may lead anywhere below it, as
-those of a mounted ConfigMap do. This holds against changes meanwhile, too: once links are resolved, every step is taken
-from the folder that was opened before, without following another one.
+A path that a user names is opened as it is: links, pipes and devices are the user's choice. One that another file names
+is read only if it is a regular file, wherever that is. A file that is found in a folder is read and replaced only if it
+is a regular file below that folder; its links may lead anywhere below it, as those of a mounted ConfigMap do. This
+holds against changes meanwhile, too: once links are resolved, every step is taken from the folder that was opened
+before, without following another one.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class ChangedMeanwhile(Exception):
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """``folder``: the named folder in which the file was found; None if the file itself was named."""
+    """``folder``: the named folder in which the file was found; None if the file itself was named. ``by_file``: not by
+    the user, but by another file."""
 
     path: str
     folder: str | None = None
+    by_file: bool = False
 
     @property
     def identity(self) -> str:
@@ -64,6 +67,8 @@ class ManifestFile:
     def read(self, limit: int) -> bytes:
         """At most ``limit`` bytes. Raises OSError."""
         if self.folder is None:
+            if self.by_file:
+                return _read(None, os.path.realpath(self.path), limit)
             with Path(self.path).open("rb") as file:
                 return file.read(limit)
         try:
@@ -134,7 +139,7 @@ def manifests_in(folder: str, suffixes: tuple[str, ...], excluded: Excluded, err
                 yield entry.path
 
 
-def _read(folder: int, name: str, limit: int = -1) -> bytes:
+def _read(folder: int | None, name: str, limit: int = -1) -> bytes:
     _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # before it is opened: devices act on that
     with os.fdopen(os.open(name, _FILE, dir_fd=folder), "rb") as file:
         _check_regular(os.fstat(file.fileno()))

@@ -302,7 +302,7 @@ def test_added_vms_fill_what_is_free() -> None:
         (("--trace-nodes", "n", "--trace-pods", "p", "--inflate", "full"),
          "Error: Invalid value for '--inflate': 'full' is neither until-full nor a load of more than 0 and at most 10, "
          "such as 1.3 or 130%"),
-        (("--trace-nodes", "/none.csv", "--trace-pods", "/none.csv"), "error: /none.csv: No such file or directory"),
+        (("--trace-nodes", "/none.csv", "--trace-pods", "/none.csv"), "error: /none.csv: no such file or folder"),
         (("/none.yaml",), "error: /none.yaml: no such file or folder"),
         ((VM,), f"error: {VM}: no Node; a dump is what kubectl get nodes,pods,… -A -o "
 "yaml writes, a description has kind: Simulation"),

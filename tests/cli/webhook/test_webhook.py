@@ -210,7 +210,7 @@ def test_without_its_libraries_it_says_how_to_get_them(missing: str) -> None:
         [sys.executable, "-c", program, "webhook", "--tls-dir", "a"], stderr=subprocess.PIPE, text=True, check=False
     )
     want = missing_extra("this command needs aiohttp, cryptography and prometheus-client", "webhook")
-    assert (ended.returncode, ended.stderr) == (1, f"Error: {want}\n")
+    assert (ended.returncode, ended.stderr) == (2, f"Error: {want}\n")
 
 
 def test_keys_are_made_by_the_system() -> None:

@@ -25,9 +25,11 @@ from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
+from virt_dra.cli.shared.file_input import content_of_file
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cluster.files import ReadProblem, read_file
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
 from virt_dra.simulator.scenario.embedded_target import play_embedded
@@ -145,11 +147,11 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
     problems: list[str] = []
     for path in paths:
         try:
-            text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+            text = read_file(path)
+            if isinstance(text, ReadProblem):
+                problems.append(str(text))
+                continue
             documents = read_documents(text, "standard input" if path == "-" else path)
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror or error}")
-            continue
         except DocumentError as error:
             problems.append(str(error))
             continue
@@ -171,9 +173,7 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
 
 def _expected(path: str, output: str) -> Mapping[str, Json]:
     try:
-        answers = _answers(Path(path).read_bytes())
-    except OSError as error:
-        refuse([f"{path}: {error.strerror or error}"], output)
+        answers = _answers(content_of_file(path, output))
     except (BadLine, RecursionError) as error:
         refuse([f"{path}: {error}"], output)
     return {str(answer.get("name")): answer for answer in answers}

@@ -12,13 +12,21 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from virt_dra.cli.shared.output import BAD_INPUT
+
 IMAGE_PREFIX: Final = "/opt/virt-dra"
 """Where the images have the program; nothing can be installed there."""
 
 
+class MissingExtra(click.ClickException):
+    """A library is missing; the text says what to do. Exits as bad usage does."""
+
+    exit_code = BAD_INPUT
+
+
 @contextmanager
 def required(
-    needs: str, extra: str, *libraries: str, error: type[click.ClickException] = click.ClickException
+    needs: str, extra: str, *libraries: str, error: type[click.ClickException] = MissingExtra
 ) -> Iterator[None]:
     """A context for imports: if one of these libraries is missing, the command ends with what it ``needs`` and how the
     extra is installed."""

@@ -9,13 +9,20 @@ from virt_dra.api.reading.design_form import as_kubevirt_stores
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import refuse
-from virt_dra.cluster.files import read_inputs
+from virt_dra.cluster.files import ReadProblem, read_file, read_inputs
 
 
-def sourced_of_files(paths: Sequence[str], output: str, *, own_crds: bool = False) -> tuple[Sourced[TypedObject], ...]:
+def sourced_of_files(
+    paths: Sequence[str], output: str, *, own_crds: bool = False, by_file: bool = False
+) -> tuple[Sourced[TypedObject], ...]:
     """The objects with the places where they are written. ``own_crds``: VMs are of virt-dra's own CRDs, which have the
-    design's form of a claim reference, too; else it is dropped as by KubeVirt's (K-1.9)."""
-    loaded = read_inputs(paths) if own_crds else read_inputs(paths, stored=as_kubevirt_stores)
+    design's form of a claim reference, too; else it is dropped as by KubeVirt's (K-1.9). ``by_file``: another file
+    names the paths, and not the user."""
+    loaded = (
+        read_inputs(paths, by_file=by_file)
+        if own_crds
+        else read_inputs(paths, stored=as_kubevirt_stores, by_file=by_file)
+    )
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
     return loaded.objects
@@ -30,16 +37,24 @@ def sourced_of_documents(documents: Iterable[Document], output: str) -> tuple[So
     return tuple(obj for obj in read if isinstance(obj, Sourced))
 
 
+def content_of_file(path: str, output: str, *, by_file: bool = False) -> bytes:
+    """Of a file of another kind, or standard input for ``-``. ``by_file``: as for :func:`sourced_of_files`."""
+    content = read_file(path, by_file=by_file)
+    if isinstance(content, ReadProblem):
+        refuse([str(content)], output)
+    return content
+
+
 def objects_of_files(paths: Sequence[str], output: str) -> tuple[TypedObject, ...]:
     return tuple(sourced.object for sourced in sourced_of_files(paths, output))
 
 
 def accepted_of_files(
-    paths: Sequence[str], output: str, namespace: str, *, own_crds: bool = False
+    paths: Sequence[str], output: str, namespace: str, *, own_crds: bool = False, by_file: bool = False
 ) -> tuple[TypedObject, ...]:
-    """The objects as a cluster has them: without those that its API server would refuse. ``own_crds``: as for
-    :func:`sourced_of_files`."""
-    return accepted_objects(sourced_of_files(paths, output, own_crds=own_crds), namespace)
+    """The objects as a cluster has them: without those that its API server would refuse. ``own_crds``, ``by_file``: as
+    for :func:`sourced_of_files`."""
+    return accepted_objects(sourced_of_files(paths, output, own_crds=own_crds, by_file=by_file), namespace)
 
 
 def accepted_objects(objects: Iterable[Sourced[TypedObject]], namespace: str) -> tuple[TypedObject, ...]:

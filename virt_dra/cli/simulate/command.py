@@ -15,7 +15,7 @@ from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
-from virt_dra.cli.shared.extras import missing_extra
+from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
@@ -355,14 +355,8 @@ def _plots(plot: Path | None) -> Draw | None:
     """Checked before anything is simulated. None: no plots are wanted."""
     if plot is None:
         return None
-    try:
+    with required("plots need matplotlib (-o json, csv and html need nothing)", "plots", "matplotlib", "numpy"):
         from virt_dra.cli.simulate.plots import draw  # here, since its import takes half a second
-    except ModuleNotFoundError as error:
-        if error.name not in ("matplotlib", "numpy"):
-            raise
-        raise click.UsageError(
-            missing_extra("plots need matplotlib (-o json, csv and html need nothing)", "plots")
-        ) from None
     return draw
 
 
@@ -430,12 +424,8 @@ def _engine(sweep: Sweep, first: Experiment, jobs: int | None, dask: str | None,
 
 
 def _run_on_dask(sweep: Sweep, runs: Sequence[Run], address: str, output: str) -> Sequence[RunResult]:
-    try:
-        from virt_dra.simulator.sweeping.on_dask import run_on_dask  # here, since distributed is an extra
-    except ModuleNotFoundError as error:
-        if error.name != "distributed":
-            raise
-        raise click.UsageError(missing_extra("--dask needs distributed", "dask")) from None
+    with required("--dask needs distributed", "dask", "distributed"):
+        from virt_dra.simulator.sweeping.on_dask import run_on_dask
     try:
         with progress("runs") as report:
             return run_on_dask(sweep, runs, address, report)

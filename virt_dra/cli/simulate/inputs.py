@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 from virt_dra.api.reading.documents import DocumentError, read_documents
-from virt_dra.cli.shared.file_input import accepted_of_files
+from virt_dra.cli.shared.file_input import accepted_of_files, content_of_file
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
+from virt_dra.cluster.files import STDIN
 from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
 from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of
@@ -28,13 +28,11 @@ def description_in(paths: Sequence[str], output: str) -> tuple[Description, str]
         return None
     path = paths[0]
     try:
-        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        text = content_of_file(path, output)
         if f"kind: {KIND}".encode() not in text and f'"{KIND}"'.encode() not in text:
             return None if path != "-" else _not_from_stdin(output)
         source = "standard input" if path == "-" else path
         documents = list(read_documents(text, source))
-    except (OSError, ValueError) as error:
-        refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], output)
     except DocumentError as error:
         refuse([str(error)], output)
     kinds = [document.raw.get("kind") if isinstance(document.raw, dict) else None for document in documents]
@@ -61,17 +59,23 @@ def described_workload(
 ) -> DescribedWorkload:
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
-    files = [str(base / file) for file in description.cluster.files]
-    objects = accepted_of_files(files, output, DEFAULT_NAMESPACE) if files else ()
+    files = [_beside(base, file) for file in description.cluster.files]
+    objects = accepted_of_files(files, output, DEFAULT_NAMESPACE, by_file=True) if files else ()
     arrivals = None
     if description.arrivals is not None:
-        path = str(base / description.arrivals)
-        arrivals = path, _content(path, output)
+        path = _beside(base, description.arrivals)
+        arrivals = path, content_of_file(path, output, by_file=True)
     varied: str | NodeFile | None = None
     if sizes is not None:
         is_part = sizes.part in {part.name for part in description.cluster.nodes}
         varied = sizes.part if is_part or not _is_file(sizes.part) else _node_file(sizes.part, output)
     return DescribedWorkload(description, source, objects, arrivals, varied)
+
+
+def _beside(folder: Path, file: str) -> str:
+    """A path that is neither standard input nor an address, whatever the name."""
+    path = str(folder / file)
+    return f"./{path}" if path == STDIN else path
 
 
 def require_nodes(cluster: DumpedCluster, paths: Sequence[str], output: str) -> None:
@@ -87,7 +91,7 @@ def require_nodes(cluster: DumpedCluster, paths: Sequence[str], output: str) -> 
 
 
 def traced_workload(nodes: str, pods: str, inflate: float | None, output: str) -> TracedWorkload:
-    return TracedWorkload(_content(nodes, output), _content(pods, output), nodes, pods, inflate)
+    return TracedWorkload(content_of_file(nodes, output), content_of_file(pods, output), nodes, pods, inflate)
 
 
 def parse_inflation(text: str) -> float:
@@ -112,13 +116,6 @@ def refused(output: str) -> Iterator[None]:
         yield
     except BadExperiment as error:
         refuse(list(error.problems), output)
-
-
-def _content(path: str, output: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], output)
 
 
 def _is_file(name: str) -> bool:
