@@ -62,6 +62,19 @@ def _long(option: click.Option) -> list[str]:
     return [name for name in option.opts if name.startswith("--")]
 
 
+def test_an_option_that_may_be_repeated_says_so_by_one_word() -> None:
+    """And no help text says it by itself."""
+    wrong = {
+        f"{command} {option.opts}"
+        for command, option in _options()
+        for record in [option.get_help_record(click.Context(_command(command)))]
+        if record is None
+        or record[1].endswith("  [may be repeated]") is not option.multiple
+        or "repeated" in (option.help or "")
+    }
+    assert wrong == set()
+
+
 def test_an_option_has_one_long_name_and_at_most_one_short_one() -> None:
     several = {
         f"{command} {option.opts}" for command, option in _options() if len(_long(option)) != 1 or len(option.opts) > 2

@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
 )
 from virt_dra.cli.controller_process import ProcessChoice, process_options
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
@@ -64,8 +64,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
               help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
 @kubevirt_gates_option
 @shared("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}")
-@click.option("--launcher-argument", "launcher_arguments", metavar="ARGUMENT", multiple=True,
-              help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
+@click.option("--launcher-argument", "launcher_arguments", metavar="ARGUMENT", cls=RepeatableOption,
+              help="Standalone: an argument of virt-dra-launcher.")  # fmt: skip
 @address_keys_option
 def command(
     mode: Mode, process: ProcessChoice, namespace: str, workers: int, spread: bool, grace: float,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
@@ -41,6 +42,21 @@ NOT_READ: Final = "NotRead"
 """Reason: what would say where the device is couldn't be read."""
 STOPPED: Final = "Stopped"
 UNKNOWN: Final = "Unknown"
+
+
+class Readiness(Enum):
+    """Whether a VM runs with all that it asks for. One that was stopped, or whose guest shut itself down, isn't ready,
+    and lacks nothing."""
+
+    READY = "ready"
+    NOT_READY = "not ready"
+    STOPPED = "stopped"
+
+
+def and_stopped(readiness: Mapping[Readiness, int]) -> str:
+    """``, 2 stopped``, after how many VMs are ready or not; "" if none is stopped."""
+    stopped = readiness.get(Readiness.STOPPED, 0)
+    return f", {stopped:,} stopped" if stopped else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +108,7 @@ class VmRow:
         "address": lambda row: tuple(device.address for device in row.devices if device.address),
         "claim": lambda row: tuple(dict.fromkeys(device.claim for device in row.devices if device.claim)),
         "pod": lambda row: (row.pod,),
-        "ready": lambda row: (str(not row.reason and row.phase == "Running").lower(),),
+        "ready": lambda row: (str(row.readiness is Readiness.READY).lower(),),
         "reason": lambda row: (row.reason,),
         "age": lambda row: (row.created,),
     }
@@ -127,6 +143,14 @@ class VmRow:
     def ready(self) -> str:
         """How many of its devices are there, with an address where it needs one, as ``1/2``."""
         return f"{sum(device.resolved for device in self.devices)}/{len(self.devices)}"
+
+    @property
+    def readiness(self) -> Readiness:
+        if (self.phase == STOPPED and not self.reason) or (
+            self.phase == "Succeeded" and self.reason in ("", FINISHED_VMI)
+        ):
+            return Readiness.STOPPED
+        return Readiness.READY if self.phase == "Running" and not self.reason else Readiness.NOT_READY
 
     @property
     def ids(self) -> list[DeviceId]:

@@ -37,6 +37,11 @@ def _written(folder: Path, *arguments: str) -> str:
     return out.read_text(encoding="utf-8")
 
 
+def _tiles(page: str) -> dict[str, str]:
+    """What a tile says, and its number."""
+    return {said: number for number, said in re.findall(r'<a class="tile[^>]*><b>([^<]*)</b>([^<]*)', page)}
+
+
 def test_devices_that_stopped_vms_keep_are_listed(tmp_path: Path) -> None:
     document = json.loads(_written(tmp_path, "-f", KEEP, "-o", "json"))
     assert faults(document, schema_named("report")) == []
@@ -82,6 +87,30 @@ def test_a_stopped_vm_doesnt_wait_and_a_device_counts_once_in_the_bar(tmp_path: 
         used, everything, free = map(int, numbers)
         assert held == start == f"{100 * used / everything:.1f}"
         assert neither == f"{100 * (everything - used - free) / everything:.1f}"
+    assert _tiles(page)["VMs ready, 1 stopped"] == "1 of 4"
+
+
+def test_a_vm_that_is_stopped_is_no_alarm(tmp_path: Path) -> None:
+    """Nor is it ready; one that was never started isn't stopped."""
+    cluster = tmp_path / "vms.yaml"
+    for strategies, tile in (
+        ({"at-rest": "Halted"}, (" fine", "0 of 0")),
+        ({"at-rest": "Halted", "new": "Always"}, (" alarm", "0 of 1")),
+    ):
+        vms = [
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachine",
+                "metadata": {"name": name},
+                "spec": {"runStrategy": strategy, "template": {"spec": {"domain": {"devices": {}}}}},
+            }
+            for name, strategy in strategies.items()
+        ]
+        cluster.write_text("\n---\n".join(map(json.dumps, vms)))
+        page = _written(tmp_path, "-f", str(cluster))
+        assert re.findall(r'class="tile( alarm| fine|)" href="#vms"><b>([^<]*)</b>VMs ready, 1 stopped<', page) == [
+            tile
+        ]
 
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@shared("--filename", "filenames", "May be repeated; - is standard input.")
+@shared("--filename", "filenames", "- is standard input.")
 @shared("--claim", "claims", "Or template: only it is placed; several are placed together.", multiple=True)
 @shared("--node", detail="Only it is tried.", callback=parse_node)
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")

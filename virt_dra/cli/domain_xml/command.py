@@ -82,7 +82,7 @@ def _dialect(name: str) -> Dialect:
 
 
 @click.command(name="domain-xml", help=HELP, epilog=EPILOG)
-@file_inputs("VMs or VMIs; may be repeated. - is standard input.")
+@file_inputs("VMs or VMIs; - is standard input.")
 @namespace_option
 @shared("--vmi", detail="Of the files, only it is converted.")
 @click.option("--metadata", metavar="DIR", type=_PATH,

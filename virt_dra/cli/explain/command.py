@@ -67,7 +67,7 @@ _EXPLAINED: Final = 200
 @click.argument(
     "words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()]
 )
-@shared("--filename", "paths", "May be repeated; - is standard input.")
+@shared("--filename", "paths", "- is standard input.")
 @shared("--live")
 @namespace_option
 @every_namespace_option

@@ -20,6 +20,7 @@ from virt_dra.cli.get.ordering import Ordering, ordering
 from virt_dra.cli.get.printing import ChangePrinter, print_rows
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.option_table import RepeatableOption
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.templates.applying import NotApplicable
@@ -119,7 +120,7 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
     help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels.",
 )
 @click.option(
-    "--field-selector", "fields", metavar="FIELD=VALUE,...", multiple=True,
+    "--field-selector", "fields", metavar="FIELD=VALUE,...", cls=RepeatableOption,
     help="Only rows with these fields; != for without.",
 )  # fmt: skip
 @click.option(

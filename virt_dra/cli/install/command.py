@@ -28,7 +28,7 @@ from virt_dra.cli.install.options import (
 )
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import wait_timeout_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
@@ -86,17 +86,17 @@ missing permission, KubeVirt where none may be or none where one must be.
               help="Image of all pods of virt-dra itself.  [default: virt-dra with this "
 "version's tag, which nobody publishes]")  # fmt: skip
 @shared("--launcher-image", detail="[default: virt-dra-launcher, as for --image]", callback=parse_image)
-@click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
-              help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
-@click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
-              help="A further argument of virt-dra webhook, such as "
-"--log-level=debug; may be repeated.")  # fmt: skip
+@click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", cls=RepeatableOption,
+              callback=parse_arguments, help="A further argument of virt-dra operator.")  # fmt: skip
+@click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", cls=RepeatableOption,
+              callback=parse_arguments,
+              help="A further argument of virt-dra webhook, such as --log-level=debug.")  # fmt: skip
 @click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
               help="Standalone: VMs run only in namespaces with this label. "
 " [default: all but the cluster's]")  # fmt: skip
-@click.option("--launcher-pull-secret", "launcher_pull_secrets", metavar="NAME", multiple=True, callback=parse_secrets,
-              help="Standalone: a Secret for pulling images that ServiceAccounts give to launcher pods; "
-"may be repeated.")  # fmt: skip
+@click.option("--launcher-pull-secret", "launcher_pull_secrets", metavar="NAME", cls=RepeatableOption,
+              callback=parse_secrets,
+              help="Standalone: a Secret for pulling images that ServiceAccounts give to launcher pods.")  # fmt: skip
 @click.option("--launcher-priority", metavar="NUMBER", type=int, default=0, show_default=True,
               help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
 "get.")  # fmt: skip
@@ -116,8 +116,8 @@ missing permission, KubeVirt where none may be or none where one must be.
     callback=parse_client_ca,
 )
 @click.option(
-    "--api-server-cidr", "api_server_networks", metavar="CIDR", multiple=True, callback=parse_networks,
-    help="Networks from which API servers connect to pods; reviews are accepted only from there. May be repeated.",
+    "--api-server-cidr", "api_server_networks", metavar="CIDR", cls=RepeatableOption, callback=parse_networks,
+    help="Networks from which API servers connect to pods; reviews are accepted only from there.",
 )  # fmt: skip
 @shared("--dry-run", detail="The objects that would be applied, in order.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all pods run.")

@@ -34,7 +34,7 @@ from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, say_unknown
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
@@ -143,7 +143,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="lint", help=HELP, epilog=EPILOG)
-@shared("--filename", "named", "May be repeated; - is standard input.")
+@shared("--filename", "named", "- is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @output_option("text", "json", "yaml", "sarif", "github", "junit", "codequality")
 @kubevirt_option
@@ -167,7 +167,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--exclude",
     metavar="PATTERN",
-    multiple=True,
+    cls=RepeatableOption,
     help="Files and folders to leave out, as in a .gitignore of each folder that is linted.",
 )
 @configuration_option

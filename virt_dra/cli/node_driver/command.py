@@ -15,7 +15,7 @@ from virt_dra.api.names import dns1123_subdomain, dns1123_subdomain_caseless
 from virt_dra.cli.node_driver.policy_files import labels_of, policy_file
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import log_level_option, output_option
 
 _NEEDS: Final = "the node driver needs grpcio, protobuf, prometheus-client and the kubernetes package"
@@ -110,8 +110,8 @@ def _driver_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--cdi-dir", default="/var/run/cdi", show_default=True, metavar="FOLDER",
               help="Where container runtimes look for CDI files.")  # fmt: skip
 @shared("--host-root", detail="For tests.  [default: /]", default="")
-@click.option("--taint", "effects", metavar="REASON=EFFECT", multiple=True, callback=_taints,
-              help="Another effect (NoSchedule, NoExecute, None) of a condition's taint; may be repeated.")  # fmt: skip
+@click.option("--taint", "effects", metavar="REASON=EFFECT", cls=RepeatableOption, callback=_taints,
+              help="Another effect (NoSchedule, NoExecute, None) of a condition's taint.")  # fmt: skip
 @shared("--plain-host", default="127.0.0.1")
 @shared("--plain-port", default=8769)
 @cluster_options

@@ -13,7 +13,7 @@ import click
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.live_input import live_objects, live_unless
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import (
     every_namespace_option,
     file_inputs,
@@ -56,9 +56,9 @@ Exit codes: 0 nothing is lost, 1 a VM would wait, lose a device or not start aga
 @click.command(name="plan", help=HELP, epilog=EPILOG)
 @file_inputs("What would be applied; - is standard input.")
 @click.option(
-    "--delete", "deleted", metavar="FILE|DIR", multiple=True, help="Manifests whose objects would be deleted."
+    "--delete", "deleted", metavar="FILE|DIR", cls=RepeatableOption, help="Manifests whose objects would be deleted."
 )
-@click.option("--dump", "dumped", metavar="FILE|DIR", multiple=True, help="The cluster, as files: a dump.")
+@click.option("--dump", "dumped", metavar="FILE|DIR", cls=RepeatableOption, help="The cluster, as files: a dump.")
 @live_unless("dumped")
 @namespace_option
 @every_namespace_option

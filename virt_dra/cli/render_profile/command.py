@@ -23,7 +23,7 @@ Exit codes: 0 rendered, 1 a VM or a profile is refused, 2 bad usage or unreadabl
 
 
 @click.command(name="render-profile", epilog=EPILOG)
-@file_inputs("DeviceProfiles, VMs, and what belongs to them; may be repeated. - is standard input.")
+@file_inputs("DeviceProfiles, VMs, and what belongs to them; - is standard input.")
 @namespace_option
 @output_option("yaml", "json")
 def command(paths: tuple[str, ...], namespace: str, output: str) -> None:

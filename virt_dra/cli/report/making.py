@@ -21,7 +21,7 @@ from virt_dra.cli.report.contents import (
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import PLACES, topology
-from virt_dra.inventory.vm_rows import VmRow, vm_rows
+from virt_dra.inventory.vm_rows import Readiness, VmRow, vm_rows
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.simulator.deadline import AllocationDeadline
@@ -96,7 +96,7 @@ def contents_of(
 
 def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[VmObject], int]:
     """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
-    unready = {(row.namespace, row.name) for row in rows if row.reason}
+    unready = {(row.namespace, row.name) for row in rows if row.readiness is Readiness.NOT_READY}
     vms: list[VmObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
     vms.sort(key=lambda vm: (vm.namespace, vm.name) not in unready)
     return vms[:_LINTED], max(len(vms) - _LINTED, 0)

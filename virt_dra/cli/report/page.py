@@ -3,7 +3,8 @@ beside the map of devices, everything else collapsed. Its live form is the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 from typing import Final
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from virt_dra.cli.report.reason_notes import reason_note
 from virt_dra.cli.topology.map_data import Lights, LitAnswer, LitWay
 from virt_dra.cli.topology.map_html import map_html
 from virt_dra.html.frame import PageForm, framed, text
-from virt_dra.inventory.vm_rows import VmRow
+from virt_dra.inventory.vm_rows import Readiness, VmRow, and_stopped
 from virt_dra.scheduling.why.groups import RefusalGroup, group_text
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
 from virt_dra.simulator.explaining.ways_out import WayOut
@@ -64,10 +65,11 @@ def report_main(contents: ReportContents) -> str:
     )
     explained = {code: note for code in codes if (note := reason_note(code))}
     answers = {answer.title: answer for answer in contents.waiting.answers}
-    ready = sum(not row.reason for row in contents.vms)
+    readiness = Counter(row.readiness for row in contents.vms)
+    ready = f"{len(contents.vms):,}, {readiness[Readiness.READY]:,} ready{and_stopped(readiness)}"
     findings = sum(len(obj.findings) for obj in contents.findings)
     parts = [
-        _part("vms", "VMs", f"{len(contents.vms):,}, {ready:,} ready", _vms(contents.vms, answers)),
+        _part("vms", "VMs", ready, _vms(contents.vms, answers)),
         _part("models", "Models", "how many are in use, and how the free ones lie", _models(contents.models)),
         _part("findings", "Findings", f"{findings:,}", _findings(contents)),
         _part("taken", "Since when devices are held", "", _taken(contents.taken)),
@@ -83,7 +85,7 @@ def report_main(contents: ReportContents) -> str:
         )
         parts.append(_part("reasons", "Reasons", ", ".join(explained), notes))
     return _MAIN.substitute(
-        tiles=_tiles(contents, ready, findings),
+        tiles=_tiles(contents, readiness, findings),
         notes="".join(f'<p class="quiet">{text(note)}</p>' for note in contents.notes),
         waiting=_waiting(contents, explained),
         map=map_html(contents.topology, [_lit(answer) for answer in contents.waiting.answers]),
@@ -94,15 +96,16 @@ def report_main(contents: ReportContents) -> str:
 # --- what matters -----------------------------------------------------------------------------------------------------
 
 
-def _tiles(contents: ReportContents, ready: int, findings: int) -> str:
-    waiting, vms = _waiting_number(contents), len(contents.vms)
+def _tiles(contents: ReportContents, readiness: Mapping[Readiness, int], findings: int) -> str:
+    waiting, ready = _waiting_number(contents), readiness[Readiness.READY]
+    vms = ready + readiness[Readiness.NOT_READY]
     used, out, all_devices = _use(contents)
     free = sum(device.row.free for node in contents.topology for device in node.devices)
     closed = sum(bool(node.closed) for node in contents.topology)
     shut = f", {closed:,} closed" if closed else ""
     tiles = [
         _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
-        _tile("vms", f"{ready:,} of {vms:,}", "VMs ready", alarm=ready < vms),
+        _tile("vms", f"{ready:,} of {vms:,}", f"VMs ready{and_stopped(readiness)}", alarm=ready < vms),
         _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, free, all_devices)),
         _tile("devices", f"{out:,}", "devices not fit for use", alarm=out > 0),
         _tile("devices", f"{contents.nodes:,}", f"{_plural('node', contents.nodes)}{shut}"),

@@ -49,8 +49,23 @@ class SharedOption:
         return self.metavar == ""
 
 
+class RepeatableOption(click.Option):
+    """An option that may be given several times, which its help says."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "multiple": True})
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return (record[0], f"{record[1]}  [may be repeated]") if record is not None else None
+
+
 class TableOption(click.Option):
     """An option that is made of a row."""
+
+
+class RepeatableTableOption(RepeatableOption, TableOption):
+    """An option that is made of a row, and may be repeated."""
 
 
 _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
@@ -115,7 +130,7 @@ _ROWS: Final = (
         "--self-signed", _SERVER, "Folder for an authority of our own and its certificate, made and renewed here.",
         "DIR", type=_FOLDER,
     ),
-    SharedOption("--dns-name", _SERVER, "Name or address of the certificate; may be repeated.", "NAME", repeated=True),
+    SharedOption("--dns-name", _SERVER, "Name or address of the certificate.", "NAME", repeated=True),
     SharedOption("--service", _SERVER, "The Service whose names the certificate has.", "SERVICE.NAMESPACE"),
     SharedOption(
         "--client-ca", _SERVER, "Authorities (PEM) of callers' certificates; other callers get no answer.", "FILE",
@@ -136,7 +151,7 @@ _ROWS: Final = (
     SharedOption("--workers", _CONTROLLER, "VMs that are reconciled at the same time.", "NUMBER"),
     SharedOption("--launcher-image", _CONTROLLER, "Image of launcher pods of the mode standalone.", "IMAGE"),
     SharedOption("--node-policy", _NODE, "VirtDraNodePolicies from a file.", "FILE"),
-    SharedOption("--label", _NODE, "A label of the node; may be repeated.", "KEY=VALUE", repeated=True),
+    SharedOption("--label", _NODE, "A label of the node.", "KEY=VALUE", repeated=True),
     SharedOption("--host-root", _NODE, "Where the node's /sys, /proc and /dev are.", "FOLDER"),
 )  # fmt: skip
 OPTIONS: Final[Mapping[str, SharedOption]] = {row.name: row for row in _ROWS}
@@ -148,9 +163,8 @@ def shared(name: str, parameter: str | None = None, detail: str = "", **own: Any
     callback."""
     row = OPTIONS[name]
     shape: dict[str, Any] = {"is_flag": True} if row.is_flag else {"metavar": row.metavar, "type": row.type}
-    if row.repeated:
-        shape["multiple"] = True
     if own.get("default") not in (None, "") and not row.is_flag:
         shape["show_default"] = True
+    cls = RepeatableTableOption if own.pop("multiple", row.repeated) else TableOption
     names = [part for part in (row.short, name, parameter) if part]
-    return click.option(*names, cls=TableOption, help=f"{row.meaning} {detail}".strip(), **{**shape, **own})
+    return click.option(*names, cls=cls, help=f"{row.meaning} {detail}".strip(), **{**shape, **own})

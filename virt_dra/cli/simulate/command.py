@@ -16,7 +16,7 @@ from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import file_inputs, output_option, parsed_by
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
@@ -191,7 +191,7 @@ def _parse_tables(text: str) -> tuple[str, ...]:
     "--what-if",
     "changes",
     metavar="CHANGE",
-    multiple=True,
+    cls=RepeatableOption,
     help="On a dump: apply this, and say what it does to the pods.",
 )
 @click.option("--nodes-only", is_flag=True,

@@ -17,7 +17,7 @@ from virt_dra.cli.explain.text import lines
 from virt_dra.cli.get.columns import columns_of
 from virt_dra.inventory.device_rows import DeviceRow, device_rows
 from virt_dra.inventory.topology import SHARED_PLACE
-from virt_dra.inventory.vm_rows import VmRow, vm_rows
+from virt_dra.inventory.vm_rows import Readiness, VmRow, and_stopped, vm_rows
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
@@ -79,21 +79,18 @@ def top_contents(
         "waiting": tuple(_of_answer(answer) for answer in answers),
     }
     used = sum(device.held for device in devices)
+    readiness = Counter(vm.readiness for vm in vms)
     title = (
-        f"{counted(len(vms), 'VM')}, {sum(not _is_ready(vm) for vm in vms)} not ready   "
+        f"{counted(len(vms), 'VM')}, {readiness[Readiness.NOT_READY]} not ready{and_stopped(readiness)}   "
         f"{counted(len(devices), 'device')}, {used / max(len(devices), 1):.0%} in use   {len(answers)} waiting"
         + (f" (and {waiting.left_out} not explained)" if waiting.left_out else "")
     )
     return TopContents(title, tables)
 
 
-def _is_ready(vm: VmRow) -> bool:
-    return not vm.reason
-
-
 def _of_vm(vm: VmRow, now: datetime) -> TopRow:
     cells = (
-        ATTENTION if not _is_ready(vm) else "",
+        ATTENTION if vm.readiness is Readiness.NOT_READY else "",
         *(column.text(vm, now) for column in columns_of("vms", wide=False)),
     )
     details = [f"{vm.kind} {vm.namespace}/{vm.name}: {vm.phase}"]

@@ -13,7 +13,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.lint_options import severity_options
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import (
     address_keys_option,
     kubevirt_gates_option,
@@ -60,9 +60,8 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 @cluster_options
 @tls_options("The file current/ca.crt in it is the caBundle.")
 @shared("--client-ca", detail="Those of API servers; reloaded on changes.")
-@click.option("--client-name", "client_names", metavar="NAME", multiple=True,
-              help="Common name or DNS name of these certificates; may be "
-"repeated.  [default: kube-apiserver]")  # fmt: skip
+@click.option("--client-name", "client_names", metavar="NAME", cls=RepeatableOption,
+              help="Common name or DNS name of these certificates.  [default: kube-apiserver]")  # fmt: skip
 @click.option("--unverified-callers", type=click.Choice([REFUSE, LIMIT, TELL]),
               help="Answer reviews of callers without a verified certificate: not at "
 "all, by the content of the review alone, or by "
