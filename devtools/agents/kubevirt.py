@@ -1,10 +1,10 @@
 """A small KubeVirt: makes VMIs of VMs, launcher pods of VMIs, sets phases, and starts domains from what the pod holds.
 
 The parts of virt-controller (VMs, VMIs) and virt-handler (domains) over the port, each with a queue of its own, as an
-account of KubeVirt's (K-4, K-7.26, K-9, K-12.1, K-12.8, K-12.9). Failures are tried again as client-go's rate limiter
-says, changes of an object at once. What devices a domain gets is decided by :mod:`launcher` for the version at hand,
-from the compute container's metadata files and variables and from nothing else; libvirt isn't asked. 1.6 and 1.7's own
-filling of deviceStatus is left out.
+account of KubeVirt's (K-4, K-7.26, K-9, K-12.1, K-12.8 to K-12.11). Failures are tried again as client-go's rate
+limiter says, changes of an object at once. What devices a domain gets is decided by :mod:`launcher` for the version at
+hand, from the compute container's metadata files and variables and from nothing else; libvirt isn't asked. 1.6 and
+1.7's own filling of deviceStatus is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from virt_dra.api.kubevirt_v1 import (
     VirtualMachineInstance,
 )
 from virt_dra.api.kubevirt_versions import Gates
-from virt_dra.api.meta import format_time
+from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound
 from virt_dra.cluster.watching.event_recorder import EventRecorder
@@ -47,6 +47,7 @@ from virt_dra.simulator.agents.kubelet import Kubelet
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
 FAILED_CREATE: Final = "FailedCreate"
 SYNC_FAILED: Final = "Synchronizing with the Domain failed."
+VM_FINALIZER: Final = "kubevirt.io/virtualMachineControllerFinalize"
 UNSEEN_SECONDS: Final = 2.0
 """So long after its creation a pod that no watch has shown is looked for: it may have come and gone between a watch and
 the next list. KubeVirt's expectation of it ends after five minutes."""
@@ -175,11 +176,21 @@ class FakeKubeVirt:
     # --- virt-controller: VMs -----------------------------------------------------------------------------------------
 
     async def _sync_vm(self, key: CacheKey) -> SyncError | None:
-        """One VMI for a VM that is to run, a new one for one that is finished, none for one that isn't to run."""
+        """One VMI for a VM that is to run, a new one for one that is finished, none for one that isn't to run or goes
+        (K-12.11)."""
         namespace, name = key
         vm, vmi = self._vms.store.get(name, namespace), self._vmis.store.get(name, namespace)
-        if vm is None or vm.metadata.deletion_timestamp is not None:
+        if vm is None:
             return None
+        owned = vmi is not None and vmi.is_controlled_by(vm)
+        if vm.metadata.deletion_timestamp is not None:
+            if vmi is None or not owned:
+                await self._without_finalizer(vm, VM_FINALIZER)
+            elif vmi.metadata.deletion_timestamp is None:
+                await self._cluster.delete(VirtualMachineInstance, vmi.name, vmi.namespace, uid=vmi.metadata.uid)
+            return None
+        if VM_FINALIZER not in vm.metadata.finalizers:
+            await self._put_finalizers(vm, [*vm.metadata.finalizers, VM_FINALIZER])
         if vmi is None:
             wait = self._failed_starts.get(key, _NO_FAILURE).until - asyncio.get_running_loop().time()
             if wait > 0:
@@ -187,8 +198,6 @@ class FakeKubeVirt:
             elif wants_instance(vm):
                 await self._cluster.create(instance_of(vm))
             return None
-        owner = vmi.metadata.controller_owner
-        owned = owner is not None and owner.uid == vm.metadata.uid
         if owned:
             self._count_failure(key, vmi)
         if owned and vmi.metadata.deletion_timestamp is None and deletes_instance(strategy_of(vm), vmi.status.phase):
@@ -351,10 +360,16 @@ class FakeKubeVirt:
                 await self._cluster.delete(Pod, pod.name, pod.namespace, uid=pod.metadata.uid)
         if self.domains.pop(key, None) is not None:
             self._reported(key, None)
-        if not left and FINALIZER in vmi.metadata.finalizers:
-            others = [finalizer for finalizer in vmi.metadata.finalizers if finalizer != FINALIZER]
-            merge = {"metadata": {"finalizers": others, "resourceVersion": vmi.metadata.resource_version}}
-            await self._cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge=merge)
+        if not left:
+            await self._without_finalizer(vmi, FINALIZER)
+
+    async def _without_finalizer(self, obj: TypedObject, finalizer: str) -> None:
+        if finalizer in obj.metadata.finalizers:
+            await self._put_finalizers(obj, [other for other in obj.metadata.finalizers if other != finalizer])
+
+    async def _put_finalizers(self, obj: TypedObject, finalizers: list[str]) -> None:
+        merge: Json = {"metadata": {"finalizers": finalizers, "resourceVersion": obj.metadata.resource_version}}
+        await self._cluster.patch(type(obj), obj.name, obj.namespace, merge=merge)
 
     # --- virt-handler -------------------------------------------------------------------------------------------------
 

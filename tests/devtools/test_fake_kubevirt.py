@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.agents.kubevirt import FakeKubeVirt
+from devtools.agents.kubevirt import VM_FINALIZER, FakeKubeVirt
 from devtools.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
 from devtools.agents.kubevirt_installation import kubevirt_installed
 from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
@@ -268,6 +268,24 @@ async def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Pa
         await here.in_phase("Running")
         await here.cluster.delete(VirtualMachine, "vm", here.namespace)
         await eventually(lambda: all_gone(here))
+
+
+async def test_a_deleted_vm_goes_after_its_vmi(start: Start, tmp_path: Path) -> None:
+    """By KubeVirt's own hand (K-12.11): the garbage collector isn't waited for."""
+    async with start("1.9.0", tmp_path) as here:
+        await here.cluster.create(machine(here.namespace))
+        vmi = await here.in_phase("Running")
+        held = {"metadata": {"finalizers": [*vmi.metadata.finalizers, "tests.example.com/held"]}}
+        await here.own.patch(VirtualMachineInstance, "vm", here.namespace, merge=held)
+        await here.cluster.delete(VirtualMachine, "vm", here.namespace)
+        vmi = await eventually(here.vmi, lambda vmi: vmi.metadata.finalizers == ("tests.example.com/held",))
+        vm = await here.cluster.get(VirtualMachine, "vm", here.namespace)
+        assert vmi.metadata.deletion_timestamp is not None
+        assert vm.metadata.deletion_timestamp is not None
+        assert vm.metadata.finalizers == (VM_FINALIZER,)
+        await here.own.patch(VirtualMachineInstance, "vm", here.namespace, merge={"metadata": {"finalizers": []}})
+        await eventually(lambda: all_gone(here))
+        await eventually(lambda: here.cluster.list(VirtualMachine, here.namespace), lambda left: left.items == ())
 
 
 # --- the pure parts -----------------------------------------------------------------------------------------------
