@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT, format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.standalone.vm_lifecycle import LifecycleInputs, delay_after, plan
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write
@@ -64,7 +66,8 @@ def inputs_of(case: dict[str, Any]) -> LifecycleInputs:
             about["deletionTimestamp"] = format_time(START)
         said = {"phase": raw["phase"], "phaseTransitionTimestamps": times, "conditions": conditions}
         instance = VirtualMachineInstance.from_wire({"metadata": about, "status": said})
-    return LifecycleInputs(machine, instance, tuple(case.get("leftovers", ())), START)
+    earlier = case.get("vmi", {}).get("earlier", False)
+    return LifecycleInputs(machine, instance, tuple(case.get("leftovers", ())), START, of_earlier_vm=earlier)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in CASES])
@@ -84,9 +87,7 @@ def test_vm_lifecycle(case: dict[str, Any]) -> None:
     failed = [condition["reason"] for condition in status["conditions"] if condition["type"] == "Failure"]
     assert failed == ([want["failure"]] if "failure" in want else [])
     # What is written is as it should be: the status is not written again.
-    again = plan(
-        LifecycleInputs(inputs.vm.with_(status=status), inputs.vmi, inputs.leftovers, START + timedelta(seconds=1))
-    )
+    again = plan(replace(inputs, vm=inputs.vm.with_(status=status), now=START + timedelta(seconds=1)))
     assert PatchStatus not in [type(action) for action in again.actions]
     assert [event for event in again.events if event.type == "Warning"] == []
 
@@ -258,6 +259,37 @@ async def test_a_vm_that_is_deleted_takes_its_vmi_and_pod_with_it() -> None:
     await world.settle()
     assert await world.vmi("fedora") is None
     assert [obj.KIND for obj in world.memory.snapshot() if obj.namespace == "lab"] == ["ResourceClaimTemplate"]
+
+
+async def test_the_vmi_of_an_earlier_vm_makes_way_though_nobody_collects_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kube-controller-manager leaves it if a VM went and came again while it had no watch (P-15)."""
+    monkeypatch.setattr(MemoryCluster, "_is_there", lambda *_: True)
+    world = await World.made()
+    earlier = await world.memory.create(vm("fedora"))
+    await world.memory.delete(VirtualMachine, "fedora", "lab")
+    machine = await world.memory.create(vm("fedora"))
+    await world.memory.create(instance_of(earlier))
+    await world.operator()
+    assert world.told() == [
+        ("VirtualMachine fedora", "InstanceDeleted", "the VMI of an earlier VM of this name was deleted")
+    ]
+    await world.settle()
+    vmi = await world.vmi("fedora")
+    assert vmi is not None
+    assert vmi.is_controlled_by(machine)
+    machine = await world.memory.get(VirtualMachine, "fedora", "lab")
+    assert [condition["type"] for condition in machine.status["conditions"]] == ["Ready"]
+
+
+async def test_a_late_watch_of_vms_deletes_nothing_of_the_vm_that_there_is() -> None:
+    world = await World.made()
+    earlier = await world.memory.create(vm("fedora"))
+    await world.memory.delete(VirtualMachine, "fedora", "lab")
+    machine = await world.memory.create(vm("fedora"))
+    vmi = await world.memory.create(instance_of(machine))
+    late = await vm_lifecycle.reconcile(earlier, await ListedSources.read(world.memory), world.memory, START)
+    assert [event.reason for event in late.events if event.reason == "InstanceDeleted"] == []
+    assert await world.vmi("fedora") == vmi
 
 
 async def test_nothing_is_known_of_a_vm_before_it_is_asked_for() -> None:

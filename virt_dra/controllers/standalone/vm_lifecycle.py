@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -58,6 +58,7 @@ class LifecycleInputs:
     count_from: CountFrom = as_stated
     profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    of_earlier_vm: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,22 @@ async def reconcile(
     vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, count_from: CountFrom = as_stated
 ) -> Reconciled:
     """Gather, plan and apply for a VM. Raises :class:`ApiError` for a write to retry."""
-    planned = plan(gather(vm, sources, now, count_from))
+    inputs = gather(vm, sources, now, count_from)
+    planned = plan(replace(inputs, of_earlier_vm=await _is_of_earlier_vm(inputs, cluster)))
     outcome = await write(cluster, planned.actions, vm)
     events = (*(planned.events if outcome.done else ()), *outcome.refused)
     return Reconciled(events, (), outcome.stale, planned.requeue_at, len(planned.actions) if outcome.done else 0)
+
+
+async def _is_of_earlier_vm(inputs: LifecycleInputs, cluster: Cluster) -> bool:
+    """True if the VMI's owner had this VM's name and is gone. The API server is asked: if it still has this VM after
+    the VMI of another was seen, then that one was there before."""
+    vm, vmi = inputs.vm, inputs.vmi
+    owner = vmi.metadata.controller_owner if vmi is not None else None
+    if owner is None or (owner.kind, owner.name) != (vm.KIND, vm.name) or owner.uid == vm.metadata.uid:
+        return False
+    named = (await cluster.list(VirtualMachine, vm.namespace, fields=f"metadata.name={vm.name}")).items
+    return [current.metadata.uid for current in named] == [vm.metadata.uid]
 
 
 def delay_after(failures: int) -> timedelta:
@@ -96,13 +109,15 @@ def delay_after(failures: int) -> timedelta:
 
 
 def plan(inputs: LifecycleInputs) -> LifecyclePlan:
-    """The plan for a VM. The VMI of a VM that is being deleted is garbage-collected."""
+    """The plan for a VM. The VMI of a VM that is being deleted is garbage-collected, or deleted for the next VM of that
+    name, if the garbage collector has forgotten it (P-15)."""
     vm, vmi, now = inputs.vm, inputs.vmi, inputs.now
     if vm.metadata.deletion_timestamp is not None:
         return LifecyclePlan()
     strategy = strategy_of(vm)
     own = vmi if vmi is not None and vmi.is_controlled_by(vm) else None
-    taken = vmi is not None and own is None
+    earlier = vmi if inputs.of_earlier_vm else None
+    taken = vmi is not None and own is None and earlier is None
     upcoming = _next_vmi(inputs) if vmi is None else None
     refused_line = upcoming if isinstance(upcoming, RefusedLineError) else None
     failures = _failures(vm, own, now)
@@ -125,6 +140,9 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
         elif isinstance(upcoming, VirtualMachineInstance):
             actions.append(Create(upcoming))
             events.append(normal(vm, "InstanceCreated", f"started (runStrategy {strategy})"))
+    elif earlier is not None and earlier.metadata.deletion_timestamp is None:
+        actions.append(Delete.object(earlier))
+        events.append(normal(vm, "InstanceDeleted", "the VMI of an earlier VM of this name was deleted"))
     reason, message = trouble
     if reason in (NAME_TAKEN, LINE_REFUSED) and not _failed_before(vm, reason):
         events.append(warning(vm, reason, shortened(message)))
