@@ -174,6 +174,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "plan: owners are compared by name": _by_name,
     "plan: a VM that no longer asks leaves at once": _not_held_when_not_asked,
     "plan: claims without a VM stay held": lambda: mock.patch.object(plan, "_let_go", return_value=plan.ClaimWrites()),
+    "plan: what the garbage collector missed stays": lambda: mock.patch.object(
+        plan, "_is_left_behind", return_value=False
+    ),
     "plan: a start doesn't end the stop's mark": _marks_without(STOPPED_ANNOTATION),
     "plan: a node's return doesn't end its loss's mark": _marks_without(NODE_LOST_ANNOTATION),
     "plan: a void release stays asked for": _marks_without(RELEASE_ANNOTATION),

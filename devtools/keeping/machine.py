@@ -84,6 +84,10 @@ class Histories(RuleBasedStateMachine):
     def create(self, name: str, keeps: bool, own: bool, starts: bool, pause: float) -> None:
         self._run(self.world.create(name, keeps=keeps, own=own and self.world.standalone, starts=starts), pause)
 
+    @rule(name=NAME, keeps=st.booleans(), own=st.booleans(), starts=st.booleans(), pause=PAUSE)
+    def replace_unseen(self, name: str, keeps: bool, own: bool, starts: bool, pause: float) -> None:
+        self._run(self.world.replace_unseen(name, keeps=keeps, own=own and self.world.standalone, starts=starts), pause)
+
     @rule(name=NAME, runs=st.booleans(), pause=PAUSE)
     def start_or_stop(self, name: str, runs: bool, pause: float) -> None:
         self._run(self.world.start(name, runs=runs), pause)

@@ -16,11 +16,11 @@ from devtools.keeping.agents import Kubelets, OldClaimController, VirtController
 from devtools.keeping.judge import Judge
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.feature_gates import PLAIN
-from virt_dra.api.keeping.claims import RELEASE_ANNOTATION, kept_claim_name
+from virt_dra.api.keeping.claims import KEPT_LABEL, RELEASE_ANNOTATION, kept_claim_name
 from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import V1_9_0, Gates
-from virt_dra.api.meta import ObjectT, format_time
+from virt_dra.api.meta import ObjectMeta, ObjectT, OwnerReference, format_time
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -99,6 +99,20 @@ class Observed(TurbulentCluster):
         return await super()._written(watched, conflicts=conflicts)
 
 
+class ForgetfulCluster(MemoryCluster):
+    """A cluster whose garbage collector hasn't heard that the owners of some kept claims are gone, and never will
+    (P-15). VMIs it collects: KubeVirt deletes them itself, before their VM is gone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.missed: set[str] = set()
+        """UIDs of these owners."""
+
+    def _is_there(self, owner: OwnerReference, dependent: ObjectMeta) -> bool:
+        forgotten = owner.uid in self.missed and KEPT_LABEL in dependent.labels
+        return forgotten or super()._is_there(owner, dependent)
+
+
 class CountedReleases(KeeperMetrics):
     """``reasons``: of all releases."""
 
@@ -141,7 +155,7 @@ class World:
         self.quota_full = False
         self._offset = timedelta()
         uids = count(1)
-        self.cluster = MemoryCluster(
+        self.cluster = ForgetfulCluster(
             self.now, random_suffixes(self.chance), lambda: f"00000000-0000-4000-8000-{next(uids):012x}",
             graceful_deletion=True,
         )  # fmt: skip
@@ -276,6 +290,17 @@ class World:
             },
         }  # fmt: skip
         await self._do(self.cluster.create(VirtualMachine.from_wire(wire)))
+
+    async def replace_unseen(self, name: str, *, keeps: bool, own: bool, starts: bool) -> None:
+        """A VM is deleted and made again while the garbage collector has no watch."""
+        vm = await self._get(VirtualMachine, name)
+        if vm is None:
+            return
+        self.cluster.missed.add(vm.metadata.uid)
+        await self.delete(VirtualMachine, name)
+        while await self._get(VirtualMachine, name) is not None and not self.judge.problems:
+            await self._pass(0.5)
+        await self.create(name, keeps=keeps, own=own, starts=starts)
 
     async def _patch_vm(self, name: str, spec: Json) -> None:
         await self._do(self.cluster.patch(VirtualMachine, name, NAMESPACE, merge={"spec": spec}))

@@ -16,7 +16,7 @@ from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.keeping.plan import plan
-from virt_dra.controllers.keeping.releases import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
+from virt_dra.controllers.keeping.takes_away import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kept import kept_until, kept_until_json
 
@@ -75,7 +75,7 @@ def test_the_keeper_releases_at_the_time_that_the_model_says_and_not_before(leas
     released = plan(filled_stores(objects).inputs("t/b", until))
     assert [claim.released for claim in released.claims] == [OVER_LIMIT if said.limit else LEASE_OVER]
     before = plan(filled_stores(objects).inputs("t/b", until - timedelta(seconds=1)))
-    assert not before.releases
+    assert not before.takes_away
 
 
 @pytest.mark.parametrize(

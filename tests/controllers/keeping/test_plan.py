@@ -61,8 +61,8 @@ def _write_words(action: Write) -> Json:
             return {"status": claim.name, "of": claim.metadata.resource_version, "changes": changes}
         case PatchAnnotations(name=name, uid=uid, annotations=annotations):
             return {"annotate": name, "uid": uid, "changes": dict(annotations)}
-        case Delete(name=name, uid=uid):
-            return {"delete": name, "uid": uid}
+        case Delete(name=name, uid=uid, resource_version=version):
+            return {"delete": name, "uid": uid, **({"of": version} if version else {})}
     raise AssertionError(action)
 
 

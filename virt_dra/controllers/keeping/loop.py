@@ -114,7 +114,7 @@ class KeepingLoop(KeyedLoop):
         now = self._ambient.now()
         inputs = await self._without_ended(self._stores.inputs(key, now))
         planned = plan(inputs)
-        if planned.releases:
+        if planned.takes_away:
             inputs = await self._without_ended(await self._stores.certain_inputs(self._cluster, key, now))
             planned = plan(inputs)
         self._say(key, planned.standing)

@@ -11,6 +11,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.claims import (
+    KEPT_LABEL,
     NODE_LOST_ANNOTATION,
     RELEASE_ANNOTATION,
     STOPPED_ANNOTATION,
@@ -80,7 +81,7 @@ NAME_TAKEN: Final = "KeptClaimNameTaken"
 LIMITED: Final = "KeepingLimited"
 """Event: a KeepPolicy allows less than the VM asks to keep."""
 EARLIER_CLAIM: Final = "KeptClaimTerminating"
-"""Event: a claim of that name is still being deleted; it is made again afterwards (P-8)."""
+"""Event: a claim of an earlier VM of that name has to go; it is made again afterwards (P-8)."""
 
 REASONS: Final = (
     OWNER_GONE, RELEASED, RELEASE_VOID, INVALID_TERMS, STARTS_LATER, ENDS_LATER, CHANGES_LATER, TEMPLATE_MISSING,
@@ -130,8 +131,11 @@ class KeepingPlan:
     requeue_at: datetime | None = None
 
     @property
-    def releases(self) -> bool:
-        return any(claim.released for claim in self.claims)
+    def takes_away(self) -> bool:
+        """True if a claim is released or deleted."""
+        return any(
+            claim.released or any(isinstance(action, Delete) for action in claim.actions) for claim in self.claims
+        )
 
 
 def plan(inputs: KeepingInputs) -> KeepingPlan:
@@ -172,14 +176,22 @@ def _is_of_earlier(claim: ResourceClaim, vm: VirtualMachine) -> bool:
 
 
 def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimWrites:
-    """Drop VMs from the consumers of a claim that is being deleted, or whose VM is gone (P-8). Pods keep it."""
+    """Drop VMs from the consumers of a claim that is being deleted, or whose VM is gone (P-8); then delete it, as the
+    garbage collector may never do (P-15). Pods keep it."""
     pods = tuple(consumer for consumer in other_consumers(claim) if consumer.uid not in inputs.ended)
     if not any(map(is_vm_reference, claim.status.reserved_for)) and pods == claim.status.reserved_for:
-        return ClaimWrites()
+        return ClaimWrites((Delete.object(claim, unchanged=True),)) if _is_left_behind(claim) else ClaimWrites()
     about = claim if inputs.vm is None else inputs.vm
     why = "it is being deleted" if claim.metadata.deletion_timestamp else "no VM owns it any more"
     event = normal(about, RELEASED, f"ResourceClaim {visible(claim.name)} is released: {why}")
     return ClaimWrites((_with_consumers(claim, pods),), (event,), OWNER_GONE)
+
+
+def _is_left_behind(claim: ResourceClaim) -> bool:
+    """True if nobody uses a kept claim, and nobody else owns it than the VM that is gone."""
+    owners = claim.metadata.owner_references
+    unused = not claim.status.reserved_for and claim.metadata.deletion_timestamp is None
+    return unused and claim.metadata.labels.get(KEPT_LABEL) == "true" and len(owners) == 1 and bool(vm_name_of(claim))
 
 
 def _with_consumers(claim: ResourceClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> PatchStatus:
@@ -307,12 +319,10 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites],
         template = inputs.templates.get(template_name)
         shown = visible(name)
         if there is not None and _is_of_earlier(there, vm):
-            said += _both(
-                vm,
-                vmi,
-                EARLIER_CLAIM,
-                f"ResourceClaim {shown} is still being deleted; it is made again once that is gone",
-            )
+            used = there.metadata.deletion_timestamp is None and other_consumers(there)
+            in_use = "is of an earlier VM of this name, and in use; it is made again once no pod uses it"
+            gone = "is still being deleted; it is made again once that is gone"
+            said += _both(vm, vmi, EARLIER_CLAIM, f"ResourceClaim {shown} {in_use if used else gone}")
         elif there is not None and not (is_kept(there) and _is_of(there, vm)):
             other = vm_name_of(there)
             whose = f"is kept by VM {visible(other)}: rename" if other else "isn't the VM's: delete it, or rename"
