@@ -16,7 +16,7 @@ from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.controllers.keeping.plan import plan
-from virt_dra.controllers.keeping.takes_away import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
+from virt_dra.controllers.keeping.releases import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kept import kept_until, kept_until_json
 
