@@ -5,17 +5,13 @@ A new filter is one file in :mod:`virt_dra.scheduling.filters` and one row here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim
-from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
-from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources
 from virt_dra.scheduling.filters.host_ports import NodePorts
 from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
-from virt_dra.scheduling.filters.node_resources import BalancedAllocation, NodeResourcesFit
+from virt_dra.scheduling.filters.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
 from virt_dra.scheduling.filters.pod_affinity import InterPodAffinity, NamespaceLabels
 from virt_dra.scheduling.filters.taints import TaintToleration
 from virt_dra.scheduling.filters.topology_spread import PodTopologySpread
@@ -26,19 +22,18 @@ from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 
 @dataclass(frozen=True)
 class FilterSources:
-    """What the filters read of a cluster, and the settings of the one for devices.
+    """What the filters read of a cluster, and the filter for devices.
 
-    ``listed``: the resources that some node lists, if those that none lists aren't checked, nor nodes that list
-    nothing; None: what a node doesn't list it doesn't have. ``knows_all_pods``: False where others than those of the
-    table may run.
+    ``served_by_dra(name)``: whether a device class serves the extended resource. ``listed``: the resources that some
+    node lists, if those that none lists aren't checked, nor nodes that list nothing; None: what a node doesn't list it
+    doesn't have. ``knows_all_pods``: False where others than those of the table may run.
     """
 
     table: NodeTable
-    claims: Mapping[str, ResourceClaim]
-    ledger: DeviceLedger
+    devices: SchedulingPlugin
     labels_of: NamespaceLabels
-    pods_of_claim: PodsOfClaim
-    devices: DeviceOptions
+    usages: NodeUsages = field(default_factory=NodeUsages)
+    served_by_dra: Callable[[str], bool] = lambda resource: False
     listed: frozenset[str] | None = None
     knows_all_pods: bool = True
 
@@ -48,12 +43,10 @@ FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
     lambda sources: TaintToleration(),
     lambda sources: NodeAffinityFilter(),
     lambda sources: NodePorts(),
-    lambda sources: NodeResourcesFit(
-        sources.devices.usages, lambda resource: sources.devices.class_of(resource) is not None, sources.listed
-    ),
+    lambda sources: NodeResourcesFit(sources.usages, sources.served_by_dra, sources.listed),
     lambda sources: PodTopologySpread(sources.table),
     lambda sources: InterPodAffinity(sources.table, sources.labels_of, knows_all_pods=sources.knows_all_pods),
-    lambda sources: DynamicResources(sources.claims, sources.ledger, sources.pods_of_claim, sources.devices),
+    lambda sources: sources.devices,
 )
 
 
@@ -65,4 +58,4 @@ def filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
 def scoring_filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
     """The filters, and with them the plugins that only score nodes: whoever chooses as kube-scheduler does asks
     these."""
-    return (*filters_over(sources), BalancedAllocation(sources.devices.usages))
+    return (*filters_over(sources), BalancedAllocation(sources.usages))

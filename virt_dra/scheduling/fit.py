@@ -19,7 +19,7 @@ from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.unknown import offered_resources
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
 from virt_dra.scheduling.dynamic_resources.extended_claim import is_special_claim_of
-from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, DeviceOptions
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, DeviceOptions, DynamicResources
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
@@ -127,19 +127,20 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
     Raises FilterError, DeadlineExceeded; FatalError for slices that can't be read.
     """
     limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
+    served, usages = _served_resources(model), _usages(model)
     devices = DeviceOptions(
         limits=lambda: limits,
-        class_of=_served_resources(model).class_of,
+        class_of=served.class_of,
         special_claim_of=lambda pod: _special_claim(model, pod),
-        usages=_usages(model),
+        usages=usages,
     )
+    ledger = DeviceLedger.holding(snapshot_of(model, options.features))
     sources = FilterSources(
         table=node_table(model),
-        claims=model.claims,
-        ledger=DeviceLedger.holding(snapshot_of(model, options.features)),
+        devices=DynamicResources(model.claims, ledger, lambda claim: (), devices),
         labels_of=namespace_labels(model),
-        pods_of_claim=lambda claim: (),
-        devices=devices,
+        usages=usages,
+        served_by_dra=lambda resource: served.class_of(resource) is not None,
         listed=offered_resources(model),
         knows_all_pods=model.knows_all(Pod),
     )

@@ -36,7 +36,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
-from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions
+from virt_dra.scheduling.dynamic_resources.plugin import DynamicResources
 from virt_dra.scheduling.dynamic_resources.pod_devices import (
     CLAIM_ELSEWHERE,
     DEVICES,
@@ -667,8 +667,8 @@ UNLIMITED: Final = 2**62
 
 def _sources(listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTable | None = None) -> FilterSources:
     """For filters that read neither claims nor devices."""
-    ledger = DeviceLedger(lambda: Published((), ()))
-    return FilterSources(table or NodeTable(), {}, ledger, labels_of, lambda claim: (), DeviceOptions(), listed)
+    devices = DynamicResources({}, DeviceLedger(lambda: Published((), ())), lambda claim: ())
+    return FilterSources(table or NodeTable(), devices, labels_of, listed=listed)
 
 
 def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:

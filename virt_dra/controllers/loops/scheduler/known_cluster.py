@@ -22,6 +22,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.scheduling_v1 import PodGroup
+from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
@@ -31,6 +32,7 @@ from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicR
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
+from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
 from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
@@ -77,7 +79,6 @@ class KnownCluster:
         self._classes = informers.of(DeviceClass)
         self._rules = informers.of(DeviceTaintRule)
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
-        self._namespaces = informers.of(Namespace)
         self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
         self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
         self._served = ServedResources()
@@ -85,22 +86,16 @@ class KnownCluster:
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
         gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
-        filters = scoring_filters_over(
-            FilterSources(
-                self.table,
-                self.claims,
-                self.ledger,
-                self._namespace_labels,
-                self._pods_of_claim,
-                self._device_options(),
-            )
+        options = self._device_options()
+        self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, options)
+        sources = FilterSources(
+            self.table,
+            self.devices,
+            namespace_labels(informers.of(Namespace)),
+            options.usages,
+            lambda resource: self._class_of(resource) is not None,
         )
-        self.plugins: Sequence[SchedulingPlugin] = (
-            SchedulingGates(),
-            *filters,
-            *gang,
-        )
-        self.devices = next(plugin for plugin in filters if isinstance(plugin, DynamicResources))
+        self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *scoring_filters_over(sources), *gang)
         self.cycle = SchedulingCycle(self.plugins, self.table)
         limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
         self.queue = SchedulingQueue(
@@ -221,10 +216,6 @@ class KnownCluster:
             context.gates.node_allocatable_resources,
         )
 
-    def _namespace_labels(self, name: str) -> Mapping[str, str]:
-        namespace = self._namespaces.store.get(name)
-        return {} if namespace is None else namespace.metadata.labels
-
     def _class_of(self, resource: str) -> DeviceClass | None:
         """The class that serves an extended resource (C-7.1)."""
         return self._served.class_of(resource) if self._context.gates.extended_resource else None
@@ -311,6 +302,16 @@ class KnownCluster:
         else:
             self.queue.update(old, new, self.now())
         self.changed.set()
+
+
+def namespace_labels(namespaces: Informer[Namespace]) -> NamespaceLabels:
+    """Their labels, as the informer shows them now."""
+
+    def labels_of(name: str) -> Mapping[str, str]:
+        namespace = namespaces.store.get(name)
+        return {} if namespace is None else namespace.metadata.labels
+
+    return labels_of
 
 
 def _claims_of(pod: Pod) -> Iterable[str]:
