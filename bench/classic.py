@@ -55,7 +55,8 @@ async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
     }
     await cluster.create(read_classic(template))
     for index in range(max(number // 100, 1)):
-        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{index:05d}"}}))
+        status = {"allocatable": {"pods": "250"}}
+        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{index:05d}"}, "status": status}))
     for index in range(number):
         spec = {
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],

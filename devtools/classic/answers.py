@@ -32,8 +32,8 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 
 def read(release: str) -> list[Scenario]:
-    """The scenarios of a release."""
-    return read_files([str(ROOT / "cases" / f"{release}.yaml")])
+    """The scenarios of a release, of all its files."""
+    return read_files([str(path) for path in sorted((ROOT / "cases").glob(f"{release}*.yaml"))])
 
 
 def recorded(release: str) -> Mapping[str, Json]:

@@ -164,7 +164,8 @@ def loops_of(
 
 def node(name: str, **labels: str) -> Json:
     labels = {"kubernetes.io/hostname": name, **labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    status = {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 
 
 def preempts(nodes: int) -> str:

@@ -215,10 +215,11 @@ def test_potential_nodes_are_at_most_128_sorted_and_those_not_asked_about_first(
 def test_the_node_selected_before_stays_selected_while_it_fits() -> None:
     """C-18.6: deterministic, where upstream chooses at random."""
     state = _state(_view(_claim(), context=_context({"selectedNode": "n3", "potentialNodes": ["n2", "n3"]})), "c")
-    assert chosen_node(state, ["n1", "n2", "n3"], {}, {}) == "n3"
-    assert chosen_node(state, ["n1", "n2"], {}, {}) == "n2"
-    assert chosen_node(state, ["n1", "n0"], {"n0": 2}, {}) == "n1"
-    assert chosen_node(state, ["n0", "n1"], {}, {"n0": 7}) == "n1"
+    assert chosen_node(state, {"n1": 9, "n2": 9, "n3": 1}, {}, {}) == "n3"
+    assert chosen_node(state, {"n1": 9, "n2": 1}, {}, {}) == "n2"
+    assert chosen_node(state, {"n1": 1, "n0": 9}, {"n0": 2}, {}) == "n1"
+    assert chosen_node(state, {"n0": 5, "n1": 5}, {}, {"n0": 7}) == "n1"
+    assert chosen_node(state, {"n0": 6, "n1": 5}, {}, {"n0": 7}) == "n0"
 
 
 # --- a driver's controller ---

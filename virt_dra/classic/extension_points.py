@@ -262,18 +262,21 @@ def potential_nodes(
 
 
 def chosen_node(
-    state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int], selected: Mapping[str, int]
+    state: SchedulingState, scores: Mapping[str, int], tried: Mapping[str, int], selected: Mapping[str, int]
 ) -> str:
     """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least
-    for this pod, selected for the fewest other waiting pods, first by name.
+    for this pod, with the highest score, selected for the fewest other waiting pods, first by name.
 
-    ``selected``: how many waiting pods have a node selected; without that all of them would compete for the first one.
+    ``scores``: of the nodes that fit. ``selected``: how many waiting pods have a node selected; without that all of
+    them would compete for the first one.
     """
     current = frozenset(state.context.spec.potential_nodes if state.context is not None else ())
     return min(
-        feasible,
-        key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), selected.get(node, 0), node),
-    )
+        scores,
+        key=lambda node: (
+            node != state.selected, node not in current, tried.get(node, 0), -scores[node], selected.get(node, 0), node
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

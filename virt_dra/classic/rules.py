@@ -11,6 +11,8 @@ from virt_dra.api.validation.field_errors import FieldError
 from virt_dra.classic.validation import classic_faults, classic_status_faults, classic_update_faults, with_defaults
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.plugins.chain import AdmissionPlugins
+from virt_dra.cluster.memory.plugins.priority import check_default_class, with_priority
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import StatusCause
 
@@ -44,8 +46,12 @@ class ClassicRules:
 def classic_cluster(
     clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *, graceful_deletion: bool = False
 ) -> MemoryCluster:
-    """An empty embedded cluster that serves classic DRA. The arguments are those of :class:`MemoryCluster`."""
-    return MemoryCluster(clock, names, uids, admission=ClassicRules(), graceful_deletion=graceful_deletion)
+    """An empty embedded cluster that serves classic DRA, with the admission plugin Priority. The arguments are those of
+    :class:`MemoryCluster`."""
+    priority = AdmissionPlugins((with_priority,), (check_default_class,))
+    return MemoryCluster(
+        clock, names, uids, admission=ClassicRules(), graceful_deletion=graceful_deletion, plugins=priority
+    )
 
 
 def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:

@@ -4,18 +4,20 @@ One pod at a time, in the order in which they are woken. A pod that no node fits
 back-off; one that waits for a driver is tried again as soon as the driver has answered. Deterministic: see
 :mod:`.extension_points`.
 
-Beside claims only nodes' taints and the pod's node affinity count.
+Beside claims, the filters and scores of kube-scheduler count, and its preemption.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
-from virt_dra.api.core_v1 import Node, Pod, reference_to
+from virt_dra.api.core_v1 import Namespace, Node, Pod, reference_to
 from virt_dra.classic.assumed_claims import AssumedClaims
+from virt_dra.classic.claim_filter import PLUGIN, ClaimAttempt, ClaimFilter
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import with_finalizer
 from virt_dra.classic.extension_points import (
@@ -30,11 +32,8 @@ from virt_dra.classic.extension_points import (
     RequestDeallocation,
     SchedulingState,
     chosen_node,
-    filter_node,
     negotiate,
-    post_filter,
     pre_enqueue,
-    pre_filter,
 )
 from virt_dra.classic.objects import (
     BUILTIN_FINALIZER,
@@ -53,17 +52,18 @@ from virt_dra.classic.structured import Inventory, StructuredParameters, free_in
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.default_preempting import DefaultPreempting
+from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME, namespace_labels
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, write_condition
-from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
-from virt_dra.scheduling.filters.taints import TaintToleration
-from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
-from virt_dra.scheduling.fit import prepare
-from virt_dra.scheduling.framework.messages import Diagnosis, event_note, not_preempting
-from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
-from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
+from virt_dra.scheduling.filters.node_resources import INSUFFICIENT
+from virt_dra.scheduling.framework.cycle import FittingNodes, NotFitting, SchedulingCycle
+from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
+from virt_dra.scheduling.framework.messages import Diagnosis, event_note
+from virt_dra.scheduling.framework.node_table import NodeTable
+from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
+from virt_dra.scheduling.policies.placer import relates_to_pods
 
-SCHEDULER = "default-scheduler"
-PLUGIN = "DynamicResources"
 PRE_BIND, BIND = f'running PreBind plugin "{PLUGIN}"', 'running Bind plugin "DefaultBinder"'
 _USES = "classic claims that pods use"
 _STRUCTURED = "classic claims allocated by the scheduler"
@@ -86,7 +86,7 @@ class ClassicScheduler:
 
     def __init__(self, context: LoopContext, release: ClassicRelease = NEWEST_STRUCTURED) -> None:
         self._cluster, self._clock, self._timers = context.cluster, context.clock, context.timers
-        self._events = context.recorder(SCHEDULER)
+        self._events = context.recorder(SCHEDULER_NAME)
         self._release = release
         self._queue: WorkQueue[PodKey] = WorkQueue(first_delay=self._timers.pod_initial_backoff, chance=context.chance)
         self._waiting: dict[PodKey, _Waiting] = {}
@@ -119,11 +119,22 @@ class ClassicScheduler:
             _STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else []
         )
         self._of_claims.store.add_index("namespace", lambda parameters: [parameters.namespace])
-        self._view = ClassicView(
+        view = self._view = ClassicView(
             claim=self._assumed.get, context=lambda namespace, name: self._contexts.store.get(name, namespace),
             resource_class=self._classes.store.get, device_class=self._device_classes.store.get,
             parameters=self._parameters, inventory=self._inventory, release=release,
         )  # fmt: skip
+        self._table = NodeTable()
+        """Nodes with the pods that are on them, or about to be bound to them."""
+        sources = FilterSources(self._table, ClaimFilter(view), namespace_labels(of(Namespace)))
+        plugins = scoring_filters_over(sources)
+        self._hints = tuple(hint for plugin in plugins for hint in plugin.hints)
+        self._cycle = SchedulingCycle(plugins, self._table, samples=False)
+        self._preempting = DefaultPreempting(
+            context, self._table, lambda pod: self._pods.store.get(pod.name, pod.namespace)
+        )
+        self._related: dict[PodKey, Pod] = {}
+        """Pods to be scheduled for which it matters which pods run where."""
         self._subscribe()
 
     async def run(self) -> None:
@@ -141,19 +152,42 @@ class ClassicScheduler:
             informer.on_change(lambda old, new: self._wake_all())
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and new.takes_room:
+            self._assigned(old, new)
+            return
+        if old is not None and old.takes_room:
+            self._table.unassign(old.metadata.uid)
+            self._wake_all()
         if new is None or not _is_ours(new):
             if old is not None:
                 self._forget(old)
-            if old is not None and old.spec.node_name:
-                self._wake_all()
-            return
-        if (
+        elif (
             old is None
             or old.spec != new.spec
             or old.status.resource_claim_statuses != new.status.resource_claim_statuses
         ):
-            self._waiting.pop(PodKey(new.namespace, new.name), None)
-            self._queue.add(PodKey(new.namespace, new.name))
+            key = PodKey(new.namespace, new.name)
+            if relates_to_pods(new):
+                self._related[key] = new
+            if new.status.nominated_node_name:
+                self._table.nominations.nominate(new, new.status.nominated_node_name)
+            self._waiting.pop(key, None)
+            self._queue.add(key)
+
+    def _assigned(self, old: Pod | None, new: Pod) -> None:
+        """A pod has a node: it may serve those that want to be beside it."""
+        self._table.assign(new, new.spec.node_name or "")
+        came = old is None or not old.spec.node_name
+        if came:
+            self._forget(new)
+        events = (ClusterEvent.ASSIGNED_POD_ADD,) if old is None or came else assigned_pod_events(old, new)
+        for key, pod in tuple(self._related.items()):
+            if any(
+                hint.decide(pod, None if came else old, new)
+                for hint in self._hints
+                if not hint.events.isdisjoint(events)
+            ):
+                self._wake(key)
 
     def _claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
         claim = new or old
@@ -170,12 +204,18 @@ class ClassicScheduler:
             self._wake(PodKey(new.namespace, new.name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if new is not None and (old is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels)):
+        if new is None:
+            if old is not None:
+                self._table.remove(old.name)
+            return
+        self._table.put(new)
+        if old is None or node_events(old, new):
             self._wake_all()
 
     def _wake_all(self) -> None:
+        """Those of high priority first."""
         self._missed = True
-        for key in tuple(self._waiting):
+        for key in sorted(self._waiting, key=lambda key: -self._waiting[key].pod.priority):
             self._wake(key)
 
     def _wake(self, key: PodKey) -> None:
@@ -189,8 +229,10 @@ class ClassicScheduler:
         self._queue.add_after(key, left)
 
     def _forget(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        self._waiting.pop(PodKey(pod.namespace, pod.name), None)
+        uid, key = pod.metadata.uid, PodKey(pod.namespace, pod.name)
+        self._waiting.pop(key, None)
+        self._related.pop(key, None)
+        self._table.nominations.forget(uid)
         self._attempts.pop(uid, None)
         self._backoff_ends.pop(uid, None)
         self._asked.pop(uid, None)
@@ -248,33 +290,31 @@ class ClassicScheduler:
 
     async def _attempt(self, pod: Pod) -> NotNow | None:
         """None if the pod is bound; else why not."""
-        nodes = sorted(self._nodes.store.values(), key=lambda node: node.name)
-        if not nodes:
-            return NotNow("no nodes available to schedule pods")
-        state = pre_filter(pod, self._view)
-        if isinstance(state, NotNow):
-            if state.error:
-                return NotNow(f'running PreFilter plugin "{PLUGIN}": {state.message}', error=True)
-            everywhere = FilterRefusal(PLUGIN, (state.message,))
-            return _nowhere(pod, Diagnosis(len(nodes), everywhere=everywhere), NOTHING_TO_DEALLOCATE)
-        fits, refusals, unavailable = _filtered(state, nodes)
         try:
-            if not fits:
-                return await self._no_node(state, Diagnosis(len(nodes), refusals), unavailable)
-            return await self._negotiate(state, fits)
-        except ApiError as error:
+            outcome = self._cycle.fitting(pod)
+            if isinstance(outcome, NotFitting):
+                return await self._no_node(pod, outcome)
+            if isinstance(outcome, FittingNodes):
+                return await self._negotiate(outcome)
+        except (ApiError, AttemptError) as error:
             return NotNow(str(error), error=True)
+        return NotNow(outcome.message)
 
-    async def _no_node(self, state: SchedulingState, diagnosis: Diagnosis, unavailable: Collection[int]) -> NotNow:
-        help_ = post_filter(state, unavailable)
-        if help_ is None:
-            return _nowhere(state.pod, diagnosis, STILL_NOT if state.claims else NOTHING_TO_DEALLOCATE)
-        self._select(state.pod.metadata.uid, "")
-        try:
-            await self._deallocate(help_)
-        except ApiError as error:
-            return NotNow(diagnosis.after(str(error)).message)
-        return _nowhere(state.pod, diagnosis, DEALLOCATED)
+    async def _no_node(self, pod: Pod, outcome: NotFitting) -> NotNow:
+        """PostFilter: deallocate a claim, and preempt."""
+        diagnosis = outcome.diagnosis
+        devices = _devices(outcome)
+        words = STILL_NOT if devices is not None and devices.state.claims else NOTHING_TO_DEALLOCATE
+        help_ = devices.deallocation() if devices is not None and diagnosis.everywhere is None else None
+        if help_ is not None:
+            self._select(pod.metadata.uid, "")
+            try:
+                await self._deallocate(help_)
+            except ApiError as error:
+                return NotNow(diagnosis.after(str(error)).message)
+            words = DEALLOCATED
+        room = await self._preempting.make_room(pod, replace(outcome, diagnosis=_as_resolvable(diagnosis)))
+        return NotNow((diagnosis if room.evicted else diagnosis.after(f"{words}, {room.text}")).message)
 
     async def _deallocate(self, request: RequestDeallocation) -> None:
         """First stop drivers from allocating, then ask for deallocation; structured claims are the scheduler's own."""
@@ -289,11 +329,15 @@ class ClassicScheduler:
                 await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True)))
             )
 
-    async def _negotiate(self, state: SchedulingState, fits: dict[str, NodeFits]) -> NotNow | None:
-        pod = state.pod
+    async def _negotiate(self, outcome: FittingNodes) -> NotNow | None:
+        devices = _devices(outcome)
+        if devices is None:
+            raise AssertionError("every pod that fits was asked for its claims")
+        state, pod = devices.state, devices.state.pod
         asked = self._asked.setdefault(pod.metadata.uid, Counter())
-        feasible = tuple(fits)
-        node = chosen_node(state, feasible, asked, self._selections)
+        feasible = tuple(node.name for node in outcome.states)
+        scores = dict(zip(feasible, outcome.scores(), strict=True))
+        node = chosen_node(state, scores, asked, self._selections)
         plan = negotiate(state, node, feasible, asked, self._release)
         if plan.spec is not None:
             before = state.context.spec if state.context is not None else SchedulingContextSpec()
@@ -307,12 +351,14 @@ class ClassicScheduler:
             refusal = FilterRefusal(PLUGIN, (plan.waits.message,))
             counted = Diagnosis(1, {node: refusal}).message
             return NotNow(refusal.message if bare else counted, pending=True)
+        self._table.assign(pod, node)
         try:
             with _named_by(PRE_BIND):
-                await self._reserve(state, fits[node])
+                await self._reserve(state, devices.fits[node])
             with _named_by(BIND):
                 await self._bind(pod, node)
         except ApiError:
+            self._table.unassign(pod.metadata.uid)
             await self._unreserve(state.claims, pod)
             raise
         if state.context is not None:
@@ -406,34 +452,21 @@ def _named_by(where: str) -> Iterator[None]:
         raise ApiError(f"{where}: {error}") from error
 
 
-def _filtered(
-    state: SchedulingState, nodes: Sequence[Node]
-) -> tuple[dict[str, NodeFits], dict[str, FilterRefusal], set[int]]:
-    """The nodes that fit, the refusals of the others, and the claims whose deallocation may help."""
-    fit = prepare(state.pod, (NodeUnschedulable(), TaintToleration(), NodeAffinityFilter()), NodeTable())
-    fits: dict[str, NodeFits] = {}
-    refusals: dict[str, FilterRefusal] = {}
-    unavailable: set[int] = set()
-    for node in nodes:
-        refusal = fit.refusal(NodeState(node))
-        if refusal is not None:
-            refusals[node.name] = refusal
-            continue
-        verdict = filter_node(state, node)
-        if isinstance(verdict, NodeFits):
-            fits[node.name] = verdict
-        else:
-            refusals[node.name] = FilterRefusal(PLUGIN, (verdict.message,))
-            unavailable.update(verdict.unavailable)
-    return fits, refusals, unavailable
+def _devices(outcome: FittingNodes | NotFitting) -> ClaimAttempt | None:
+    """The claims' part; None if another filter refused the pod before."""
+    return next((part.attempt for part in outcome.parts if isinstance(part.attempt, ClaimAttempt)), None)
 
 
-def _nowhere(pod: Pod, diagnosis: Diagnosis, words: str) -> NotNow:
-    """``words``: of the plugin's PostFilter, which come before those of preemption."""
-    return NotNow(diagnosis.after(f"{words}, {not_preempting(diagnosis, pod.spec.preemption_policy)}").message)
+def _as_resolvable(diagnosis: Diagnosis) -> Diagnosis:
+    """These releases look for victims on nodes without room even where an empty node would be too small."""
+    refusals = {
+        node: replace(refusal, resolvable=True) if refusal.code == INSUFFICIENT else refusal
+        for node, refusal in diagnosis.refusals.items()
+    }
+    return replace(diagnosis, refusals=refusals)
 
 
 def _is_ours(pod: Pod) -> bool:
     """Whether the pod is to be scheduled here: no node, not going away, no gates."""
     waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.finished
-    return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
+    return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER_NAME)

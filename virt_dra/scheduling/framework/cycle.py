@@ -32,6 +32,23 @@ class FoundNode:
 
 
 @dataclass(frozen=True)
+class FittingNodes:
+    """The nodes that the pod fits on, as many as were looked for, in the order in which they were tried."""
+
+    states: Sequence[NodeState]
+    parts: tuple[PluginPart, ...]
+
+    def scores(self) -> Sequence[int]:
+        """Of each node, the weighted sum of all plugins' scores."""
+        totals = [0] * len(self.states)
+        for part in self.parts:
+            if part.attempt.scores_nodes:
+                for position, score in enumerate(part.attempt.scores(self.states)):
+                    totals[position] += part.plugin.weight * score
+        return totals
+
+
+@dataclass(frozen=True)
 class NotFitting:
     """The pod fits nowhere. ``parts`` may have remedies."""
 
@@ -47,15 +64,22 @@ class NoNodes:
 
 
 class SchedulingCycle:
-    """The plugins in their order, over the nodes of a table."""
+    """The plugins in their order, over the nodes of a table. ``samples``: False to try all nodes of large clusters,
+    too."""
 
-    def __init__(self, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> None:
+    def __init__(self, plugins: Sequence[SchedulingPlugin], table: NodeTable, *, samples: bool = True) -> None:
         self._plugins = plugins
         self._table = table
+        self._samples = samples
         self._start = 0
 
     def find(self, pod: Pod) -> FoundNode | NotFitting | NoNodes:
-        """Raises AttemptError."""
+        """The best node for the pod. Raises AttemptError."""
+        outcome = self.fitting(pod)
+        return FoundNode(_best(outcome).name, outcome.parts) if isinstance(outcome, FittingNodes) else outcome
+
+    def fitting(self, pod: Pod) -> FittingNodes | NotFitting | NoNodes:
+        """The nodes among which the best is chosen. Raises AttemptError."""
         if not len(self._table):
             return NoNodes()
         try:
@@ -85,7 +109,7 @@ class SchedulingCycle:
                 part.plugin.name for part in restricted
             }
             return NotFitting(Diagnosis(len(self._table), refusals, elsewhere=elsewhere, rejectors=rejectors), prepared)
-        return FoundNode(self._best(fitting, prepared).name, prepared)
+        return FittingNodes(fitting, prepared)
 
     def _nowhere(self, parts: Sequence[PluginPart]) -> NotFitting:
         names = sorted(part.plugin.name for part in parts if part.attempt.only_nodes is not None)
@@ -114,7 +138,7 @@ class SchedulingCycle:
         """The first nodes that fit, as many as are wanted, and why the others don't."""
         total = len(states)
         wanted, start = total, 0
-        if total >= _ALL_BELOW:
+        if self._samples and total >= _ALL_BELOW:
             wanted = wanted_nodes(total) if any(part.attempt.scores_nodes for part in fit.parts) else 1
             start = self._start % total
         fitting: list[NodeState] = []
@@ -131,15 +155,13 @@ class SchedulingCycle:
         self._start = (start + len(fitting) + len(refusals)) % max(1, total)
         return fitting, refusals
 
-    def _best(self, fitting: Sequence[NodeState], parts: Sequence[PluginPart]) -> NodeState:
-        scoring = [part for part in parts if part.attempt.scores_nodes]
-        if len(fitting) == 1 or not scoring:
-            return fitting[0]
-        totals = [0] * len(fitting)
-        for part in scoring:
-            for position, score in enumerate(part.attempt.scores(fitting)):
-                totals[position] += part.plugin.weight * score
-        return fitting[totals.index(max(totals))]
+
+def _best(fitting: FittingNodes) -> NodeState:
+    """The first of those with the highest score."""
+    if len(fitting.states) == 1 or not any(part.attempt.scores_nodes for part in fitting.parts):
+        return fitting.states[0]
+    totals = fitting.scores()
+    return fitting.states[totals.index(max(totals))]
 
 
 def refusal_beside_nominated(fit: Fit, state: NodeState, nominations: Nominations) -> FilterRefusal | None:

@@ -127,8 +127,8 @@ def api_versions(kubernetes: str) -> Mapping[str, str]:
     """Kind -> version, of a release of classic DRA or, with "", of the present one."""
     if not kubernetes:
         return API_VERSIONS
-    core = {kind: version for kind, version in API_VERSIONS.items() if version == "v1" and kind != "ResourceQuota"}
-    return {**core, **CLASSIC_KINDS[kubernetes]}
+    others = {kind: version for kind, version in API_VERSIONS.items() if version == "v1" and kind != "ResourceQuota"}
+    return {**others, "PriorityClass": API_VERSIONS["PriorityClass"], **CLASSIC_KINDS[kubernetes]}
 
 
 def namespaces_made(scenario: Scenario) -> Sequence[str]:
