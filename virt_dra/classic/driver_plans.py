@@ -221,12 +221,15 @@ def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[s
     nothing changes."""
     left = dict(answers)
     entries = [
-        status.with_(unsuitable_nodes=tuple(left.pop(status.name))) if status.name in left else status
+        _with_nodes(status, left.pop(status.name)) if status.name in left else status
         for status in context.status.resource_claims
     ]
-    for name, nodes in left.items():
-        entry = ClaimSchedulingStatus(name=name)
-        entries.append(entry.with_(unsuitable_nodes=tuple(nodes)) if nodes else entry)
+    entries += [_with_nodes(ClaimSchedulingStatus(name=name), nodes) for name, nodes in left.items()]
     if tuple(entries) == context.status.resource_claims:
         return context
     return context.with_(status=context.status.with_(resource_claims=tuple(entries)))
+
+
+def _with_nodes(entry: ClaimSchedulingStatus, nodes: Sequence[str]) -> ClaimSchedulingStatus:
+    """An empty list isn't written."""
+    return entry.with_(unsuitable_nodes=tuple(nodes)) if nodes else entry.without("unsuitable_nodes")

@@ -46,6 +46,7 @@ from virt_dra.classic.objects import (
     ResourceClassParameters,
     SchedulingContextSpec,
 )
+from virt_dra.classic.older_refusals import as_of_its_time
 from virt_dra.classic.pod_claims import claims_named_by, is_reserved, with_consumer, with_consumers
 from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
 from virt_dra.classic.structured import Inventory, StructuredParameters, free_instances, parameters_of
@@ -56,7 +57,6 @@ from virt_dra.controllers.loops.scheduler.default_preempting import DefaultPreem
 from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME, namespace_labels
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, write_condition
 from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
-from virt_dra.scheduling.filters.node_resources import INSUFFICIENT
 from virt_dra.scheduling.framework.cycle import FittingNodes, NotFitting, SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.messages import Diagnosis, event_note
@@ -302,7 +302,7 @@ class ClassicScheduler:
 
     async def _no_node(self, pod: Pod, outcome: NotFitting) -> NotNow:
         """PostFilter: deallocate a claim, and preempt."""
-        diagnosis = outcome.diagnosis
+        diagnosis = as_of_its_time(outcome.diagnosis, pod, self._table)
         devices = _devices(outcome)
         words = STILL_NOT if devices is not None and devices.state.claims else NOTHING_TO_DEALLOCATE
         help_ = devices.deallocation() if devices is not None and diagnosis.everywhere is None else None
@@ -313,7 +313,9 @@ class ClassicScheduler:
             except ApiError as error:
                 return NotNow(diagnosis.after(str(error)).message)
             words = DEALLOCATED
-        room = await self._preempting.make_room(pod, replace(outcome, diagnosis=_as_resolvable(diagnosis)))
+        room = await self._preempting.make_room(pod, replace(outcome, diagnosis=diagnosis))
+        if room.evicted:
+            self._missed = True  # what happens to the victims meanwhile has the pod tried again
         return NotNow((diagnosis if room.evicted else diagnosis.after(f"{words}, {room.text}")).message)
 
     async def _deallocate(self, request: RequestDeallocation) -> None:
@@ -455,15 +457,6 @@ def _named_by(where: str) -> Iterator[None]:
 def _devices(outcome: FittingNodes | NotFitting) -> ClaimAttempt | None:
     """The claims' part; None if another filter refused the pod before."""
     return next((part.attempt for part in outcome.parts if isinstance(part.attempt, ClaimAttempt)), None)
-
-
-def _as_resolvable(diagnosis: Diagnosis) -> Diagnosis:
-    """These releases look for victims on nodes without room even where an empty node would be too small."""
-    refusals = {
-        node: replace(refusal, resolvable=True) if refusal.code == INSUFFICIENT else refusal
-        for node, refusal in diagnosis.refusals.items()
-    }
-    return replace(diagnosis, refusals=refusals)
 
 
 def _is_ours(pod: Pod) -> bool:
