@@ -22,7 +22,9 @@ from virt_dra.classic.driver_plans import (
     truncated,
     wants_answers,
 )
-from virt_dra.classic.extension_points import (
+from virt_dra.classic.objects import ClassicClaim, ClassicDeviceClass, PodSchedulingContext, ResourceClass
+from virt_dra.classic.release import ClassicRelease
+from virt_dra.classic.scheduling.extension_points import (
     ClassicView,
     NodeRefused,
     NotNow,
@@ -35,8 +37,6 @@ from virt_dra.classic.extension_points import (
     pre_enqueue,
     pre_filter,
 )
-from virt_dra.classic.objects import ClassicClaim, ClassicDeviceClass, PodSchedulingContext, ResourceClass
-from virt_dra.classic.release import ClassicRelease
 from virt_dra.classic.structured import parameters_of
 from virt_dra.classic.versions import read_classic
 

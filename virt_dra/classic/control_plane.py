@@ -6,7 +6,7 @@ import asyncio
 
 from virt_dra.classic.claim_controller import ClassicClaimController
 from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
-from virt_dra.classic.scheduler import ClassicScheduler
+from virt_dra.classic.scheduling.scheduler import ClassicScheduler
 from virt_dra.controllers.loops.context import LoopContext
 
 

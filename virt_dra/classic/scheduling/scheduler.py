@@ -16,11 +16,24 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod, reference_to
-from virt_dra.classic.assumed_claims import AssumedClaims
-from virt_dra.classic.claim_filter import PLUGIN, ClaimAttempt, ClaimFilter
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import with_finalizer
-from virt_dra.classic.extension_points import (
+from virt_dra.classic.objects import (
+    BUILTIN_FINALIZER,
+    ClassicClaim,
+    ClassicDeviceClass,
+    NamedResourcesSlice,
+    PodSchedulingContext,
+    ResourceClaimParameters,
+    ResourceClass,
+    ResourceClassParameters,
+    SchedulingContextSpec,
+)
+from virt_dra.classic.pod_claims import claims_named_by, is_reserved, with_consumer, with_consumers
+from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
+from virt_dra.classic.scheduling.assumed_claims import AssumedClaims
+from virt_dra.classic.scheduling.claim_filter import PLUGIN, ClaimAttempt, ClaimFilter
+from virt_dra.classic.scheduling.extension_points import (
     DEALLOCATED,
     NEED_ALLOCATION,
     NOTHING_TO_DEALLOCATE,
@@ -35,20 +48,7 @@ from virt_dra.classic.extension_points import (
     negotiate,
     pre_enqueue,
 )
-from virt_dra.classic.objects import (
-    BUILTIN_FINALIZER,
-    ClassicClaim,
-    ClassicDeviceClass,
-    NamedResourcesSlice,
-    PodSchedulingContext,
-    ResourceClaimParameters,
-    ResourceClass,
-    ResourceClassParameters,
-    SchedulingContextSpec,
-)
-from virt_dra.classic.older_refusals import as_of_its_time
-from virt_dra.classic.pod_claims import claims_named_by, is_reserved, with_consumer, with_consumers
-from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
+from virt_dra.classic.scheduling.older_refusals import as_of_its_time
 from virt_dra.classic.structured import Inventory, StructuredParameters, free_instances, parameters_of
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue

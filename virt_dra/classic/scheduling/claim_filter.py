@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.classic.extension_points import (
+from virt_dra.classic.scheduling.extension_points import (
     ClassicView,
     NodeFits,
     NotNow,
