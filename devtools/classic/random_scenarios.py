@@ -17,8 +17,10 @@ from virt_dra.simulator.scenario.scenario import Scenario
 
 _CPUS: Final = (5, 17, 41)
 """Of the nodes. Scores of nodes of these sizes are hardly ever equal."""
-_RECHECK: Final = {"do": "wait", "seconds": 40}
+_RECHECK: Final[Json] = {"do": "wait", "seconds": 40}
 """Drivers look again after 30 s."""
+_PAUSE: Final[Json] = {"do": "wait", "seconds": 3}
+"""Until immediate claims are allocated."""
 _NAMED: Final = "named.example.com"
 
 
@@ -87,7 +89,9 @@ class _Story:
     def _step(self, number: int) -> list[Json]:
         kind = self._random.random()
         if not self._pods or kind < 0.6:
-            return [{"do": "apply", "objects": self._new_pod(f"p{number}")}]
+            *claims, pod = self._new_pod(f"p{number}")
+            made: list[Json] = [{"do": "apply", "objects": claims}, _PAUSE] if claims else []
+            return [*made, {"do": "apply", "objects": [pod]}]
         if kind < 0.85 or self._structured:
             return [{"do": "stop", "pods": [self._pods.pop(self._random.randrange(len(self._pods)))]}, _RECHECK]
         return [{"do": "driver", "name": DRIVER, "settings": self._settings()}, _RECHECK]
