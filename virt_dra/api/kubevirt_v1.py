@@ -117,6 +117,9 @@ class Interface(Wire):
 
 
 class Devices(Wire):
+    """``autoattachPodInterface``: False for no pod network where none is listed (K-2.37)."""
+
+    autoattach_pod_interface: Bool | None = None
     gpus: List[GPU] = ()
     host_devices: List[HostDevice] = ()
     interfaces: List[Interface] = ()
@@ -318,11 +321,18 @@ class ArchitectureConfiguration(Wire):
     default_architecture: Str | None = None
 
 
+class NetworkConfiguration(Wire):
+    """``defaultNetworkInterface``: the binding of a pod network that KubeVirt adds (K-2.37)."""
+
+    default_network_interface: Str | None = None
+
+
 class KubeVirtConfiguration(Wire):
     architecture_configuration: ArchitectureConfiguration | None = None
     developer_configuration: DeveloperConfiguration = DeveloperConfiguration.empty()
     mediated_devices_configuration: MediatedDevicesConfiguration | None = None
     permitted_host_devices: PermittedHostDevices | None = None
+    network: NetworkConfiguration = NetworkConfiguration.empty()
 
 
 class KubeVirtSpec(Wire):

@@ -15,7 +15,7 @@ from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMach
 from virt_dra.api.kubevirt_versions import AMD64, NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject, UnknownObject, of_kind
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.lines import LineSurroundings
+from virt_dra.api.profiles.lines import LineSurroundings, pod_binding_of
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
     DeviceClass,
@@ -202,7 +202,8 @@ class LintInputs:
     def lines(self, namespace: str) -> LineSurroundings:
         """What the lines of VMs depend on. ``namespace``: of VMs that name none."""
         profiles, namespaces = self.model.by_key(DeviceProfile), self.model.by_key(Namespace)
-        return LineSurroundings(profiles, namespaces, self.instancetypes, namespace)
+        binding = pod_binding_of(self.model.of(KubeVirt))
+        return LineSurroundings(profiles, namespaces, self.instancetypes, namespace, binding)
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         return self.model.by_key(ResourceClaimTemplate).get(f"{namespace}/{name}")

@@ -70,7 +70,9 @@ def expanded(case: Json) -> ExpandedVm:
     profiles = {name: profile(name, spec) for name, spec in case["profiles"].items()}
     if not case.get("unchecked"):
         assert not any(validate_create(profile, COMPILED) for profile in profiles.values())
-    vm = VmAsking(case.get("vm", "vm"), "team", case.get("namespace_labels"))
+    vm = VmAsking(
+        case.get("vm", "vm"), "team", case.get("namespace_labels"), pod_binding=case.get("pod_binding", "bridge")
+    )
     asked = asked_profiles({DEVICES_ANNOTATION: case["line"]})
     return expand_profiles(VirtualMachineInstanceSpec.from_wire(case.get("spec", {})), asked, profiles, vm)
 

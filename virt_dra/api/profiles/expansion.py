@@ -49,6 +49,10 @@ PROFILE_LABEL: Final = "virt-dra.io/device-profile"
 """On a template of claims: the profile that it was made from."""
 
 
+DEFAULT_POD_BINDING: Final = "bridge"
+"""Of pod networks that KubeVirt adds, where its configuration doesn't say."""
+POD_BINDINGS: Final = ("bridge", "masquerade")
+_POD_NETWORK: Final = "default"
 DEVICES_MAX: Final = 128
 """Devices of a line. No VM has more."""
 
@@ -57,13 +61,14 @@ DEVICES_MAX: Final = 128
 class VmAsking:
     """Who asks. ``name``: of the VM, after which templates are called. ``namespace``: the one that it is in. Without
     ``namespace_labels`` profiles are for every namespace. ``above``: the path of the VMI's metadata and spec in the
-    object, ``spec.template.`` in a VM.
+    object, ``spec.template.`` in a VM. ``pod_binding``: by which KubeVirt binds a VM's pod network.
     """
 
     name: str
     namespace: str
     namespace_labels: Mapping[str, str] | None = None
     above: str = ""
+    pod_binding: str = DEFAULT_POD_BINDING
 
     @property
     def line_path(self) -> str:
@@ -172,6 +177,8 @@ def expand_profiles(
     if errors:
         raise RefusedLineError(*errors)
     items = [_item(item, profiles[item.profile]) for item in asked]
+    if any(device.device.listed_as == NETWORK_TYPE for item in items for device in item.devices()):
+        spec = _with_pod_network(spec, vm.pod_binding)
     additions = _additions(spec, items, vm)
     errors = [*_unusable_names(items, vm)] or [
         error for addition in additions for error in addition.contradictions(f"{vm.above}spec")
@@ -306,6 +313,17 @@ def _written(spec: VirtualMachineInstanceSpec, additions: Sequence[_Addition]) -
     devices = spec.domain.devices.replacing(gpus=gpus, host_devices=host_devices, interfaces=interfaces)
     domain = spec.domain.replacing(devices=devices)
     return spec.replacing(domain=domain, resource_claims=claims, networks=networks)
+
+
+def _with_pod_network(spec: VirtualMachineInstanceSpec, binding: str) -> VirtualMachineInstanceSpec:
+    """The spec with the pod network that KubeVirt gives to a VM without networks, before webhooks see its VMI (K-2.37):
+    to one with a network of a profile it wouldn't."""
+    devices = spec.domain.devices
+    if spec.networks or devices.interfaces or devices.autoattach_pod_interface is False:
+        return spec
+    interface = Interface.from_wire({"name": _POD_NETWORK, binding: {}})
+    domain = spec.domain.replacing(devices=devices.replacing(interfaces=(interface,)))
+    return spec.replacing(domain=domain, networks=(Network(name=_POD_NETWORK, pod={}),))
 
 
 def _gpu(device: _Unrolled) -> GPU:

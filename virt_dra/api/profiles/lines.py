@@ -3,18 +3,25 @@ hand. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes, expand
 from virt_dra.api.keeping.claims import with_templates
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import AskedProfile, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles, template_name
+from virt_dra.api.profiles.expansion import (
+    DEFAULT_POD_BINDING,
+    POD_BINDINGS,
+    ExpandedVm,
+    VmAsking,
+    expand_profiles,
+    template_name,
+)
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.api.validation.field_errors import FieldError
@@ -59,12 +66,13 @@ class AdmittedVm:
 @dataclass(frozen=True)
 class LineSurroundings:
     """What the lines of VMs depend on. ``namespaces``: by name; profiles are for every namespace that isn't among them.
-    ``namespace``: of VMs that name none."""
+    ``namespace``: of VMs that name none. ``pod_binding``: by which KubeVirt binds a VM's pod network."""
 
     profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     instancetypes: Instancetypes = field(default_factory=Instancetypes)
     namespace: str = "default"
+    pod_binding: str = DEFAULT_POD_BINDING
 
     def line_of(self, obj: TypedObject) -> VmLine | None:
         """None for an object that doesn't ask for profiles, or whose line was written out before by profiles that
@@ -88,7 +96,7 @@ class LineSurroundings:
         namespace = obj.namespace or self.namespace
         there = self.namespaces.get(namespace)
         labels = None if there is None else there.metadata.labels
-        return VmLine(obj, asked, VmAsking(obj.name, namespace, labels, above))
+        return VmLine(obj, asked, VmAsking(obj.name, namespace, labels, above, self.pod_binding))
 
     def admitted(self, obj: VirtualMachine | VirtualMachineInstance) -> AdmittedVm:
         """The VM or VMI as its VMI is admitted. Raises nothing."""
@@ -110,6 +118,12 @@ class LineSurroundings:
     def expanded(self, line: VmLine) -> ExpandedVm:
         """The spec of the VM's VMI with the devices of its line. Raises :class:`RefusedLineError`."""
         return expand_profiles(line.spec, line.asked, self.profiles, line.vm)
+
+
+def pod_binding_of(kubevirts: Iterable[KubeVirt]) -> str:
+    """The binding of pod networks that a cluster's KubeVirt adds. ``kubevirts``: none where it isn't known."""
+    settings = (kubevirt.spec.configuration.network.default_network_interface for kubevirt in kubevirts)
+    return next((setting for setting in settings if setting in POD_BINDINGS), DEFAULT_POD_BINDING)
 
 
 def was_admitted(obj: VirtualMachine | VirtualMachineInstance) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes
+from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.profiles.asking import RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.lines import LineSurroundings, VmLine
+from virt_dra.api.profiles.lines import LineSurroundings, VmLine, pod_binding_of
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.resource_v1 import ResourceClaimTemplate
 from virt_dra.api.schemas.unknown_fields import unknown_fields
@@ -55,6 +56,7 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
         {obj.name: obj for obj in of_kind(objects, Namespace)},
         Instancetypes.from_objects(objects, namespace),
         namespace,
+        pod_binding_of(of_kind(objects, KubeVirt)),
     )
     written = {(obj.namespace or namespace, obj.name): obj for obj in of_kind(objects, ResourceClaimTemplate)}
     made: list[TypedObject] = []

@@ -297,7 +297,7 @@ def _counted_vcpus(vmi: VirtualMachineInstance) -> int:
 def hypervisor_devices(vmi: VirtualMachineInstance, gates: Gates) -> Quantities:
     """K-4.10: what KubeVirt's own device plugin hands to a launcher."""
     devices = vmi.spec.domain.devices
-    default_interface = not devices.interfaces and _extra(devices.model_extra, "autoattachPodInterface") is not False
+    default_interface = not devices.interfaces and devices.autoattach_pod_interface is not False
     wanted = {"devices.kubevirt.io/kvm": ONE}
     if devices.interfaces or default_interface:
         wanted["devices.kubevirt.io/tun"] = ONE

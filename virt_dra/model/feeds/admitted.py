@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.keeping.claims import is_kept, kept_claim_name, kept_entries, vm_name_of
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.lines import LineSurroundings, was_admitted
+from virt_dra.api.profiles.lines import LineSurroundings, pod_binding_of, was_admitted
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.model.cluster import ClusterModel
 
@@ -66,7 +66,12 @@ def surroundings_of(model: ClusterModel) -> LineSurroundings:
     """What lines depend on in the model."""
     unknown = model.of(UnknownObject) if _uses_instancetypes(model) else ()
     instancetypes = Instancetypes.from_objects(unknown, "default")
-    return LineSurroundings(model.by_key(DeviceProfile), model.by_key(Namespace), instancetypes)
+    return LineSurroundings(
+        model.by_key(DeviceProfile),
+        model.by_key(Namespace),
+        instancetypes,
+        pod_binding=pod_binding_of(model.of(KubeVirt)),
+    )
 
 
 def _asking(model: ClusterModel) -> Iterator[VirtualMachine | VirtualMachineInstance]:
