@@ -322,7 +322,7 @@ class ArchitectureConfiguration(Wire):
 
 
 class NetworkConfiguration(Wire):
-    """``defaultNetworkInterface``: the binding of a pod network that KubeVirt adds (K-2.37)."""
+    """How KubeVirt binds the pod network that it adds to a VM without networks (K-2.37)."""
 
     default_network_interface: Str | None = None
 
