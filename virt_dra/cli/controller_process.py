@@ -42,7 +42,7 @@ class ProcessChoice:
 
     def run(self, needs: str, run: Callable[[OperatorProcess], Coroutine[Any, Any, None]]) -> None:
         """Run until the process is stopped. ``needs``: what to say where a library is missing."""
-        with required(needs, "operator", "kopf", "kubernetes", "aiohttp", "prometheus_client"):
+        with required(needs, "operator", "kopf", "kubernetes", "aiohttp", "httptools", "prometheus_client"):
             from virt_dra.cluster.kube.cluster import ConnectionProblem
             from virt_dra.cluster.kube.leader import LeaseTiming
             from virt_dra.operator.process import OperatorFailed, OperatorProcess

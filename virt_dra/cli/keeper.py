@@ -14,7 +14,7 @@ from virt_dra.controllers.keeping.loop import KeeperSettings
 if TYPE_CHECKING:
     from virt_dra.operator.process import OperatorProcess
 
-_NEEDS: Final = "the keeper needs kopf, the kubernetes package and prometheus-client"
+_NEEDS: Final = "the keeper needs kopf, httptools, the kubernetes package and prometheus-client"
 
 EPILOG = """\b
 Examples:

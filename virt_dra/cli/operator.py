@@ -32,7 +32,7 @@ from virt_dra.controllers.standalone.pod import StandaloneOptions
 if TYPE_CHECKING:
     from virt_dra.operator.process import OperatorProcess
 
-_NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client"
+_NEEDS: Final = "the operator needs kopf, httptools, the kubernetes package and prometheus-client"
 Mode = Literal["beside-kubevirt", "standalone"]
 _OWN_GATES: Final = dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA), True)
 """Gates of mode standalone, in which all devices are supported unless --kubevirt-gates says otherwise."""

@@ -105,7 +105,7 @@ async def test_nobody_answers(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {})
     reason, message = await problem(path)
     assert reason == "Unreachable"
-    assert message.startswith("http://127.0.0.1:1 can't be reached: Cannot connect to host 127.0.0.1:1 ")
+    assert message.startswith("http://127.0.0.1:1 can't be reached: Connection refused; tried ")
     assert message.endswith(
         f'tried http://127.0.0.1:1 (kubeconfig {path}, context "test"): '
         "check that the server runs and that its address and port are right, and the network and proxy on the way"

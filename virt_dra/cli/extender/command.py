@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from virt_dra.extender.server import ExtenderPorts
     from webhooks.tls.reloading import ReloadingTls
 
-_NEEDS: Final = "the extender needs aiohttp, the kubernetes package, cryptography and prometheus-client"
+_NEEDS: Final = "the extender needs aiohttp, httptools, the kubernetes package, cryptography and prometheus-client"
 _RELOAD_SECONDS: Final = 10.0
 
 HELP: Final = f"""Score the nodes that fit a pod with claims by a placement policy, for kube-scheduler.
@@ -107,7 +107,7 @@ def command(
         return
     if client_ca is not None and tls_dir is None:
         raise click.UsageError("--client-ca goes with --tls-dir")
-    with required(_NEEDS, "cluster,webhook", "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
+    with required(_NEEDS, "cluster,webhook", "aiohttp", "httptools", "kubernetes", "cryptography", "prometheus_client"):
         from virt_dra.extender.advising_process import AdvisorSettings
         from virt_dra.extender.server import ExtenderPorts
         from webhooks.tls.reloading import CertificateError, CertificateFolder, ReloadingTls

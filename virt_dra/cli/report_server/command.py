@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from virt_dra.report_server.following import FollowSettings
     from webhooks.tls.reloading import ReloadingTls
 
-_NEEDS: Final = "the report server needs aiohttp, the kubernetes package, cryptography and prometheus-client"
+_NEEDS: Final = "the report server needs aiohttp, httptools, the kubernetes package, cryptography and prometheus-client"
 _RELOAD_SECONDS: Final = 10.0
 
 HELP: Final = """Serve the page of virt-dra report live: it follows the cluster, and browsers show what changes.
@@ -69,7 +69,7 @@ def command(
     cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls: TlsOptions, host: str, port: int,
     plain_port: int, log_level: int,
 ) -> None:  # fmt: skip
-    with required(_NEEDS, "cluster,webhook", "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
+    with required(_NEEDS, "cluster,webhook", "aiohttp", "httptools", "kubernetes", "cryptography", "prometheus_client"):
         from webhooks.tls.reloading import CertificateError, ReloadingTls
     from virt_dra.cli.report_server.render import LiveReport
     from virt_dra.report_server.following import FollowSettings

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 KUBECTL_PROGRAM = "kubectl virt-dra"
 """The program's name as a plugin of kubectl."""
-NEEDS = "reading a live cluster needs the kubernetes package"
+NEEDS = "reading a live cluster needs the kubernetes package and httptools"
 
 
 class NoCluster(click.ClickException):
@@ -57,7 +57,7 @@ class ClusterChoice:
         """A connection to the cluster, which has answered once. Raises :class:`NoCluster`.
 
         ``limits``: by default those of a command that reads once, and keeps what it reads."""
-        with required(NEEDS, "cluster", "kubernetes", "aiohttp", error=NoCluster):
+        with required(NEEDS, "cluster", "kubernetes", "httptools", error=NoCluster):
             from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
             from virt_dra.cluster.kube.limits import reading_limits
         try:

@@ -1,4 +1,4 @@
-"""A real cluster behind the port: the API server asked with aiohttp.
+"""A real cluster behind the port: an API server.
 
 :func:`connect` finds and connects to a cluster. Retries, limits and timing are in
 :mod:`~virt_dra.cluster.kube.transport`, unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any
@@ -18,8 +18,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Literal, Self, cast
-
-import aiohttp
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
@@ -275,7 +273,7 @@ class KubeCluster(RawObjects):
                     return
                 except TimeoutError:
                     return  # silent for too long: restarted, which shows whether the server is alive
-                except (aiohttp.ClientError, OSError) as error:
+                except OSError as error:
                     raise lost(self._transport.server, error) from error
                 if line.strip():
                     reached, event = await beside_the_loop(len(line), self._read_event, kind, resource, line)

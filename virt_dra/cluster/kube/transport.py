@@ -9,7 +9,6 @@ the answer was lost.
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import random
@@ -21,12 +20,10 @@ from importlib.metadata import version
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
-import aiohttp
-from multidict import CIMultiDict
-
 from virt_dra.cluster.cluster_clock import ClusterClock
-from virt_dra.cluster.kube.connections import ServerConnections
+from virt_dra.cluster.kube.connections import NotConnected, ServerConnections
 from virt_dra.cluster.kube.errors import refusal
+from virt_dra.cluster.kube.http_connection import HttpAnswer
 from virt_dra.cluster.kube.limits import MIB, READING_VARIABLE, ClientLimits, TokenBucket
 from virt_dra.cluster.large import resident_bytes
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
@@ -135,45 +132,41 @@ class Transport:
 
     async def request(self, request: KubeRequest) -> bytes:
         """The body of a successful answer. Raises the port's exceptions."""
-        timeout = aiohttp.ClientTimeout(total=self.limits.timeout, sock_connect=self.limits.connect_timeout)
 
         async def once() -> bytes:
-            response = await self._sent(request, timeout)
-            try:
-                data = await self._body(response, request)
-            except BaseException:
-                _abort(response)
-                raise
-            self._heed_warnings(response)
-            if response.status >= 300:
-                raise refusal(response.status, data, response.headers.get("Retry-After", ""))
+            async with asyncio.timeout(self.limits.timeout):
+                answer = await self._sent(request)
+                try:
+                    data = await self._body(answer, request)
+                finally:
+                    answer.abort()
+            self._heed_warnings(answer)
+            if answer.status >= 300:
+                raise refusal(answer.status, data, answer.header("retry-after"))
             return data
 
         return await self._repeated(request, once)
 
     @asynccontextmanager
-    async def stream(self, request: KubeRequest) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of a successful answer as it comes. Reading it raises aiohttp's errors; see :func:`lost`."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self.limits.connect_timeout, sock_read=self.limits.silence
-        )
+    async def stream(self, request: KubeRequest) -> AsyncIterator[HttpAnswer]:
+        """The body of a successful answer as it comes. Reading it raises OSError; see :func:`lost`."""
 
-        async def once() -> aiohttp.ClientResponse:
-            response = await self._sent(request, timeout)
-            if response.status >= 300:
+        async def once() -> HttpAnswer:
+            answer = await self._sent(request, silence=self.limits.silence)
+            if answer.status >= 300:
                 try:
                     async with asyncio.timeout(self.limits.timeout):
-                        data = await self._body(response, request)
+                        data = await self._body(answer, request)
                 finally:
-                    _abort(response)
-                raise refusal(response.status, data, response.headers.get("Retry-After", ""))
-            return response
+                    answer.abort()
+                raise refusal(answer.status, data, answer.header("retry-after"))
+            return answer
 
-        response = await self._repeated(request, once)
+        answer = await self._repeated(request, once)
         try:
-            yield response.content
+            yield answer
         finally:
-            _abort(response)  # not released: what is left of a stream has no end
+            answer.abort()  # what is left of a stream has no end
 
     async def close(self) -> None:
         await self.connections.close()
@@ -210,11 +203,11 @@ class Transport:
             self.observer.answered(request.verb or request.method, request.subject, 200, loop.time() - began)
             return result
 
-    async def _body(self, response: aiohttp.ClientResponse, request: KubeRequest) -> bytes:
+    async def _body(self, answer: HttpAnswer, request: KubeRequest) -> bytes:
         """The whole answer, decompressed. Raises :class:`TooMuch`."""
         limits, parts, size = self.limits, list[bytes](), 0
         most = request.most or limits.answer_bytes
-        while part := await response.content.readany():
+        while part := await answer.readany():
             size += len(part)
             if size > most:
                 raise self.too_much(request.path, f"answers more than {most // MIB} MiB")
@@ -242,12 +235,12 @@ class Transport:
     async def _translated(self, once: Callable[[], Awaitable[T]]) -> T:
         try:
             return await once()
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+        except OSError as error:  # TimeoutError among them
             raise lost(self.server, error) from error
 
-    def _heed_warnings(self, response: aiohttp.ClientResponse) -> None:
+    def _heed_warnings(self, answer: HttpAnswer) -> None:
         """Log the server's warnings (``299 - "v1beta1 is deprecated"``), each text once."""
-        for header in response.headers.getall("Warning", ()):
+        for header in answer.headers("warning"):
             if header not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
                 self._warned.add(header)
                 log.warning("%s warns: %s", self.server, header.removeprefix("299 - ").strip('"'))
@@ -258,26 +251,32 @@ class Transport:
             self.observer.throttled(wait)
             await asyncio.sleep(wait)
 
-    async def _sent(self, request: KubeRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _sent(self, request: KubeRequest, silence: float | None = None) -> HttpAnswer:
         connections = self.connections
-        given = {"Accept": request.accept, "Content-Type": request.content_type, "User-Agent": USER_AGENT}
+        headers = [
+            ("Accept", request.accept),
+            ("Accept-Encoding", "gzip"),
+            ("Content-Type", request.content_type),
+            ("User-Agent", USER_AGENT),
+        ]
         if authorization := await connections.access.authorization():
-            given["Authorization"] = authorization
-        headers = CIMultiDict([*given.items(), *(impersonation(self.requester) if self.requester else ())])
+            headers.append(("Authorization", authorization))
+        if self.requester is not None:
+            headers += impersonation(self.requester)
         query = f"?{urlencode(request.query)}" if request.query else ""
-        # A stream, since aiohttp warns of bytes by the megabyte.
-        body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
+        body = None if request.body is None else json.dumps(request.body).encode()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        response = await connections.ask(
-            request.method, f"{request.path}{query}", headers=headers, data=body, timeout=timeout
-        )
-        self.clock.observe(response.headers.get("Date"), loop.time() - began)
-        if response.status in _REDIRECTIONS:
-            _abort(response)
-            where = response.headers.get("Location", "")[:_LOCATION_SHOWN]
+        answer = await connections.ask(
+            request.method, f"{request.path}{query}", headers, body,
+            connect_timeout=self.limits.connect_timeout, silence=silence,
+        )  # fmt: skip
+        self.clock.observe(answer.header("date") or None, loop.time() - began)
+        if answer.status in _REDIRECTIONS:
+            answer.abort()
+            where = answer.header("location")[:_LOCATION_SHOWN]
             raise Redirected(self._no_api_server(request.path, f"redirects to {where!r}"))
-        return response
+        return answer
 
 
 def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
@@ -294,20 +293,12 @@ class _Lost(Unavailable):
     """The connection was lost before the end of the answer."""
 
 
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Abort the connection. Closing it would wait for the server's close, which may never come."""
-    transport = response.connection.transport if response.connection is not None else None
-    if transport is not None:
-        transport.abort()
-    response.close()
-
-
-def lost(server: str, error: aiohttp.ClientError | OSError) -> Unavailable:
+def lost(server: str, error: OSError) -> Unavailable:
     """The exception for what a broken connection raises."""
     why = str(error) or type(error).__name__
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
+    if isinstance(error, ssl.SSLError):
         return UntrustedServer(f"{server}: TLS failed: {why}")
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    if isinstance(error, NotConnected):
         return NotSent(f"{server} can't be reached: {why}")
     if isinstance(error, TimeoutError):
         return _Lost(f"{server} didn't answer in time")
