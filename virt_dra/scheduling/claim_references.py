@@ -5,11 +5,12 @@ Shared by the scheduler and the controllers, so that both read names, owners and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
-from virt_dra.api.scheduling_v1 import GROUP, PodGroup, PodGroupResourceClaim
+from virt_dra.api.scheduling_v1 import GROUP, PodGroup, PodGroupResourceClaim, PodGroupResourceClaimStatus
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
@@ -62,37 +63,34 @@ def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYe
             f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim "{pod_claim.name}": '
             "none of the supported fields are set"
         )
-    for status in pod.status.resource_claim_statuses:
-        if status.name == pod_claim.name:
-            return (
-                NotNeeded()
-                if status.resource_claim_name is None
-                else Resolved(status.resource_claim_name, must_check_owner=True)
-            )
-    return NotCreatedYet(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
+    return _recorded(pod_claim.name, pod.status.resource_claim_statuses, f'pod "{pod.namespace}/{pod.name}"')
 
 
 def group_claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
-    """As :func:`claim_name`, for an entry of ``podGroup.spec.resourceClaims``. ``must_check_owner`` means
-    :func:`not_for_group`."""
+    """The name of the claim object that an entry of ``podGroup.spec.resourceClaims`` stands for, as :func:`claim_name`
+    for pods. ``must_check_owner``: :func:`not_for_group` must be None before it is used."""
     if entry.resource_claim_name is not None:
         return Resolved(entry.resource_claim_name, must_check_owner=False)
     if entry.resource_claim_template_name is None:
         raise UnsupportedClaimSource(
             f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set"
         )
-    for status in group.status.resource_claim_statuses:
-        if status.name == entry.name:
-            return (
-                NotNeeded()
-                if status.resource_claim_name is None
-                else Resolved(status.resource_claim_name, must_check_owner=True)
-            )
-    return NotCreatedYet(f"PodGroup {group.key}: ResourceClaim not created yet")
+    return _recorded(entry.name, group.status.resource_claim_statuses, f"PodGroup {group.key}")
+
+
+def _recorded(
+    entry: str, statuses: Iterable[PodResourceClaimStatus | PodGroupResourceClaimStatus], whose: str
+) -> Resolved | NotCreatedYet | NotNeeded:
+    """The claim that the claim controller recorded for an entry with a template."""
+    for status in statuses:
+        if status.name == entry:
+            name = status.resource_claim_name
+            return NotNeeded() if name is None else Resolved(name, must_check_owner=True)
+    return NotCreatedYet(f"{whose}: ResourceClaim not created yet")
 
 
 def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
-    """None if the claim was created for this PodGroup (by UID), else why not."""
+    """Why the claim wasn't created for this PodGroup (by UID); None if it was."""
     claim_name, whose = f"ResourceClaim {claim.key}", f"PodGroup {group.key}"
     if claim.namespace != group.namespace:
         return NotForPod(f"{claim_name} is not in the same namespace as {whose}")
@@ -103,8 +101,8 @@ def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
 
 
 def bind_to(pod: Pod, group: PodGroup | None, entry: PodResourceClaim) -> ResourceClaimConsumerReference:
-    """Whom the claim of a pod's entry is reserved for: the pod's group if the group has the same entry, else the pod
-    (C-3.5).
+    """The consumer that the claim of a pod's entry is reserved for: the pod's group if the group has the same entry,
+    else the pod (C-3.5).
 
     ``group``: the PodGroup that the pod names, None if it names none.
     """
@@ -127,7 +125,7 @@ def is_of_group(consumer: ResourceClaimConsumerReference) -> bool:
 
 
 def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> NotForPod | None:
-    """None if the claim was created for this pod, else why not (C-3.2).
+    """Why the claim wasn't created for this pod; None if it was (C-3.2).
 
     ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by
     name.

@@ -16,6 +16,7 @@ from typing import Final
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.model.usage import started_at
 from virt_dra.scheduling.fit import Fit, PluginPart
 from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, refusal_beside_nominated
 from virt_dra.scheduling.framework.messages import NEVER_PREEMPTS, NO_VICTIMS, NOT_HELPFUL, Diagnosis
@@ -32,7 +33,7 @@ _WANTED_NODES: Final = 100
 
 @dataclass(frozen=True)
 class Victims:
-    """Whom to evict on a node, the most important first. ``violations``: how many of them a budget protects."""
+    """The pods to evict from a node, the most important first. ``violations``: how many of them a budget protects."""
 
     node: str
     pods: tuple[Pod, ...]
@@ -40,7 +41,7 @@ class Victims:
 
     @property
     def text(self) -> str:
-        """For the pod's condition."""
+        """The message of the pod's condition."""
         return (
             f"preemption: found a potential placement for pod on node {self.node}, preempting {len(self.pods)} victims"
         )
@@ -48,7 +49,7 @@ class Victims:
 
 @dataclass(frozen=True)
 class NoVictims:
-    """``text`` for the pod's condition. ``hopeless``: the pod loses its nomination."""
+    """Why no pod is evicted: ``text`` for the pod's condition. ``hopeless``: the pod loses its nomination."""
 
     text: str
     hopeless: bool = False
@@ -57,7 +58,7 @@ class NoVictims:
 def choose_victims(
     pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Sequence[PodDisruptionBudget]
 ) -> Victims | NoVictims:
-    """For a pod that fits nowhere. ``pod``: as it is now."""
+    """The victims on the best node for a pod that fits nowhere. ``pod``: as it is now."""
     if pod.spec.preemption_policy == "Never":
         return NoVictims(NEVER_PREEMPTS)
     if _has_preempted(pod, outcome.diagnosis, table):
@@ -152,7 +153,7 @@ def _is_victim(pod: Pod) -> bool:
 
 
 class _Planning:
-    """For one pod."""
+    """Finds the victims for one pod, node by node."""
 
     def __init__(
         self, pod: Pod, parts: tuple[PluginPart, ...], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
@@ -185,7 +186,7 @@ class _Planning:
 
 
 def _by_protection(candidates: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> tuple[list[Pod], list[Pod]]:
-    """Those whose eviction a budget doesn't allow beside those before them, and the others."""
+    """The candidates whose eviction, after that of the candidates before them, violates a budget; and the others."""
     left = [budget.status.disruptions_allowed for budget in budgets]
     protected: list[Pod] = []
     others: list[Pod] = []
@@ -195,7 +196,8 @@ def _by_protection(candidates: Sequence[Pod], budgets: Sequence[PodDisruptionBud
 
 
 def _violates(candidate: Pod, budgets: Sequence[PodDisruptionBudget], left: list[int]) -> bool:
-    """The first budget that is used up ends it: later ones aren't charged."""
+    """Whether evicting the candidate violates a budget. The first budget that is used up ends it: later ones aren't
+    charged."""
     for number, budget in enumerate(budgets):
         if candidate.metadata.labels and budget.concerns(candidate):
             left[number] -= 1
@@ -217,9 +219,9 @@ def _importance(pod: Pod) -> tuple[int, float, str]:
 
 
 def _started(pod: Pod) -> float:
-    """When a pod was started by its kubelet; one that wasn't counts as started now."""
-    given = (pod.status.model_extra or {}).get("startTime")
+    """The time at which the kubelet took a pod, infinity if it didn't: such a pod counts as started last."""
+    given = started_at(pod)
     try:
-        return parse_time(given).timestamp() if isinstance(given, str) else float("inf")
+        return parse_time(given).timestamp() if given else float("inf")
     except ValueError:
         return float("inf")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.model.usage import started_at
 from virt_dra.scheduling.preemption_trial import PreemptionTrial, TrialCluster
 
 NEVER = "PreemptionNever"
@@ -37,8 +38,8 @@ needed."""
 
 @dataclass(frozen=True)
 class PreemptionPlan:
-    """Evict ``victims``, sorted by priority and age; then the pod fits on ``node``. ``placements``: how many were
-    tried."""
+    """The pods to evict so that the pod fits on ``node``: ``victims``, sorted by priority and age. ``placements``: how
+    many were tried."""
 
     node: str
     victims: tuple[Pod, ...]
@@ -63,8 +64,8 @@ _Cost = tuple[int, int, int, float]
 def plan_preemption(
     pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
 ) -> PreemptionPlan | NoPreemption:
-    """Whom to evict for a pod that fits nowhere. Nodes are tried in the order of the cluster; the cheapest set of all
-    counts."""
+    """The cheapest eviction that lets a pod fit which fits nowhere. Nodes are tried in the order of the cluster; the
+    cheapest set of all counts."""
     steps = planning(pod, cluster, budgets, budget=budget)
     while True:
         try:
@@ -190,8 +191,8 @@ class _Planning:
                 return
 
     def _leave_out(self, node: str, candidates: Sequence[Pod]) -> Generator[None]:
-        """From all pods that may be disrupted together, leave out one after the other, the costliest first, that isn't
-        needed."""
+        """Starts with all pods that may be disrupted together and spares them one after the other, the costliest first,
+        while the pod still fits."""
         victims: list[Pod] = []
         for candidate in candidates:
             if self._disruptions.allow([*victims, candidate]):
@@ -208,10 +209,10 @@ class _Planning:
 
 
 def _started(pod: Pod) -> float:
-    """When a pod started, or was made; 0 for one that doesn't say."""
-    given = (pod.status.model_extra or {}).get("startTime") or pod.metadata.creation_timestamp
+    """When a pod started, or was created; 0 if it says neither."""
+    given = started_at(pod) or pod.metadata.creation_timestamp
     try:
-        return parse_time(given).timestamp() if isinstance(given, str) else 0.0
+        return parse_time(given).timestamp() if given else 0.0
     except ValueError:
         return 0.0
 

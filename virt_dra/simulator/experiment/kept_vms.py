@@ -11,8 +11,8 @@ from virt_dra.simulator.experiment.model import Arrival
 
 @dataclass(slots=True)
 class KeptVm:
-    """A VM, or a gang. ``arrival``: what is left of it. ``wants_since``: since when it waits to start again with its
-    devices; None while it is stopped."""
+    """A stopped VM, or a gang. ``arrival``: what is left of it. ``wants_since``: since when it waits to start again
+    with its devices; None while it is stopped."""
 
     arrival: Arrival
     placed: tuple[PlacedVm, ...]
@@ -22,7 +22,7 @@ class KeptVm:
 
 
 class KeptVms:
-    """By number. The devices are in use; processors and memory aren't."""
+    """The stopped VMs that keep devices, by number. Their devices are in use; processors and memory aren't."""
 
     def __init__(self, placer: PolicyPlacer, cards_of: Callable[[Arrival], int]) -> None:
         """``cards_of``: thousandths of cards that an arrival's VMs ask for."""
@@ -62,12 +62,17 @@ class KeptVms:
 
     @property
     def wanting(self) -> list[tuple[int, KeptVm]]:
-        """Those that wait to start again, in the order in which they are tried."""
+        """The VMs that wait to start again, in the order in which they are tried."""
         waiting = [(number, vm) for number, vm in self._kept.items() if vm.wants_since is not None]
-        return sorted(waiting, key=lambda item: (-item[1].arrival.priority, item[1].wants_since or 0.0, item[0]))
+
+        def turn(waiting_vm: tuple[int, KeptVm]) -> tuple[int, float, int]:
+            number, vm = waiting_vm
+            return -vm.arrival.priority, vm.wants_since or 0.0, number
+
+        return sorted(waiting, key=turn)
 
     def start(self, number: int) -> KeptVm | None:
-        """Start it where its devices are; None if there is no room for it, or a node is closed."""
+        """The VM, placed again where its devices are; None if there is no room for it, or a node is closed."""
         vm = self._kept[number]
         started: list[PlacedVm] = []
         for placed in vm.placed:

@@ -83,7 +83,7 @@ _TOGETHER: Final = 3
 
 @dataclass(frozen=True)
 class WayStep:
-    """One part of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their
+    """One change of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their
     devices."""
 
     kind: Kind
@@ -111,14 +111,14 @@ class _Budget:
     left: int = TRIALS
 
     def fits(self, state: ClusterState, wish: Wish, node: str) -> bool:
-        """False, too, once the budget is used up. Raises DeadlineExceeded."""
+        """Whether the pod fits on the node; False, too, once the budget is used up. Raises DeadlineExceeded."""
         if self.left <= 0:
             return False
         self.left -= 1
         return state.fits(wish, node)
 
     def passes(self, state: ClusterState, wish: Wish, node: str, code: str) -> bool:
-        """Whether no filter refuses the node with this code. As ``fits``."""
+        """Whether no filter refuses the node with this code, as :meth:`fits`."""
         if self.left <= 0:
             return False
         self.left -= 1
@@ -148,7 +148,7 @@ class _Attempt:
 
     @property
     def way_out(self) -> WayOut:
-        """Of an attempt that fits. Raises DeadlineExceeded."""
+        """The way out that an attempt which fits found. Raises DeadlineExceeded."""
         allocated = [
             result
             for allocation in self.state.allocations(self.wish, self.node)
@@ -249,8 +249,8 @@ def _admitted(attempt: _Attempt) -> _Attempt:
 
 
 def _smaller(attempt: _Attempt) -> _Attempt:
-    """With less of what the node has too little of, as long as something is left of it; else with another pod
-    stopped."""
+    """The attempt with less of what the node has too little of, as long as something is left of it; else with another
+    pod stopped."""
     pod, steps = attempt.wish.pod, list[WayStep]()
     for resource, number in sorted(attempt.state.shortage(attempt.wish, attempt.node).items()):
         less = amount_text(resource, number)
@@ -265,8 +265,8 @@ def _smaller(attempt: _Attempt) -> _Attempt:
 
 
 def _stopped(attempt: _Attempt, code: str) -> _Attempt:
-    """With a pod stopped that was in the filter's way: one of the node before others, and the least important
-    first."""
+    """The attempt with a pod stopped that was in the filter's way: one of the node before others, and the least
+    important first."""
     pods = attempt.state.running_pods
     nearest = nsmallest(_STOPPED, pods, key=lambda pod: (pod.spec.node_name != attempt.node, pod.spec.priority or 0))
     for pod in nearest:
@@ -305,7 +305,7 @@ _OF_NODES: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
 
 
 def _freed(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
-    """With as few holders of the node's devices gone as possible."""
+    """The attempt with as few holders of the node's devices gone as possible."""
     holders = _holders_on(attempt)
     groups = _by_user(holders)
     singles = chain.from_iterable(combinations(groups, size) for size in range(1, _TOGETHER + 1))
@@ -399,7 +399,7 @@ def _device_tolerated(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attem
 
 
 def _without_selector(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
-    """Without the part of the request's own selectors that is false; a class's can't be given up."""
+    """The attempt without the part of the request's own selectors that is false; a class's can't be given up."""
     for reason in group.devices:
         if reason.code != MISMATCH or not reason.term:
             continue
@@ -431,7 +431,7 @@ def _selectors_without(selectors: Iterable[DeviceSelector], part: str) -> Iterat
 
 
 def _fewer(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
-    """As many devices as there are."""
+    """The attempt with as many devices as there are."""
     if 0 < group.placed < group.wanted:
         number = group.placed
 
@@ -463,7 +463,7 @@ def _without_constraint(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Att
 
 
 def _less_capacity(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
-    """With as much capacity as the largest of the devices has."""
+    """The attempt with as much capacity as the largest of the devices has."""
     examples = [device for devices in group.examples.values() for device in devices]
     published = [attempt.state.devices[device] for device in examples if device in attempt.state.devices]
     largest: dict[str, Quantity] = {}
@@ -510,8 +510,7 @@ _OF_DEVICES: Final[dict[str, Callable[[_Attempt, RefusalGroup], Iterator[_Attemp
 }
 
 
-# --- requests of claims
-# -------------------------------------------------------------------------------------------------
+# --- requests of claims -----------------------------------------------------------------------------------------------
 
 _AnyRequest = ExactDeviceRequest | DeviceSubRequest
 
@@ -521,7 +520,7 @@ def _claim(attempt: _Attempt, group: RefusalGroup) -> ResourceClaim | None:
 
 
 def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
-    """``name``: ``request`` or ``request/alternative``."""
+    """The request of this name. ``name``: ``request`` or ``request/alternative``."""
     own, _, alternative = name.partition("/")
     for request in claim.spec.devices.requests:
         if request.name == own:

@@ -39,8 +39,8 @@ _POLICY: Final = "first-fit"
 
 @dataclass(frozen=True)
 class VmChange:
-    """``title``: the VM or pod, such as ``VM default/vm``; ``node``: on which it starts; ``why``: it waits, or which
-    device it loses."""
+    """An effect on one VM or pod. ``title``: the VM or pod, such as ``VM default/vm``; ``node``: on which it starts;
+    ``why``: it waits, or which device it loses."""
 
     effect: VmEffect
     title: str
@@ -54,7 +54,7 @@ class VmChange:
 
 @dataclass(frozen=True)
 class _Start:
-    """``node``: "" for one that finds none."""
+    """A VM that is started. ``node``: "" where none takes it."""
 
     node: str
     why: str = ""
@@ -73,8 +73,10 @@ def vm_changes(
         was = earlier.get(title)
         if was is None or bool(was.node) != bool(start.node):
             yield VmChange("starts" if start.node else "waits", title, start.node, start.why)
-    states = [FitState(ClusterState.from_model(model, interrupt), restart) for model in (changed.before, changed.after)]
-    for change in differences(states[0], states[1], progress):
+    before, after = (
+        FitState(ClusterState.from_model(model, interrupt), restart) for model in (changed.before, changed.after)
+    )
+    for change in differences(before, after, progress):
         title = _as_vm(change.title)
         # What is new or waits is said above; these run, and would be asked when they are started again.
         if change.before is not None and change.after is not None and title not in later:
@@ -89,20 +91,20 @@ def _ended(changed: ChangedCluster) -> Iterator[VmChange]:
 
 
 def _losing(changed: ChangedCluster) -> Iterator[VmChange]:
-    published = devices_by_id(changed.before), devices_by_id(changed.after)
+    before, after = devices_by_id(changed.before), devices_by_id(changed.after)
     claims = changed.after.claims
     for device, holders in sorted(holders_in_use(changed.before).items(), key=lambda item: str(item[0])):
         for holder in holders:
             kept = claims.get(holder.claim.key)
-            if kept is None or kept.status.allocation is None or device not in published[0]:
+            if kept is None or kept.status.allocation is None or device not in before:
                 continue
             name = f"{device.device} of {device.driver}/{device.pool}"
-            if device not in published[1]:
+            if device not in after:
                 yield VmChange("loses-device", holder.user, why=f"{name} isn't published any more")
                 continue
-            evicted_by = [_evicting(of[device].taints, device, holder) for of in published]
-            if evicted_by[1] and not evicted_by[0]:
-                yield VmChange("loses-device", holder.user, why=f"{name}: {evicted_by[1]} evicts its pod")
+            taint = _evicting(after[device].taints, device, holder)
+            if taint and not _evicting(before[device].taints, device, holder):
+                yield VmChange("loses-device", holder.user, why=f"{name}: {taint} evicts its pod")
 
 
 def _evicting(taints: tuple[DeviceTaint, ...], device: DeviceId, holder: DeviceHolder) -> str:
@@ -167,7 +169,7 @@ def _to_start(model: ClusterModel) -> Iterator[VirtualMachine | VirtualMachineIn
 
 
 def _age(vm: VirtualMachine | VirtualMachineInstance) -> tuple[str, str]:
-    """One that isn't created yet is the youngest."""
+    """A key that sorts the oldest first; an instance that isn't created yet is the youngest."""
     return (vm.metadata.creation_timestamp or "9", vm.key)
 
 

@@ -16,8 +16,8 @@ from virt_dra.simulator.experiment.sweep import Run, RunResult, Sweep
 def simulate(
     sweep: Sweep, run: Run, progress: ArrivalProgress | None = None, experiment: Experiment | None = None
 ) -> RunResult:
-    """Ended by a KeyboardInterrupt, which ``progress`` may raise, it gives what is known so far; the measures then
-    aren't complete. ``experiment``: the run's, if it is made already. Raises BadExperiment."""
+    """The result of a run. A KeyboardInterrupt, which ``progress`` may raise, ends it with incomplete measures.
+    ``experiment``: the run's, if it is made already. Raises BadExperiment."""
     experiment = experiment or sweep.experiment(run.seed, run.size)
     try:
         simulation = Simulation(experiment, run.policy, seed=run.seed, progress=progress)
@@ -31,14 +31,16 @@ def simulate(
 def run_here(
     sweep: Sweep, runs: Sequence[Run], progress: Callable[[Run], AbstractContextManager[ArrivalProgress]]
 ) -> list[RunResult]:
-    """One after the other; interrupted, those that are known so far. ``progress``: of each. Raises BadExperiment."""
+    """The results of runs one after the other; of an interrupted sweep, those that exist so far. ``progress``: of each.
+    Raises BadExperiment."""
     results: list[RunResult] = []
-    made: tuple[int, int | None, Experiment] | None = None
+    of: tuple[int, int | None] | None = None
+    experiment: Experiment | None = None
     for run in runs:
-        if made is None or made[:2] != (run.seed, run.size):
-            made = run.seed, run.size, sweep.experiment(run.seed, run.size)
+        if of != (run.seed, run.size):
+            of, experiment = (run.seed, run.size), sweep.experiment(run.seed, run.size)
         with progress(run) as report:
-            results.append(simulate(sweep, run, report, made[2]))
+            results.append(simulate(sweep, run, report, experiment))
         if not results[-1].measures.complete:
             break
     return results
