@@ -25,8 +25,8 @@ _OPEN: Final = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 @dataclass(frozen=True)
 class MismatchFacts:
-    """``expression``: the part of the selector that is false. ``text``: what the device has instead, "" if it isn't
-    known."""
+    """Why a selector is false for a device. ``expression``: the part of the selector that is false. ``text``: what the
+    device has instead, "" if it isn't known."""
 
     expression: str
     text: str

@@ -49,7 +49,7 @@ class SlicePositions:
         return position
 
     def give_back(self, position: int) -> None:
-        """Of a slice that is gone or has changed."""
+        """Frees the position of a slice that was deleted or has changed."""
         self._state[position] = _FREED
 
     def unchanged(self, mask: int, since: Moment) -> int:

@@ -31,7 +31,7 @@ class SliceDevice:
 
     @cached_property
     def addresses(self) -> Addresses | Unusable:
-        """Its addresses, or why it has none."""
+        """The device's addresses, or why it has none."""
         return addresses(self.driver, self.device.attributes, self.keys)
 
     @cached_property
@@ -107,7 +107,7 @@ class PublishedSlice:
 
     @property
     def columns(self) -> Mapping[str, int]:
-        """Those of every attribute and capacity that a device has, and :data:`ALWAYS`."""
+        """The columns of every attribute and capacity that a device has, and :data:`ALWAYS`."""
         return {name: self._digests.get(name) or self._made(name) for name in self._column_names()}
 
     @cached_property
@@ -175,6 +175,6 @@ def _content(value: DeviceAttribute) -> object:
 
 
 def _digest(column: list[object]) -> int:
-    """Of 63 bits, and never 0."""
+    """A digest of 63 bits, never 0."""
     digest = blake2b(repr(column).encode("utf-8", "backslashreplace"), digest_size=8).digest()
     return int.from_bytes(digest) >> 1 or 1

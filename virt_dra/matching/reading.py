@@ -64,8 +64,8 @@ class Reading:
         return (self.key(published.driver, published.device) for published in devices)
 
     def key(self, driver: str, device: Device) -> Hashable | None:
-        """None for a device with an attribute that can't be converted: every selector fails on it, whatever it
-        reads."""
+        """What the selectors read of a device; None for a device with an attribute that can't be converted: every
+        selector fails on it, whatever it reads."""
         shared = driver, id(device)
         try:
             return self._keys[shared]

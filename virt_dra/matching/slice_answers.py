@@ -46,8 +46,9 @@ class SliceFault:
 
 @dataclass(frozen=True)
 class SelectorDepths:
-    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all
-    match. ``fault``: of the first device on which a selector fails."""
+    """How far each device of a slice gets in a list of selectors. For each device of a slice the position of the first
+    selector that doesn't match or fails, or their number if all match. ``fault``: of the first device on which a
+    selector fails."""
 
     depths: bytes
     fault: SliceFault | None = None
@@ -82,7 +83,8 @@ class DepthsQuestion(SelectorQuestion):
 
 @dataclass(frozen=True, eq=False)
 class DriversQuestion(SelectorQuestion):
-    """Of each driver a slice with a device that all selectors match, among the slices of a mask."""
+    """The question which drivers have a matching device: for each driver, a slice of those of a mask with a device that
+    all selectors match."""
 
     positions: int
 

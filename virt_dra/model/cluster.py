@@ -97,7 +97,7 @@ class ClusterModel:
         return kind not in self.unread
 
     def knows_all(self, kind: type[TypedObject]) -> bool:
-        """The same for objects of any namespace."""
+        """Whether an object of the kind that isn't here exists in no namespace."""
         return kind not in self.unread and kind not in self.partial
 
     # --- copies -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Until when the devices of a stopped VM are kept for it, and by which limit: what the keeper will do, asked of a
-model."""
+"""When the devices that are kept for a stopped VM are released, and which limit says so: what the keeper will do,
+derived from a model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _SAID: Final[Mapping[Certainty, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class KeptUntil:
-    """``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says so, and what it says, or that the VM no longer
-    asks to keep; "" for the VM's own lease. ``vm_known``: if False, only a policy's time is the latest; what the claim
-    records the VM may have changed, for a shorter time or a longer one."""
+    """When the devices of a stopped VM are released. ``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says
+    so, and what it says, or that the VM no longer asks to keep; "" for the VM's own lease. ``vm_known``: if False, only
+    a policy's time is the latest; what the claim records the VM may have changed, for a shorter time or a longer
+    one."""
 
     until: str
     limit: str = ""
@@ -44,7 +45,7 @@ class KeptUntil:
 
 
 class KeptUntilJson(TypedDict):
-    """Until when a stopped VM keeps devices."""
+    """When the devices of a stopped VM are released."""
 
     keptUntil: str | None
     """RFC 3339: when they are released; null where that has no end."""
@@ -57,6 +58,7 @@ class KeptUntilJson(TypedDict):
 
 
 def kept_until_json(kept: KeptUntil | None) -> KeptUntilJson:
+    """The time as fields of a JSON object; all null without one."""
     if kept is None:
         return {"keptUntil": None, "keptUntilIs": None, "keepLimit": None}
     return {"keptUntil": kept.until, "keptUntilIs": kept.certainty, "keepLimit": kept.limit or None}
@@ -84,8 +86,8 @@ def kept_claims(model: ClusterModel, vm: str) -> tuple[ResourceClaim, ...]:
 
 
 def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
-    """Until when the claim of a stopped VM is kept; None where that has no end, where nobody has said yet that the VM
-    is stopped, and where it isn't a kept one."""
+    """When the claim of a stopped VM is released; None for a claim that isn't kept, whose VM isn't known to be stopped,
+    or that is kept without end."""
     since = stopped_since(claim) if is_kept(claim) else None
     if since is None:
         return None
@@ -103,7 +105,7 @@ def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
 
 @derived(KeepPolicy, ResourceClaim)
 def limits_by_namespace(model: ClusterModel) -> Mapping[str, NamespaceLimits]:
-    """Of every namespace that has KeepPolicies."""
+    """The KeepPolicies of every namespace that has some, with the VMs over their limits."""
     policies: defaultdict[str, tuple[KeepPolicy, ...]] = defaultdict(tuple)
     for policy in model.of(KeepPolicy):
         policies[policy.namespace] += (policy,)

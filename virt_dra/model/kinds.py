@@ -39,8 +39,8 @@ LABELS: Final[Mapping[type[TypedObject], str]] = {REVISIONS: names.REVISED}
 
 @dataclass(frozen=True)
 class ReadKinds:
-    """``required``: kinds without which there is no answer; ``optional``: left out, and named, where they can't be
-    read; ``one_of``: those of which one must be readable."""
+    """The kinds that a command or process reads. ``required``: kinds without which there is no answer; ``optional``:
+    left out, and named, where they can't be read; ``one_of``: those of which one must be readable."""
 
     required: Kinds = ()
     optional: Kinds = ()

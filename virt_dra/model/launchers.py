@@ -1,4 +1,4 @@
-"""Which VM a pod is the launcher of, by what the pod says."""
+"""The VM whose launcher a pod is, by what the pod itself says."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class PublishedDevices:
 
     @classmethod
     def from_slices(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
-        """From slices in any order; of several versions of one slice the newest counts."""
+        """The pools of slices in any order; of several versions of one slice the newest counts."""
         by_pool: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
         for s in newest(slices):
             by_pool[s.spec.driver, s.spec.pool.name].append(s)

@@ -49,8 +49,8 @@ class UnknownFact:
 
 
 def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
-    """All that isn't known of a model, for pods that ask for these resources. Since it isn't checked, it can only turn
-    "fits" into "doesn't fit"."""
+    """What isn't known of a model, for pods that ask for these resources. None of it is checked, so knowing it could
+    turn "fits" into "doesn't fit", never the other way round."""
     return (*_kinds(model), *_rooms(model), *_resources(model, resources))
 
 

@@ -30,7 +30,7 @@ class Connection:
         return self._socket.fileno()
 
     def send(self, frame: bytes) -> None:
-        """Raises OSError where the parent has closed its end."""
+        """Sends a frame to the parent. Raises OSError where the parent has closed its end."""
         self._socket.sendall(frame)
 
     def receive(self) -> bytes | None:

@@ -45,7 +45,7 @@ class Pauses:
         self._began = self.clock()
 
     def end(self) -> None:
-        """It has ended, or couldn't be started."""
+        """Records that the process has ended, or couldn't be started."""
         now = self.clock()
         self._failures = 1 if now - self._began >= _LASTED_SECONDS else self._failures + 1
         pause = min(_FIRST_SECONDS * 4.0 ** min(self._failures - 1, 30), self.longest)

@@ -73,11 +73,11 @@ class Channel(Generic[Q, A]):
         return cls(requests, answers, reader, writer)
 
     def encoded(self, message: Q) -> bytes:
-        """Raises BadMessage for one that is too large."""
+        """The frame of a message. Raises BadMessage for one that is too large."""
         return self._requests.encoded(message)
 
     async def send(self, frame: bytes) -> None:
-        """Raises OSError where the process has ended."""
+        """Sends a frame. Raises OSError where the process has ended."""
         self._writer.write(frame)
         await self._writer.drain()
 
@@ -113,7 +113,7 @@ class SandboxProcess(Generic[Q, A]):
             return answer
 
     async def send(self, message: Q, seconds: float) -> None:
-        """Raises SandboxLost, and BadMessage for too large a message."""
+        """Sends a message that has no answer. Raises SandboxLost, and BadMessage for too large a message."""
         frame = self._channel.encoded(message)
         async with self._within(seconds):
             await self._channel.send(frame)

@@ -27,9 +27,9 @@ CONSTRAINTS_MAX: Final = 32
 
 @dataclass(frozen=True)
 class AlignmentChoice:
-    """``held``: asked for, so that they hold wherever the pod goes; ``given_up``: not asked for. ``fits``: whether some
-    node can take the pod at all; if none can, nothing is asked for, so that it starts wherever there is a place first.
-    """
+    """Which preferred alignments a VM's claims ask for. ``held``: asked for, so that they hold wherever the pod goes;
+    ``given_up``: not asked for. ``fits``: whether some node can take the pod at all; if none can, nothing is asked for,
+    so that it starts wherever there is a place first."""
 
     held: tuple[PreferredAlignment, ...]
     given_up: tuple[PreferredAlignment, ...]
@@ -56,8 +56,8 @@ class AlignmentRequest:
 
 @dataclass(frozen=True)
 class AlignmentResult:
-    """``held``: the positions of the preferences to ask for; none if time didn't last. ``fits``: whether some node is
-    known to take the pod with these."""
+    """The answer to an :class:`AlignmentRequest`. ``held``: the positions of the preferences to ask for; none if time
+    didn't last. ``fits``: whether some node is known to take the pod with these."""
 
     held: tuple[int, ...] = ()
     fits: bool = False

@@ -82,15 +82,15 @@ def pod_claims(
 
 
 def each_once(claims: Iterable[ResourceClaim]) -> tuple[ResourceClaim, ...]:
-    """A pod may name one claim in two entries; it is allocated once."""
+    """The claims without repetitions: a pod may name one claim in two entries, and it is allocated once."""
     return tuple({claim.key: claim for claim in claims}.values())
 
 
 def check_claims(
     claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
 ) -> FilterRefusal | None:
-    """None if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being
-    allocated. Raises AttemptError for a request without a class."""
+    """The refusal of the first claim that can't be used or allocated at all; None if all can (C-5.2 items 1, 4, 5).
+    ``in_flight``: UIDs of claims being allocated. Raises AttemptError for a request without a class."""
     pending = frozenset(in_flight)
     for claim in claims:
         if claim.status.allocation is not None:

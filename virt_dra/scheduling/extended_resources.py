@@ -51,7 +51,7 @@ class ServedResources:
         self._classes[IMPLICIT_PREFIX + new.name] = new
 
     def _drop(self, gone: DeviceClass) -> None:
-        """Its names then serve no pod, even those that another class claims too."""
+        """Forgets the class. Its names then serve no pod, even those that another class claims too."""
         self._classes.pop(IMPLICIT_PREFIX + gone.name, None)
         if gone.spec.extended_resource_name:
             self._classes.pop(gone.spec.extended_resource_name, None)

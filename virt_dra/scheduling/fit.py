@@ -99,7 +99,8 @@ class FilterError(AttemptError):
 
 
 def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> Fit:
-    """Ask every filter for its part. A refusal for good ends it, another one only after all filters were asked.
+    """One pod's part in every filter. A refusal for good ends the questions; any other one is returned after all
+    filters were asked.
 
     Raises FilterError.
     """

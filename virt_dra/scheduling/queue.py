@@ -92,8 +92,9 @@ class _BackingOff(NamedTuple):
 
 
 class SchedulingQueue:
-    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue. ``group``:
-    the key of the group with which a pod is scheduled, None for most; groups are held back if one of their pods is."""
+    """The pods that wait for a node, in their four places. ``hints`` by plugin. ``held``: the refusal of the first
+    plugin that holds a pod back at PreEnqueue. ``group``: the key of the group with which a pod is scheduled, None for
+    most; groups are held back if one of their pods is."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class SchedulingQueue:
             self._activate(QueuedPod(uid, {uid: pod}, now), now)
 
     def _join(self, group: str, pod: Pod, now: float, errors: int = 0) -> None:
-        """The pod is scheduled with those of its group that wait."""
+        """Adds a pod to the waiting ones of its group."""
         uid = pod.metadata.uid
         if group in self._flights:
             self._flights[group].arrived[uid] = pod
@@ -170,7 +171,7 @@ class SchedulingQueue:
                 self._requeue(queued, now)
 
     def update(self, old: Pod, new: Pod, now: float) -> None:
-        """The pod changed: it may have become schedulable."""
+        """Takes over a changed pod, which may have become schedulable."""
         uid = new.metadata.uid
         key = self._entry_of.get(uid, uid)
         events = target_pod_events(old, new)
@@ -225,8 +226,8 @@ class SchedulingQueue:
             self._join(uid, pod, now)
 
     def failed(self, queued: QueuedPod, pod: Pod, rejectors: frozenset[str], now: float) -> None:
-        """The attempt failed. Without ``rejectors`` it was an error, which is tried again after the back-off. ``pod``:
-        as it is now."""
+        """Returns a pod to the queue after a failed attempt. Without ``rejectors`` it was an error, which is tried
+        again after the back-off. ``pod``: as it is now."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         if self.knows(queued.uid):
             return
@@ -241,8 +242,8 @@ class SchedulingQueue:
             self._wait(queued)
 
     def group_failed(self, queued: QueuedPod, pods: Iterable[Pod], failure: GroupFailure, now: float) -> None:
-        """These pods of the group have no node; with those that came meanwhile they are tried again after a back-off,
-        without an event."""
+        """Returns pods of a group that got no node to the queue: with those that came meanwhile they are tried again
+        after a back-off, without an event."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         queued.pods = {pod.metadata.uid: pod for pod in pods} | flight.arrived
         for uid in queued.pods:
@@ -257,14 +258,14 @@ class SchedulingQueue:
         self._requeue(queued, now)
 
     def member_failed(self, pod: Pod, group: str, now: float) -> None:
-        """A pod of a group couldn't be bound."""
+        """Returns a pod of a group that couldn't be bound."""
         self._entry_of[pod.metadata.uid] = group
         self._join(group, pod, now, errors=1)
 
     # --- events --------------------------------------------------------------------------------------------------
 
     def event(self, event: ClusterEvent, old: Any, new: Any, now: float) -> None:
-        """Something changed in the cluster: pods that it may help are tried again."""
+        """Tries pods again that a change in the cluster may help."""
         for flight in self._flights.values():
             flight.events.append((event, old, new))
         helped: dict[str, QueuedPod] = {}
@@ -292,14 +293,14 @@ class SchedulingQueue:
                 self._requeue(queued, now)
 
     def next_time(self) -> float | None:
-        """When :meth:`flush` has something to do, at the earliest."""
+        """The earliest time at which :meth:`flush` changes the queue."""
         times = [order[0][0] for order in (self._backoff_order, self._flush_order) if order]
         return min(times) if times else None
 
     # --- places --------------------------------------------------------------------------------------------------
 
     def _activate(self, queued: QueuedPod, now: float) -> None:
-        """Unless a plugin holds the pod back."""
+        """Makes the pod active unless a plugin holds it back."""
         if not self._hold(queued):
             self._push_active(queued)
 

@@ -50,7 +50,7 @@ from webhooks.vmi import Verdict
 
 
 def admission(verdict: Verdict, gates_off: frozenset[str], gates: Gates) -> str:
-    """For a VM that is refused. ``gates_off``: gates that the VM needs and that are off."""
+    """The remedy for a VM that is refused. ``gates_off``: gates that the VM needs and that are off."""
     if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
         wanted = "; ".join(gates.how_to_enable(gate) for gate in sorted(gates_off))
         choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
@@ -148,7 +148,7 @@ _DEVICES: Mapping[str, str] = {
 
 
 def device(reason: str) -> str:
-    """For a device that can't be resolved. ``reason``: of K-5."""
+    """The remedy for a device that can't be resolved. ``reason``: of K-5."""
     return _DEVICE.get(reason, "correct what the message names; the reasons are K-5 in docs/spec/kubevirt.md")
 
 

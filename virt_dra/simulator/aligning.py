@@ -1,4 +1,5 @@
-"""Which preferred alignments the VMs of a run get: chosen VM by VM, in the order in which they compete for devices."""
+"""The preferred alignments that the VMs of a run get: chosen VM by VM, in the order in which they compete for
+devices."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def aligned(given: SortedInput, surroundings: LineSurroundings) -> SortedInput:
 def _choices(
     vms: Sequence[InputVm], preferences: Mapping[int, Sequence[PreferredAlignment]], model: ClusterModel
 ) -> dict[int, AlignmentChoice]:
-    """By the VM's place in the input. VMs that are tried before have what they got."""
+    """The choice for each VM, by its place in the input. VMs that come first keep what they got."""
     finder = SubjectFinder(model)
     choices: dict[int, AlignmentChoice] = {}
     order = sorted(range(len(vms)), key=lambda number: vms[number].stopped)

@@ -111,7 +111,7 @@ def allocate_each(
 
 
 def _try(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> NodeAnswer:
-    """Raises FatalError."""
+    """The answer of one node. Raises FatalError."""
     deadline.start()
     try:
         answer = allocator.allocate(node, explain=False)

@@ -38,7 +38,7 @@ from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
 
 @dataclass(frozen=True)
 class LoopKind:
-    """A loop that a control plane may have. ``runs``: whether it does with these gates."""
+    """A loop that a control plane may have. ``runs``: whether it runs with these gates."""
 
     name: str
     make: Callable[[LoopContext], ControlLoop]
@@ -65,7 +65,7 @@ CLASSIC_KINDS = {f"1.{minor}": ClassicPlane.kinds(minor) for minor in range(26, 
 
 @dataclass(frozen=True)
 class AmbientSources:
-    """Where a control plane gets time and randomness from. ``names``: unique suffixes of Events' names."""
+    """The sources of time and randomness of a control plane. ``names``: unique suffixes of Events' names."""
 
     clock: Callable[[], datetime]
     names: Callable[[], str]
@@ -77,7 +77,7 @@ async def control_plane(
     cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
     metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS, options: Mapping[str, object] = {},
 ) -> AsyncIterator[None]:  # fmt: skip
-    """While in it, the loops run; the body begins when their informers have synced. An error that ends a loop is
+    """A context in which the loops run; its body begins when their informers have synced. An error that ends a loop is
     raised."""
     elapsed = asyncio.get_running_loop().time
     informers = SharedInformers(

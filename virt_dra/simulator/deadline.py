@@ -14,8 +14,8 @@ DEFAULT_TIMEOUT: Final = 10.0
 
 
 class AllocationDeadline:
-    """True, when called, once the current allocation has used up its time: an allocator's interrupt. ``seconds``:
-    infinity is no limit."""
+    """An allocator's interrupt: returns True once the current allocation has used up its time. ``seconds``: infinity is
+    no limit."""
 
     def __init__(self, seconds: float = DEFAULT_TIMEOUT, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds

@@ -124,7 +124,7 @@ async def run_on(
 
 
 def _unknown(model: ClusterModel, outcomes: Iterable[VmOutcome]) -> tuple[UnknownFact, ...]:
-    """Of the VMs for which nodes were tried."""
+    """What wasn't known where nodes were tried for VMs."""
     keys = (f"{outcome.namespace}/{outcome.pod}" for outcome in outcomes if not outcome.taken_over)
     pods = [model.pods[key] for key in keys if key in model.pods]
     return unknown_facts(model, {resource for pod in pods for resource in pod_requests(pod)}) if pods else ()

@@ -94,11 +94,12 @@ _SPENT = 6
 
 
 class Fitting:
-    """Implements :class:`webhooks.lint.inputs.Trial` over a model of an input or of a cluster, as pods are placed on it
-    (:func:`~virt_dra.model.feeds.files.placeable`). Computes nothing before it is called."""
+    """Tries VMs: whether each would get a node and a domain. Implements :class:`webhooks.lint.inputs.Trial` over a
+    model of an input or of a cluster, as pods are placed on it (:func:`~virt_dra.model.feeds.files.placeable`).
+    Computes nothing before it is called."""
 
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
-        """``limit``: for each trial; None for no limit."""
+        """``limit``: the time of each trial; None for no limit."""
         self._limit = limit
         self._model = model
         self._configuration = configuration
@@ -184,8 +185,8 @@ class Fitting:
         return None
 
     def _tried(self, subject: VmObject, namespace: str, *, reasons: bool = False) -> _Trial | None:
-        """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next
-        call. ``reasons``: why it is unplaced, by node, is wanted, too."""
+        """The trial of a VM; None without a pod, or without all its claims, which other checks report. The last trial
+        is kept for the next call. ``reasons``: with the refusals of each node where it is unplaced."""
         last = self._last
         if last is None or not last.is_of(subject, namespace) or (reasons and not last.reasons):
             last = self._last = _LastTrial(subject, namespace, reasons, self._try(subject, namespace, reasons))

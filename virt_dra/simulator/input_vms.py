@@ -65,7 +65,7 @@ class InputVm:
 
     @property
     def loaded(self) -> tuple[Sourced[TypedObject], ...]:
-        """Its objects that are in the cluster from the beginning, except its pod, which is among
+        """The VM's objects that are in the cluster from the beginning, except its pod, which is among
         :attr:`SortedInput.others`."""
         vm: tuple[Sourced[TypedObject], ...] = (self.subject,) if self.stored or self.blocked is not None else ()
         own = isinstance(self.subject.object, VirtualMachineInstance) or self.vmi is None
@@ -74,7 +74,8 @@ class InputVm:
 
 @dataclass(frozen=True)
 class SortedInput:
-    """``vms``: the VMs, in input order. ``others``: all other objects, including the pods that are taken over."""
+    """The input, sorted. ``vms``: the VMs, in input order. ``others``: all other objects, including the pods that are
+    taken over."""
 
     vms: tuple[InputVm, ...]
     others: tuple[Sourced[TypedObject], ...]

@@ -94,7 +94,7 @@ class WorkloadFigures:
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """In microseconds."""
+    """A percentile of times, in microseconds."""
     return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e6, 1) if ordered else 0.0
 
 
@@ -131,7 +131,8 @@ def _measured(
     progress: Progress,
     deadline: AllocationDeadline,
 ) -> WorkloadFigures:
-    """``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees the pod."""
+    """The figures of a run. ``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees
+    the pod."""
     placed: list[Placed | None] = []
     seconds: list[float] = []
     alive: deque[Placed] = deque()

@@ -20,13 +20,14 @@ class BindingFailed(Exception):
 
 @dataclass(frozen=True)
 class BindingDeadline:
-    """When a claim has waited too long: its allocation is older than ``timeout`` at ``now``."""
+    """The time limit for binding conditions. When a claim has waited too long: its allocation is older than ``timeout``
+    at ``now``."""
 
     now: datetime
     timeout: timedelta
 
     def passed(self, claim: ResourceClaim) -> bool:
-        """Whether the claim waits for binding conditions (C-6.3)."""
+        """Whether the claim waits for binding conditions, and its allocation is too old (C-6.3)."""
         allocation = claim.status.allocation
         if allocation is None or allocation.allocation_timestamp is None or not waits(claim):
             return False

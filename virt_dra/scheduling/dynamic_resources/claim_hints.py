@@ -15,10 +15,12 @@ PodsOfClaim = Callable[[str], Iterable[str]]
 
 
 def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint, ...]:
-    """``usable``: the claims of a pod, if all of them can be used."""
+    """The events that may help a pod that DynamicResources refused. ``usable``: the claims of a pod, if all of them can
+    be used."""
 
     def concerned(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
-        """Devices that become free may help any pod; everything else only those that use the claim."""
+        """Whether the change may help the pod: devices that become free may help any pod, everything else only those
+        that use the claim."""
         if _allocated(old) and not _allocated(new):
             return None
         claim = new or old

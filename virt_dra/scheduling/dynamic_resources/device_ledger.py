@@ -1,5 +1,5 @@
-"""Which devices are in use: those of allocated claims and of allocations in flight, kept as one snapshot that changes
-claim by claim (C-4.2 to C-4.5)."""
+"""The devices in use: those of allocated claims and of allocations in flight, kept as one snapshot that changes claim
+by claim (C-4.2 to C-4.5)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _InFlight:
 
 
 class DeviceLedger:
-    """The snapshot is rebuilt only after :meth:`republished`. A claim counts once, as it is stored or as it is in
-    flight."""
+    """The devices in use, as a snapshot. It is rebuilt only after :meth:`republished`. A claim counts once, as it is
+    stored or as it is in flight."""
 
     def __init__(self, published: Callable[[], Published]) -> None:
         self._published = published
@@ -47,7 +47,7 @@ class DeviceLedger:
 
     @property
     def snapshot(self) -> Snapshot:
-        """For the attempts from now on, until the next change."""
+        """The snapshot for the attempts from now on, until the next change."""
         if self._snapshot is None:
             published = self._published()
             empty = Snapshot.build(published.slices, published.classes, (), published.rules)

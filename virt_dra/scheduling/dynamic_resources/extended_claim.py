@@ -57,7 +57,7 @@ class ExtendedResources:
     def of_pod(
         cls, pod: Pod, class_of: ClassOf, left_over: Callable[[Pod], ResourceClaim | None]
     ) -> ExtendedResources | None:
-        """C-7.2: None if no class serves any resource of the pod."""
+        """The pod's extended resources; None if no class serves any of them (C-7.2)."""
         wanted = {name: number for name, number in pod_requests(pod).items() if number and is_extended(name)}
         if all(class_of(name) is None for name in wanted):
             return None
@@ -124,7 +124,7 @@ class _Place:
         return 0 if quantity is None else amount(resource, quantity)
 
     def request_name(self, resource: str) -> str:
-        """The second number counts the container's own requests by name, of all resources."""
+        """The name of a request. The second number counts the container's own requests by name, of all resources."""
         return f"container-{self.index}-request-{sorted(self.container.resources.requests).index(resource)}"
 
     def mapping(self, resource: str, request: str) -> ContainerExtendedResourceRequest:

@@ -61,8 +61,9 @@ class FilterTimer:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None
-    for no limit. ``class_of``: the class that serves an extended resource, None where DRAExtendedResource is off."""
+    """The settings of the filter for devices. ``limits``: of one attempt that begins now. ``workload_claims``: gate
+    DRAWorkloadResourceClaims. ``timer``: None for no limit. ``class_of``: the class that serves an extended resource,
+    None where DRAExtendedResource is off."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False
@@ -77,7 +78,7 @@ class DeviceOptions:
 
 
 class DynamicResources(SchedulingPlugin):
-    """``claims`` by ``namespace/name``, overlaid with what the scheduler wrote (C-4.1)."""
+    """The plugin for devices. ``claims`` by ``namespace/name``, overlaid with what the scheduler wrote (C-4.1)."""
 
     name = DYNAMIC_RESOURCES
     scope = FilterScope.DEVICES
@@ -108,12 +109,12 @@ class DynamicResources(SchedulingPlugin):
         return pod_claims(pod, self._claims, workload_claims=self._options.workload_claims)
 
     def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
-        """C-5.1: every claim of the pod must be there and usable."""
+        """The refusal if a claim of the pod isn't there or can't be used (C-5.1)."""
         claims = self.usable(pod)
         return claims if isinstance(claims, FilterRefusal) else None
 
     def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
-        """C-5.2: the checks that don't depend on the node."""
+        """The pod's attempt, after the checks that don't depend on the node (C-5.2)."""
         claims = self.usable(pod)
         if isinstance(claims, FilterRefusal):
             return claims
@@ -175,8 +176,8 @@ class DynamicResources(SchedulingPlugin):
 
 
 class GroupAllocations:
-    """What one cycle of a pod group has decided so far: ``pending`` has the UIDs of claims whose allocation is in
-    flight."""
+    """The allocations that one cycle of a pod group has decided so far: ``pending`` has the UIDs of claims whose
+    allocation is in flight."""
 
     def __init__(self) -> None:
         self.pending: set[str] = set()
@@ -240,12 +241,12 @@ class NodeDevices:
         return self.on(self._served[node]) if node in self._served else None
 
     def mappings(self, node: str) -> tuple[ContainerExtendedResourceRequest, ...]:
-        """Which request of the special claim stands for which container's resource (C-7.5)."""
+        """The requests of the special claim, each with the container's resource that it stands for (C-7.5)."""
         served = self._served.get(node)
         return () if served is None or self.extended is None else self.extended.claim_for(served).mappings
 
     def deallocatable(self, uid: str) -> ResourceClaim | None:
-        """As of :class:`PodDevices`, from any node."""
+        """As :meth:`PodDevices.deallocatable`, from any node."""
         claims = (devices.deallocatable(uid) for devices in self._variants.values())
         return next((claim for claim in claims if claim is not None), None)
 
@@ -270,7 +271,8 @@ class NodeResources:
         self._found: dict[str, Statuses] = {}
 
     def shared(self, claim: ResourceClaim, allocation: AllocationResult) -> FilterRefusal | None:
-        """C-8.4: amounts that a device stands for are for one pod."""
+        """The refusal if the claim's amounts are another pod's already: those that a device stands for are for one pod
+        (C-8.4)."""
         uid = claim.metadata.uid
         if uid not in self._maps:
             self._maps[uid] = self._devices.maps(allocation)
@@ -285,7 +287,7 @@ class NodeResources:
         return FilterRefusal(DYNAMIC_RESOURCES, (text,), code=CLAIM_NOT_SHAREABLE)
 
     def shortage(self, state: NodeState, taken: Sequence[Taken]) -> FilterRefusal | None:
-        """C-8.5. Raises AttemptError."""
+        """The refusal if the node has too little for the pod with its claims (C-8.5). Raises AttemptError."""
         concerned = [claimed for claimed in taken if self._devices.concern(claimed.allocation, state.node)]
         if not concerned:
             return None
@@ -312,9 +314,9 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 
 
 class DeviceAttempt(PluginAttempt):
-    """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's
-    ``namespace/name``, and ``devices`` the claims as the node needs them, unless a device plugin serves all that the
-    pod wants there."""
+    """One pod's attempt. After :meth:`reserve`, ``reserved`` has the allocations to write, by the claim's
+    ``namespace/name``, and ``devices`` the claims as the node needs them; None where a device plugin serves all that
+    the pod wants there."""
 
     def __init__(
         self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources, resources: NodeResources | None = None

@@ -50,7 +50,7 @@ class DeviceRefusal:
 
     @property
     def of_filter(self) -> FilterRefusal:
-        """As the plugin refuses the node."""
+        """The plugin's refusal of the node."""
         undecided = self.reason == NODE_ERROR and self.message != INVALID_POOLS
         return FilterRefusal(DYNAMIC_RESOURCES, (self.message,), error=undecided, code=self.reason)
 
@@ -94,7 +94,7 @@ class PodDevices:
         return sum(bool(request.first_available) for claim in self.claims for request in claim.spec.devices.requests)
 
     def refuse(self, node: Node) -> DeviceRefusal | None:
-        """None if the claims can be used on the node, or allocated there. Raises FatalError."""
+        """Why the claims can't be used on the node, nor allocated there; None if they can. Raises FatalError."""
         unavailable = {claim.key: claim for claim, matcher in self._matchers if not matcher.matches(node)}
         if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
             unavailable |= {

@@ -52,7 +52,7 @@ class _PortsAttempt(PluginAttempt):
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Of containers, and of the sidecars among the init containers."""
+    """The host ports of a pod's containers, and of the sidecars among its init containers."""
     containers = (
         *pod.spec.containers,
         *(container for container in pod.spec.init_containers if container.restart_policy == "Always"),

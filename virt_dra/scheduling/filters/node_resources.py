@@ -195,7 +195,7 @@ class ResourcesAttempt(PluginAttempt):
             yield Reason(INSUFFICIENT, little, f"{amount_in_words(resource, number)} short")
 
     def shortage(self, state: NodeState) -> Mapping[str, int]:
-        """By resource, how much too little the node has left for the pod; pods first."""
+        """How much too little the node has left for the pod, by resource; pods first."""
         usage, listed = self._plugin.usages.of(state), self._plugin.listed
         if listed is not None and not usage.allocatable:
             return {}

@@ -107,13 +107,14 @@ class TermsOfPods:
 
 
 def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) -> bool:
-    """One pod must match every term; no terms are matched by no pod."""
+    """Whether one pod matches every term; no pod matches no terms."""
     return bool(terms) and all(term.matches(pod, labels_of) for term in terms)
 
 
 class InterPodAffinity(SchedulingPlugin):
-    """The terms of the pod and of those that are there. ``knows_all_pods``: False where others than those of the table
-    may run, so that whom the pod wants beside it may be there."""
+    """The plugin for affinity and anti-affinity between pods: the terms of the pod and of those that are there.
+    ``knows_all_pods``: False where others than those of the table may run, so that a pod that this one wants beside it
+    may be there."""
 
     name = "InterPodAffinity"
     scope = FilterScope.RELATIONS
@@ -237,8 +238,8 @@ class _AffinityAttempt(PluginAttempt):
         )
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
-        """By the sum of the weights of the terms that a pod in the node's domains matches; 0 for the worst node, 100
-        for the best."""
+        """The sum of the weights of the terms that a pod in the node's domains matches, scaled: 0 for the worst node,
+        100 for the best."""
         pulls = self._pulls()
         raw = [
             sum([values.get(labels[key], 0) for key, values in pulls.items() if key in labels])
@@ -248,8 +249,8 @@ class _AffinityAttempt(PluginAttempt):
         return [int(100 * ((number - least) / (most - least))) for number in raw] if most > least else [0] * len(raw)
 
     def _pulls(self) -> Mapping[str, Mapping[str, int]]:
-        """By node label and its value: the weights of the pod's own preferences, and of what pods there want or prefer
-        of it."""
+        """The weights of the pod's own preferences, and of what other pods want or prefer of it, by node label and its
+        value."""
         plugin, pulls = self._plugin, dict[str, dict[str, int]]()
 
         def pull(term: AffinityTerm, weight: int, other: Pod) -> None:

@@ -47,7 +47,7 @@ class SpreadConstraint:
 
 
 def hard_constraints(pod: Pod) -> tuple[SpreadConstraint, ...]:
-    """Those that must hold."""
+    """The constraints that must hold."""
     return _constraints(pod, _HARD)
 
 

@@ -48,7 +48,7 @@ class DotProduct(_Baseline):
 
 
 class Clustering(_Baseline):
-    """VMs of one size together: on a node that has only such, on one that has such, on an idle one, on any other;
+    """Keeps VMs of one size together: on a node that has only such, on one that has such, on an idle one, on any other;
     among these, on the fullest."""
 
     name = "clustering"
@@ -65,7 +65,8 @@ class Clustering(_Baseline):
 
 
 class BestFit(_Baseline):
-    """Where least is left of cpu and cards, of which the whole of the paper's largest node weighs the same."""
+    """Takes the node on which least is left of cpu and cards, of which the whole of the paper's largest node weighs the
+    same."""
 
     name = "best-fit"
     summary = "where least is left of cpu and cards, weighted (a baseline of the FGD paper)"
@@ -75,7 +76,7 @@ class BestFit(_Baseline):
 
 
 class GpuPacking(_Baseline):
-    """Cards in use before untouched ones of a node in use, these before those of an idle node."""
+    """Takes cards in use before untouched ones of a node in use, and these before those of an idle node."""
 
     name = "gpu-packing"
     summary = "cards in use, then nodes in use, then idle nodes with few cards (a baseline of the FGD paper)"
@@ -113,7 +114,8 @@ class WholePerCent(Policy):
         self.distinguishes_sizes = policy.distinguishes_sizes
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """The policy's, so that of equal cards the first is taken, as the paper's simulator does."""
+        """The orders of the policy it wraps, so that of equal cards the first is taken, as the paper's simulator
+        does."""
         first, *others = self._policy.orders(cards, state)
         return [*sorted(others, key=lambda order: order[:1] if order else ()), first]
 

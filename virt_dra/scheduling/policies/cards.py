@@ -241,7 +241,8 @@ def _counters(device: PoolDevice) -> list[tuple[str, int]]:
 
 
 def _bare(name: str) -> str:
-    """Drivers agree on identifiers such as memory: amounts of one identifier are compared whatever their domain."""
+    """An identifier without its domain. Drivers agree on identifiers such as memory: amounts of one identifier are
+    compared whatever their domain."""
     return name.rpartition("/")[2]
 
 

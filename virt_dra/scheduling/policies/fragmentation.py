@@ -79,13 +79,13 @@ class TypicalWorkload:
         return free * self.weight - used
 
     def growth(self, offer: Offer, before: NodeRoom, after: NodeRoom) -> int:
-        """By how much the fragmentation of a node grows with the offer, which takes it from ``before`` to ``after``."""
+        """How much the fragmentation of a node grows with the offer, which takes it from ``before`` to ``after``."""
         return self.fragmentation(offer.cards, offer.after, after) - self.fragmentation(
             offer.cards, offer.before, before
         )
 
     def _fitting(self, room: NodeRoom) -> tuple[int, ...]:
-        """By kind of claims, the weight of the VMs that have enough cpu and memory."""
+        """The weight of the VMs that have enough cpu and memory, by kind of claims."""
         key = bisect_right(self._cpu_steps, room.cpu_left), bisect_right(self._memory_steps, room.memory_left)
         weights = self._weights.get(key)
         if weights is None:
@@ -97,7 +97,7 @@ class TypicalWorkload:
         return weights
 
     def kind(self, cards: NodeCards) -> _NodeKind:
-        """One object for nodes whose cards serve the typical VMs in the same way."""
+        """The kind of a node: one object for nodes whose cards serve the typical VMs in the same way."""
         kind = self._kinds.get(cards)
         if kind is None:
             needs = tuple([self._needs(cards, devices) for devices in self._device_kinds])
@@ -125,7 +125,7 @@ class _NodeKind:
         self._usable: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def usable(self, free: tuple[int, ...]) -> tuple[int, ...]:
-        """By kind of claims, the thousandths of the free cards that a VM with them can use."""
+        """The thousandths of the free cards that a VM can use, by kind of claims."""
         if self._interchangeable:
             free = tuple(sorted(free))
         usable = self._usable.get(free)
@@ -161,7 +161,7 @@ class LeastFragmentation(RatedPolicy):
         self.workload = workload
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """One for each different card, whose devices it tries first."""
+        """An order for each different card, whose devices it tries first."""
         fullest = fullest_first(cards, state)
         first: dict[object, int] = {}
         for position in fullest:

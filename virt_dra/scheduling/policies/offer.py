@@ -27,7 +27,7 @@ class NodeRoom:
     """The sizes of the VMs with devices on it, and how many there are of each; only for a policy that reads it."""
 
     def less(self, cpu: int, memory: int, pods: int = 1) -> NodeRoom:
-        """After a pod took its part (negative amounts: after it gave it back)."""
+        """The room after a pod took its part (negative amounts: after it gave it back)."""
         return NodeRoom(
             self.cpu,
             self.memory,
@@ -39,7 +39,7 @@ class NodeRoom:
         )
 
     def with_size(self, size: int, by: int) -> NodeRoom:
-        """With a VM of this size more (``by`` 1), or less (-1)."""
+        """The room with one more VM of this size (``by`` 1), or one less (-1)."""
         numbers = dict(self.sizes)
         numbers[size] = numbers.get(size, 0) + by
         return replace(self, sizes=tuple(sorted((size, number) for size, number in numbers.items() if number)))
@@ -92,7 +92,7 @@ class Offer:
 
     @property
     def size(self) -> int:
-        """Of the VM, by what it takes."""
+        """The size of the VM, by what it takes."""
         return size_of([amount for _, amount in self.taken])
 
     @property
@@ -112,5 +112,5 @@ class Offer:
 
 
 def size_of(amounts: Sequence[int]) -> int:
-    """Of a VM that takes these parts of cards, in thousandths."""
+    """The size of a VM that takes these parts of cards, in thousandths."""
     return PART_OF_A_CARD if len(amounts) == 1 and amounts[0] < WHOLE else len(amounts)

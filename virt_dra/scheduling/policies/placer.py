@@ -68,8 +68,8 @@ _REMEMBERED_STATES = 50_000
 @dataclass(frozen=True, eq=False)
 class VmShape:
     """VMs that differ only in their names. ``pod``: what kube-scheduler sees of them; ``claims``: as they are before
-    allocation; ``allocated``, ``shared``: what others of its claims have already, that are its alone and that other VMs
-    use too, so that it runs where all of that can be used."""
+    allocation. ``allocated``: results of claims that are the VM's own and allocated already; ``shared``: results of
+    claims that other VMs use too. The VM runs only where all of these devices can be used."""
 
     name: str
     pod: Pod
@@ -112,7 +112,8 @@ def relates_to_pods(pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVm:
-    """A VM on ``node`` (its number), with one result per claim; those that it had before come first."""
+    """A VM on ``node`` (its number), with one result per claim; the results that it had before being placed come
+    first."""
 
     shape: VmShape
     node: int
@@ -152,7 +153,8 @@ class _ShapeRanking:
 
 
 class PolicyPlacer:
-    """``snapshot`` is replaced with every VM that is placed or released."""
+    """Places VMs by a policy, and keeps count of what is in use. ``snapshot`` is replaced with every VM that is placed
+    or released."""
 
     def __init__(
         self,
@@ -411,7 +413,7 @@ class PolicyPlacer:
         self._relocate(placed, placed.node, shape.pod, by, relates=shape.relates)
 
     def _size(self, placed: PlacedVm) -> int:
-        """As `Offer.size`."""
+        """The size of a placed VM, as `Offer.size`."""
         cards = self._cards[placed.node]
         devices = {
             device.id: (device, parts)
@@ -470,7 +472,8 @@ class PolicyPlacer:
         return ranking
 
     def _offers_of(self, allocator: Allocator) -> _ClaimOffers:
-        """Raises FatalError for claims that break a rule, whether or not a node has room for the VM."""
+        """The offers to VMs with these claims. Raises FatalError for claims that break a rule, whether or not a node
+        has room for the VM."""
         for node in self.nodes if allocator.pod_class is None else ():
             try:
                 allocator.decide(node)
@@ -482,7 +485,7 @@ class PolicyPlacer:
     # --- filters ----------------------------------------------------------------------------------------------------
 
     def _admitting(self, shape: VmShape) -> Sequence[FilterRefusal | None]:
-        """By node, the refusal of the filters that depend on the node alone."""
+        """The refusal of the filters that depend on the node alone, by node."""
         refusals = self._admitted.get(shape)
         if refusals is None:
             plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
@@ -528,7 +531,7 @@ class PolicyPlacer:
         return related is not None and related.refusal(related.state(self.nodes[number].name)) is not None
 
     def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
-        """Counts a pod on a node (``by`` 1), or takes it out (-1)."""
+        """Counts a pod on a node (``by`` 1), or removes it (-1)."""
         self._pod_changes += 1
         if by > 0:
             self._pods[key] = number, pod
@@ -666,7 +669,7 @@ UNLIMITED: Final = 2**62
 
 
 def _sources(listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTable | None = None) -> FilterSources:
-    """For filters that read neither claims nor devices."""
+    """The sources of filters that read neither claims nor devices."""
     devices = DynamicResources({}, DeviceLedger(lambda: Published((), ())), lambda claim: ())
     return FilterSources(table or NodeTable(), devices, labels_of, listed=listed)
 

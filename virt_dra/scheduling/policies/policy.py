@@ -84,7 +84,7 @@ def sorted_devices(cards: CardLayout, key: DevicePreference) -> DeviceOrder:
 
 
 def each_first(groups: Iterable[Sequence[int]], rest: DeviceOrder) -> list[DeviceOrder]:
-    """For each group an order that begins with its devices; the others follow in the order ``rest``."""
+    """An order for each group that begins with its devices; the others follow in the order ``rest``."""
     orders: list[DeviceOrder] = []
     for group in groups:
         members = frozenset(group)

@@ -140,7 +140,7 @@ class _Needs:
         )
 
     def _of_request(self, allocator: Allocator, entry: RequestPlan, cards: NodeCards, node: Node) -> RequestNeed:
-        """Of alternatives the least that one needs."""
+        """The least that one of the request's alternatives needs."""
         shares: dict[int, int] = {}
         positions = {device: position for position, device in enumerate(cards.reachable.devices)}
         for slots in entry.alternatives:

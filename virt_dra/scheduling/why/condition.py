@@ -22,7 +22,8 @@ def unknown_text(facts: Sequence[UnknownFact], *, sampled: bool) -> str:
 
 
 def allocatable_text(nodes: Iterable[NodeRefusal], total: int) -> str:
-    """``total``: the number of nodes in the cluster, of which those given were tried."""
+    """The message for a pod that fits on none of the nodes given. ``total``: the number of nodes in the cluster, of
+    which those given were tried."""
     groups = grouped(nodes)
     tried = sum(len(group.nodes) for group in groups)
     none = (

@@ -1,4 +1,4 @@
-"""How far a reason is from a place: of several refusals the nearest is the one to mend."""
+"""How far a reason is from a placement: of several refusals the nearest is the one to mend."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ NODE_REASONS: Final = frozenset(_DISTANCES)
 
 
 def distance_of(reason: Reason) -> int:
-    """How far a reason is from a place."""
+    """How far a reason is from a placement."""
     return _DISTANCES.get(reason.code, ORDINARY_DISTANCE)

@@ -49,18 +49,18 @@ class RefusalGroup:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """All that is in the way, of the nodes first."""
+        """The reasons of the nodes, then those of devices."""
         return (*self.node_reasons, *self.of_devices)
 
     @property
     def of_devices(self) -> tuple[Reason, ...]:
-        """What is in the way of devices; nothing where only the nodes themselves are."""
+        """The reasons of devices; empty where only the nodes themselves are in the way."""
         return tuple(self.devices) or ((self.common_reason,) if self.common_reason is not None else ())
 
 
 def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
-    """The nodes that don't fit, by what is in the way: the nearest first, then where the fewest devices are
-    missing, then the largest group. The first node of a group misses the fewest.
+    """The nodes that don't fit, grouped by what is in the way: the nearest group first, then the one where the fewest
+    devices are missing, then the largest. The first node of a group misses the fewest.
 
     Requests that the search never came to on a node miss as many devices as they ask for where it did.
     """

@@ -26,7 +26,7 @@ from virt_dra.scheduling.why.tree import ExplainedRefusal, NodeRefusal, RefusedD
 
 
 def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeRefusal]:
-    """Why the pod can't go to each of the nodes, by every filter.
+    """The refusals of each of the nodes, by every filter.
 
     Only for a fit that isn't refused everywhere. Raises FilterError, DeadlineExceeded; FatalError for slices that can't
     be read.
@@ -42,7 +42,7 @@ def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None)
 def first_refusals(
     asked: Fit, refused: Mapping[str, FilterRefusal], interrupt: Interrupt | None = None
 ) -> Iterator[NodeRefusal]:
-    """Why nodes were refused, each by the filter that refused it first. Raises FatalError, DeadlineExceeded."""
+    """The refusals of nodes, each by the filter that refused it first. Raises FatalError, DeadlineExceeded."""
     judge = _Judge(asked, interrupt)
     for name, refusal in refused.items():
         yield judge.node(asked.state(name), (refusal,))
@@ -50,14 +50,14 @@ def first_refusals(
 
 @dataclass(frozen=True)
 class _Alike:
-    """What was found on a node: ``places`` are those of the refused devices of each request, in the order of the
-    search."""
+    """What was found on one node, for others that are refused alike: ``places`` are those of the refused devices of
+    each request, in the order of the search."""
 
     refusal: ExplainedRefusal
     places: tuple[tuple[int, ...], ...]
 
     def on(self, devices: Sequence[PoolDevice]) -> ExplainedRefusal:
-        """The same, of the devices at these places of another node."""
+        """The same refusal, of the devices at these places of another node."""
         requests = tuple(
             replace(
                 request,
@@ -83,7 +83,7 @@ class _Judge:
         self._alike: dict[Hashable, _Alike] = {}
 
     def node(self, state: NodeState, refusals: Iterable[FilterRefusal]) -> NodeRefusal:
-        """Raises FatalError, DeadlineExceeded, and what the refusals raise."""
+        """The refusal of one node. Raises FatalError, DeadlineExceeded, and what the refusals raise."""
         of_node, of_devices = list[ExplainedRefusal](), None
         try:
             for refusal in refusals:
@@ -158,7 +158,7 @@ _WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another r
 
 
 def _undecided(refusal: FilterRefusal, why: Explanation) -> ExplainedRefusal:
-    """Of a node whose pools are invalid, or for which the search came to no end."""
+    """The reason of a node whose pools are invalid, or for which the search came to no end."""
     if why.pools:
         reason = Reason(why.pools[0].reason, "pool invalid", why.pools[0].detail)
     else:
@@ -167,7 +167,7 @@ def _undecided(refusal: FilterRefusal, why: Explanation) -> ExplainedRefusal:
 
 
 def _common_reason(why: Explanation, request: RequestExplanation, reasons: Sequence[Reason]) -> Reason | None:
-    """The reason if it isn't that of a single device."""
+    """The reason of a request where it isn't that of a single device."""
     if request.over_limit:
         return Reason(TOO_MANY, why.summary)
     if why.pools and all(reason.code in SELECTION_REASONS for reason in reasons):
@@ -180,8 +180,8 @@ def _common_reason(why: Explanation, request: RequestExplanation, reasons: Seque
 
 
 def _decided_by_key(refusal: ExplainedRefusal) -> bool:
-    """Whether it was found because devices are in use or mismatch, or are too few: then it holds for all nodes of the
-    key."""
+    """Whether the request was refused because devices are in use or mismatch, or are too few: then the refusal holds
+    for all nodes of the key."""
     reasons = [
         *refusal.reasons,
         *(request.common_reason for request in refusal.requests if request.common_reason is not None),

@@ -1,9 +1,9 @@
 """The kubelet's DRA manager for one node: which claims are prepared for which pods, by which drivers (C-16.1 to
 C-16.7).
 
-Preparing and unpreparing are idempotent and safe to repeat after any failure. What is known survives a restart of the
-kubelet as a :class:`DraCheckpoint`, except that claims count as not prepared afterwards, so that active pods prepare
-theirs again.
+Preparing and unpreparing are idempotent and safe to repeat after any failure. What is recorded survives a restart of
+the kubelet as a :class:`DraCheckpoint`, except that claims count as not prepared afterwards, so that active pods
+prepare theirs again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PrepareError(RuntimeError):
 
 
 class PreparedClaim(NamedTuple):
-    """All that a driver gets of a claim; it reads the rest itself (C-16.8)."""
+    """The identity of a claim, as a driver gets it; it reads the rest itself (C-16.8)."""
 
     namespace: str
     name: str
@@ -78,10 +78,10 @@ class NodePlugin(Protocol):
     def name(self) -> str: ...
 
     async def prepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
-        """By claim UID: what was prepared, or why not."""
+        """Prepares claims: what was prepared, or why not, by claim UID."""
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
-        """By claim UID: "" for success, or why not."""
+        """Unprepares claims: "" for success, or why not, by claim UID."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class DraCheckpoint:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises ValueError for a file that is damaged."""
+        """The checkpoint in a file. Raises ValueError for a damaged one."""
         raw = json.loads(text)
         if (
             not isinstance(raw, dict)

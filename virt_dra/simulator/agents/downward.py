@@ -70,7 +70,7 @@ def environment(pod: Pod, container: Container) -> dict[str, str]:
 
 
 def _runtime_value(pod: Pod, field: Json) -> str:
-    """Variables know a few fields more than volumes do."""
+    """The value of a field in a variable; there are a few fields more than in volumes."""
     account = (pod.spec.model_extra or {}).get("serviceAccountName")
     more = {
         "spec.nodeName": pod.spec.node_name or "",
@@ -83,7 +83,8 @@ def _runtime_value(pod: Pod, field: Json) -> str:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """``$(NAME)`` becomes its value if that is known before, ``$$`` becomes ``$``, everything else stays."""
+    """The text with ``$(NAME)`` replaced by its value if that is defined before, and ``$$`` by ``$``; everything else
+    stays."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1]

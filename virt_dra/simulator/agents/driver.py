@@ -92,7 +92,7 @@ class Driver:
         await self._delete([obj.name for obj in await self._published()])
 
     async def come_back(self) -> None:
-        """Found again, with every pool in a new generation."""
+        """Ends :meth:`withdraw`: registers again, with every pool in a new generation."""
         self._pools = {name: pool.next_generation() for name, pool in self._pools.items()}
         await self.publish()
         self.registered = True
@@ -138,7 +138,7 @@ class Driver:
         return {claim.uid: "" for claim in claims if claim.uid not in self.skipped}
 
     async def _called(self) -> None:
-        """What happens with every call. Raises :class:`PrepareError` where the plugin vanishes during it."""
+        """Behaves as configured, with every call. Raises :class:`PrepareError` where the plugin vanishes during it."""
         if self.delay:
             await asyncio.sleep(self.delay)
         if not self.registered:
@@ -208,7 +208,7 @@ class Driver:
 
     @property
     def health_report(self) -> tuple[ReportedHealth, ...]:
-        """What the driver says of all devices whose health it knows."""
+        """The driver's report of all devices whose health it knows."""
         return tuple(
             ReportedHealth(pool, device, health, message) for (pool, device), (health, message) in self._health.items()
         )
@@ -227,7 +227,7 @@ class Driver:
 
 
 def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -> str:
-    """One JSON document for each supported version, each on its line (K-7.8)."""
+    """The content of a metadata file: one JSON document for each supported version, each on its line (K-7.8)."""
     entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
     document = DeviceMetadata(
         metadata=ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid, generation=1),

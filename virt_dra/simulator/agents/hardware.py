@@ -127,8 +127,8 @@ class HardwarePool:
         return replace(self, per_slice=min(self.per_slice, MAX_TAINTED)).next_generation(changed)
 
     def slices(self) -> tuple[ResourceSlice, ...]:
-        """At least one: an empty pool is published as an empty slice. Named after driver, pool, generation and
-        number."""
+        """The slices, at least one: an empty pool is published as an empty slice. Named after driver, pool, generation
+        and number."""
         parts = [
             self.devices[start : start + self.per_slice] for start in range(0, len(self.devices), self.per_slice)
         ] or [()]
@@ -152,5 +152,5 @@ class HardwarePool:
 def pools_of_nodes(
     driver: str, nodes: tuple[str, ...], devices: tuple[Gadget, ...], *, per_slice: int = MAX_TAINTED
 ) -> tuple[HardwarePool, ...]:
-    """The same devices at each node: a pool a node, named like it, as drivers of node-local hardware do."""
+    """A pool for each node, named like it, with the same devices, as drivers of node-local hardware publish them."""
     return tuple(HardwarePool(driver, node, devices, node=node, per_slice=per_slice) for node in nodes)

@@ -66,7 +66,7 @@ Remove = Callable[[Pod], Awaitable[None]]
 
 
 async def wait_for_addresses(container: RunningContainer) -> int:
-    """What the init container of the device-plugin path does."""
+    """The program of the init container of the device-plugin path."""
     while not container.text(f"{WAIT_DIRECTORY}/{WAIT_FILE}"):
         await asyncio.sleep(0.02)
     return 0
@@ -190,8 +190,8 @@ class Kubelet:
             yield
 
     async def run(self) -> None:
-        """For ever; ends by cancellation, after which it may be run again, as a kubelet that restarts: containers that
-        ran do so on, claims are known from the checkpoint and prepared again (C-22.16)."""
+        """Runs for ever. It ends by cancellation, after which it may be run again, as a kubelet that restarts:
+        containers that ran do so on, claims are known from the checkpoint and prepared again (C-22.16)."""
         self._managers = {node: self._manager(node) for node in self.nodes}
         for ours in self._ours.values():
             ours.prepared = None

@@ -69,5 +69,5 @@ class NodeFile:
     objects: tuple[TypedObject, ...]
 
     def copies(self, size: int | None, taken: Collection[str]) -> list[Node | ResourceSlice]:
-        """None: no sizes are asked for. Raises BadExperiment."""
+        """So many copies of the node; none for None. Raises BadExperiment."""
         return copies_of_node(self.objects, size, taken, self.name) if size else []

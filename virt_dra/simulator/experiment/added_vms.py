@@ -26,7 +26,8 @@ _NAMESPACE: Final = "default"
 
 
 def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape:
-    """``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises BadExperiment."""
+    """The VM of a file. ``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises
+    BadExperiment."""
     vms = [obj for obj in objects if isinstance(obj, VirtualMachine | VirtualMachineInstance | Pod)]
     if len(vms) != 1:
         raise BadExperiment(

@@ -51,11 +51,9 @@ def build_experiment(
     description: Description, source: str, objects: Sequence[TypedObject] = (),
     arrivals: tuple[str, Iterable[str]] | None = None, *, seed: int | None = None, added: Sequence[TypedObject] = (),
 ) -> Experiment:  # fmt: skip
-    """``objects``: those of the cluster's files; ``arrivals``: name and lines of the CSV file; ``seed``: instead of the
-    description's; ``added``: nodes beside those of the cluster, and their slices.
-
-    Raises BadExperiment with every fault of a part.
-    """
+    """The experiment of a description. ``objects``: those of the cluster's files; ``arrivals``: name and lines of the
+    CSV file; ``seed``: instead of the description's; ``added``: nodes beside those of the cluster, and their slices.
+    Raises BadExperiment with every fault of a part."""
     seed = description.seed if seed is None else seed
     there = cluster_of((*objects, *added))
     nodes = [*there.model.of(Node)]
@@ -96,7 +94,7 @@ def build_experiment(
 
 
 def _slices(part: NodesPart, node: str) -> Iterator[ResourceSlice]:
-    """One pool for each driver; a slice for each 128 devices."""
+    """The slices of a node: one pool for each driver, one slice for each 128 devices."""
     by_driver: dict[str, list[Json]] = {}
     for device_part in part.devices:
         devices = by_driver.setdefault(device_part.driver, [])

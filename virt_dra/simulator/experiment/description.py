@@ -108,7 +108,7 @@ Lifetime = Annotated[
 
 
 class StopsPart(_Part):
-    """That VMs of a kind are stopped, and started again."""
+    """How VMs of a kind are stopped, and started again."""
 
     after: Lifetime
     """How long a VM runs each time."""
@@ -128,7 +128,7 @@ def _never_or_seconds(value: object) -> float | None:
 
 
 class KeepPart(_Part):
-    """On which terms stopped VMs keep their devices."""
+    """The terms on which stopped VMs keep their devices."""
 
     stopped_for: Seconds | None = Field(None, alias="stoppedFor")
     """For how long; None: until they start again."""
@@ -139,14 +139,14 @@ class KeepPart(_Part):
 
 
 def _terms(value: object) -> object:
-    """``true``, ``false`` and durations are short for terms."""
+    """The terms in full, for ``true``, ``false`` or a duration."""
     if isinstance(value, bool):
         return {} if value else None
     return {"stoppedFor": value} if isinstance(value, str | int | float) else value
 
 
 class PodsPart(_Part):
-    """What becomes of the pods of the files: they run where they are, or wait, and end as VMs do."""
+    """What happens to the pods of the files: they run where they are, or wait, and end as VMs do."""
 
     lifetime: Lifetime | None = None
     """How long those that run at the beginning still run, and those that wait will run; None: for ever."""
@@ -163,7 +163,7 @@ class ClusterPart(_Part):
 
 
 class ArrivalsPart(_Part):
-    """When VMs of a kind arrive."""
+    """The times at which VMs of a kind arrive."""
 
     count: int | None = Field(None, ge=1, le=MOST_ARRIVALS)
     rate: Rate | None = None
@@ -275,7 +275,8 @@ def without_keeping(description: Description) -> Description:
 
 
 def read_description(raw: object, source: str) -> Description:
-    """Raises BadExperiment with every fault, each behind ``source`` and its field path."""
+    """The description in a JSON value. Raises BadExperiment with every fault, each behind ``source`` and its field
+    path."""
     if not isinstance(raw, dict):
         raise BadExperiment(f"{source}: must be an object with kind: {KIND}")
     try:

@@ -50,7 +50,8 @@ class DumpedPod:
 
 
 def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
-    """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
+    """The cluster of a dump's objects, of two with one name the last. Objects of other kinds are counted in
+    ``notes``."""
     objects = tuple(objects)
     others = Counter(obj.kind for obj in objects if not isinstance(obj, _USED))
     used = (labelled(obj) if isinstance(obj, Node) else defaulted(obj) for obj in objects if isinstance(obj, _USED))
@@ -78,7 +79,7 @@ def _listed(others: Counter[str]) -> list[str]:
 
 
 def _claim_keys(pod: Pod) -> list[str | None]:
-    """By entry, the key of its claim; None if it isn't known yet. Entries that need no claim are left out."""
+    """The key of the claim of each entry; None if it isn't known yet. Entries that need no claim are left out."""
     names, recorded = pod.claim_names, {status.name for status in pod.status.resource_claim_statuses}
     return [
         f"{pod.namespace}/{names[entry.name]}" if entry.name in names else None
@@ -110,7 +111,7 @@ class Shapes:
         self._known: dict[tuple[object, ...], VmShape] = {}
 
     def of(self, pod: Pod, claims: Sequence[ResourceClaim], shared: tuple[AllocationResult, ...] = ()) -> VmShape:
-        """``claims``: to be allocated anew; ``shared``: what other claims have, and keep."""
+        """The shape of a pod. ``claims``: to be allocated anew; ``shared``: what other claims have, and keep."""
         wishes = pod.spec.model_dump_json(
             include={"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
         )

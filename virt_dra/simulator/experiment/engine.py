@@ -56,7 +56,7 @@ class _Due(IntEnum):
 
 
 class Simulation:
-    """One policy's run. `run` may be ended by an exception: `measures` then gives what is known so far."""
+    """One policy's run. An exception may end `run`: `measures` then gives what was measured so far."""
 
     def __init__(
         self, experiment: Experiment, policy: str, *, seed: int = 0, progress: ArrivalProgress | None = None
@@ -121,7 +121,7 @@ class Simulation:
             heappush(self._due, (pod.arrival.lifetime, number, _Due.ENDS))
 
     def run(self) -> None:
-        """To the end of the experiment."""
+        """Runs to the end of the experiment."""
         total = len(self._experiment.arrivals)
         sampled_every = max(1, total // SAMPLES)
         end = self._experiment.end
@@ -206,7 +206,7 @@ class Simulation:
 
     @property
     def stays(self) -> tuple[Stay, ...]:
-        """Where VMs ran, in the order of their starts; none unless the experiment keeps them."""
+        """The stays of VMs on nodes, in the order of their starts; none unless the experiment keeps them."""
         return tuple(self._journal.stays)
 
     def _cards_of(self, arrival: Arrival) -> int:
@@ -215,7 +215,7 @@ class Simulation:
 
     @property
     def placements(self) -> dict[str, str]:
-        """Which VMs run now, and on which node. Those of a gang are numbered."""
+        """The VMs that run now, each with its node. Those of a gang are numbered."""
         by_name: dict[str, str] = {}
         for running in self._journal.running.values():
             for name, vm in running.named:
@@ -223,8 +223,8 @@ class Simulation:
         return by_name
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | tuple[int, _Due] | tuple[Disturbance, bool]]]:
-        """In the order of time; at one moment what becomes of VMs that are there comes first, then what happens to the
-        cluster, then arrivals."""
+        """The events in the order of time. At one moment what becomes of VMs that are there comes first, then what
+        happens to the cluster, then arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
         for number, disturbance in enumerate(self._experiment.disturbances):
             changes.append((disturbance.at, 2 * number, disturbance, True))
@@ -258,7 +258,7 @@ class Simulation:
         self._now = to
 
     def _update_meters(self, placed: Sequence[PlacedVm]) -> None:
-        """After VMs were placed or released."""
+        """Brings the meters up to date after VMs were placed or released."""
         nodes = [vm.node for vm in placed]
         self._cluster.meter.update(nodes)
         self._model_use.update(nodes)
@@ -275,8 +275,8 @@ class Simulation:
             self._waiting.add(arrival, self._now)
 
     def _start(self, arrival: Arrival, since: float) -> bool:
-        """Place all of its VMs, or none. False: it has to wait. A VM with broken claims counts as an error, and is
-        gone."""
+        """Places all of an arrival's VMs, or none. False: it has to wait. A VM with broken claims counts as an error
+        and is dropped."""
         placed: list[PlacedVm] = []
         try:
             for member in range(arrival.members):
@@ -369,7 +369,7 @@ class Simulation:
             self._runs(vm.arrival, vm.wants_since, vm.placed)
 
     def _end_keeping(self, number: int, due: _Due) -> None:
-        """The lease is over, while it is stopped; or its node is closed for too long."""
+        """Releases the devices of a VM whose lease ended while it was stopped, or whose node is closed for too long."""
         vm = self._kept[number]
         rule = vm.arrival.pattern.keep if vm.arrival.pattern is not None else None
         if due is _Due.LEASE_OVER:
@@ -385,7 +385,7 @@ class Simulation:
             self._retry()
 
     def _give_up(self, number: int) -> None:
-        """It keeps its devices no longer, and starts where it finds others."""
+        """Releases the devices of a VM, which then starts where it finds others."""
         vm = self._kept.release(number)
         self._update_meters(vm.placed)
         self._released += vm.arrival.members if self._now >= self._experiment.warm_up else 0

@@ -61,7 +61,7 @@ class RunningVms:
 
     @property
     def named(self) -> list[tuple[str, PlacedVm]]:
-        """Those of a gang are numbered."""
+        """The VMs with their names; those of a gang are numbered."""
         name = self.arrival.name
         if self.arrival.members == 1:
             return [(name, self.placed[0])]
@@ -69,7 +69,8 @@ class RunningVms:
 
 
 class Journal:
-    """What begins before ``warm_up`` isn't measured; stays are kept from the beginning, if they are wanted."""
+    """The record of a simulation. What begins before ``warm_up`` isn't measured; stays are kept from the beginning, if
+    they are wanted."""
 
     def __init__(
         self,
@@ -91,18 +92,18 @@ class Journal:
         self._models: dict[str, Waits] = {}
 
     def arrives(self, arrival: Arrival) -> None:
-        """A VM or gang that came for the first time."""
+        """Records a VM or gang that came for the first time."""
         if arrival.at >= self._warm_up:
             self._kind(arrival).vms += arrival.members
 
     def runs(self, number: int, arrival: Arrival, placed: PlacedVm) -> None:
-        """A VM that runs from the beginning: it has waited for nothing that is measured."""
+        """Records a VM that runs from the beginning: it has waited for nothing that is measured."""
         running = self.running[number] = RunningVms(arrival, 0.0, (placed,), len(self.stays))
         if self._keeps_stays:
             self.stays += [self._stay(arrival, name, 0.0, vm) for name, vm in running.named]
 
     def starts(self, number: int, arrival: Arrival, since: float, now: float, placed: tuple[PlacedVm, ...]) -> None:
-        """``since``: when it began to wait."""
+        """Records a start. ``since``: when it began to wait."""
         running = self.running[number] = RunningVms(arrival, now, placed, len(self.stays))
         if self._keeps_stays:
             self.stays += [self._stay(arrival, name, now, vm) for name, vm in running.named]
@@ -124,7 +125,7 @@ class Journal:
                 self._models.setdefault(model, Waits()).add(now - since)
 
     def ends(self, number: int, now: float, cards: int, *, evicted: bool = False) -> RunningVms:
-        """``cards``: thousandths that it had. Raises KeyError for one that doesn't run."""
+        """Records an end. ``cards``: thousandths that it had. Raises KeyError for one that doesn't run."""
         running = self.running.pop(number)
         self._use(running, now, cards)
         if evicted and now >= self._warm_up:
@@ -137,8 +138,8 @@ class Journal:
     def kinds(
         self, now: float, cards: int, cards_of: Callable[[Arrival], int], waiting: Iterable[tuple[Arrival, float]]
     ) -> tuple[KindMeasures, ...]:
-        """By kind of VM, in the order of the first arrivals. ``cards``: thousandths of the cluster; ``waiting``: since
-        when."""
+        """The measures of each kind of VM, in the order of the first arrivals. ``cards``: thousandths of the cluster;
+        ``waiting``: since when."""
         unfinished: dict[str, list[float]] = {}
         for arrival, since in waiting:
             if since >= self._warm_up:
@@ -161,7 +162,7 @@ class Journal:
         )
 
     def models(self, used: Mapping[str, UsedCards]) -> tuple[ModelMeasures, ...]:
-        """By model of device."""
+        """The measures of each model of device."""
         none = Waits()
         return tuple(
             ModelMeasures(model, of.cards, self._models.get(model, none).percentiles(()), of.mean, of.end)

@@ -324,7 +324,7 @@ class Measures:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Of sorted numbers, the smallest that is at least as large as ``percent`` of them; 0 of none."""
+    """The smallest of sorted numbers that is at least as large as ``percent`` of them; 0 of none."""
     if not ordered:
         return 0.0
     return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * percent // 100) - 1))]
@@ -388,7 +388,7 @@ class CardMeter:
         return largest / WHOLE
 
     def _servable(self, number: int, most: int) -> int:
-        """Of ``most`` thousandths of a node's cards, those for which it has cpu and memory left."""
+        """The part of ``most`` thousandths of a node's cards for which it has cpu and memory left."""
         room = self._placer.rooms[number]
         if room.pods_left <= 0:
             return 0
@@ -410,7 +410,7 @@ class CardMeter:
         )
 
     def update(self, numbers: Sequence[int]) -> None:
-        """After the use of nodes has changed."""
+        """Follows a change of the use of these nodes."""
         for number in numbers:
             free, whole = self._of_node(number)
             self.free += free - self._free[number]
@@ -422,7 +422,7 @@ class CardMeter:
         return sum(free), sum([left == WHOLE for left in free])
 
     def fragmentation(self) -> float:
-        """Of all cards, the part that is free and that a typical VM can't use; on closed nodes all of it."""
+        """The part of all cards that is free and that a typical VM can't use; on closed nodes all that is free."""
         if not self.cards or not self._workload.weight:
             return 0.0
         total = 0

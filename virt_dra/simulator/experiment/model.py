@@ -29,8 +29,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """``stopped_for``: for how long a stopped VM keeps its devices, ``node_loss``: how long it waits for a closed node,
-    in seconds; None: for ever."""
+    """The terms on which stopped VMs keep their devices. ``stopped_for``: for how long a stopped VM keeps its devices,
+    ``node_loss``: how long it waits for a closed node, in seconds; None: for ever."""
 
     stopped_for: float | None
     node_loss: float | None
@@ -90,7 +90,7 @@ class Arrival:
 
 
 def by_time(arrivals: Iterable[Arrival]) -> list[Arrival]:
-    """In the order in which they are tried."""
+    """The arrivals in the order in which they are tried."""
     return sorted(arrivals, key=lambda arrival: (arrival.at, -arrival.priority))
 
 
@@ -177,7 +177,7 @@ class Experiment:
 
     @property
     def end(self) -> float:
-        """When it ends, in seconds."""
+        """The end of the experiment, in seconds."""
         if self.until is not None:
             return self.until
         return max(

@@ -23,7 +23,7 @@ def model_of(device: PoolDevice) -> str:
 
 
 def models_of_devices(placer: PolicyPlacer) -> Mapping[DeviceId, str]:
-    """Of all devices that a node reaches."""
+    """The model of each device that a node reaches."""
     return {
         device.id: model_of(device)
         for number in range(len(placer.nodes))
@@ -59,7 +59,7 @@ class ModelUse:
         """By model, thousandths of cards times seconds."""
 
     def update(self, numbers: Iterable[int]) -> None:
-        """After the use of nodes has changed."""
+        """Follows a change of the use of these nodes."""
         for number in numbers:
             before, after = self._used[number], self._used_on(number)
             for model, used in after.items():
@@ -71,7 +71,7 @@ class ModelUse:
             self._seconds[model] += used * seconds
 
     def measured(self, seconds: float) -> dict[str, UsedCards]:
-        """By model; the mean over the seconds that have passed."""
+        """The use of each model; the mean over the seconds that have passed."""
         return {
             model: UsedCards(
                 number,

@@ -17,10 +17,11 @@ from virt_dra.simulator.experiment.model import Experiment
 
 
 class SweptWorkload(Protocol):
-    """What an experiment is made of. It is sent to other processes."""
+    """The input of a sweep's experiments. It is sent to other processes."""
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
-        """``size``: of the part of the cluster that is varied; None: as it is. Raises BadExperiment."""
+        """The experiment of a seed. ``size``: of the part of the cluster that is varied; None: as it is. Raises
+        BadExperiment."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +46,7 @@ class Sweep:
     keeps_stays: bool = False
 
     def experiment(self, seed: int, size: int | None = None) -> Experiment:
-        """Raises BadExperiment."""
+        """The experiment of one run. Raises BadExperiment."""
         experiment = self.workload.experiment(seed, size)
         if self.warm_up >= (experiment.end if self.until is None else self.until) and self.warm_up:
             raise BadExperiment(f"it ends before the warm-up of {shown(self.warm_up)} does")
@@ -61,7 +62,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run gave."""
+    """The result of a run."""
 
     run: Run
     measures: Measures
@@ -109,7 +110,7 @@ class Target:
         return _MEASURED[self.measure](of)
 
     def met(self, results: Iterable[RunResult]) -> bool:
-        """In every run."""
+        """Whether every run met it."""
         return all(_COMPARED[self.comparison](self.value(result.measures), self.limit) for result in results)
 
     def value_text(self, value: float) -> str:
@@ -161,7 +162,7 @@ MOST_SIZES: Final = 100_001
 
 
 def parse_sizes(text: str) -> SizeRange:
-    """Raises ValueError."""
+    """The sizes in a text. Raises ValueError."""
     part, _, listed = text.rpartition("=")
     sizes: set[int] = set()
     for item in listed.split(","):
@@ -193,9 +194,8 @@ class FewestNodes:
 def fewest_nodes(
     run_all: RunAll, policies: Sequence[str], seeds: Sequence[int], sizes: Sequence[int], target: Target
 ) -> list[FewestNodes]:
-    """For each policy. The runs of a round, of all policies and seeds, are given to ``run_all`` together.
-
-    Raises KeyboardInterrupt if runs were interrupted."""
+    """The smallest size that meets the target, for each policy. The runs of a round, of all policies and seeds, are
+    given to ``run_all`` together. Raises KeyboardInterrupt if runs were interrupted."""
     tried: dict[tuple[str, int], tuple[RunResult, ...]] = {}
 
     def met(policy: str, position: int) -> bool:

@@ -169,7 +169,7 @@ def _slice(node: str, count: int, model: str) -> ResourceSlice:
 
 
 def read_tasks(lines: Iterable[str], name: str, *, timed: bool) -> list[Task]:
-    """``timed``: the times count, and must make sense."""
+    """The tasks of a trace. ``timed``: the times count, and must make sense."""
     return [_task(row, timed=timed) for row in _rows(lines, name, (*_TASK_COLUMNS, *(_TIME_COLUMNS if timed else ())))]
 
 
@@ -194,7 +194,7 @@ def _task(row: _Row, *, timed: bool) -> Task:
 
 
 def _shapes() -> Callable[[Task], VmShape]:
-    """One shape for all tasks that ask for the same."""
+    """The shape of each task: one object for all tasks that ask for the same."""
 
     @cache
     def shape(cpu: int, memory: int, count: int, milli: int, models: tuple[str, ...]) -> VmShape:

@@ -74,7 +74,7 @@ class ChangeOutcome:
 
 
 def parse_change(text: str) -> ClusterChange:
-    """Raises BadExperiment for a text in none of the FORMS."""
+    """The change that a text asks for. Raises BadExperiment for a text in none of the FORMS."""
     words = text.split()
     match words:
         case ["cordon" | "drain" as verb, *names] if names:
@@ -198,7 +198,8 @@ class Prospect:
             return str(error)
 
     def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
-        """``added``: what an ``add`` brings, VMs or nodes. Raises BadExperiment for what isn't there."""
+        """The effects of a change, and of what follows from it. ``added``: what an ``add`` brings, VMs or nodes. Raises
+        BadExperiment for what isn't there."""
         outcome = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()

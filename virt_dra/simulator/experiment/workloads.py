@@ -20,8 +20,8 @@ from virt_dra.simulator.experiment.trace import read_trace
 
 @dataclass(frozen=True)
 class DescribedWorkload:
-    """``objects``: of the cluster's files; ``arrivals``: name and content of the CSV file; ``varied``: whose number a
-    sweep varies, nodes of the description or copies of a node."""
+    """The workload of a description. ``objects``: of the cluster's files; ``arrivals``: name and content of the CSV
+    file; ``varied``: whose number a sweep varies, nodes of the description or copies of a node."""
 
     description: Description
     source: str
@@ -75,12 +75,12 @@ def _lines(content: bytes) -> Iterable[str]:
 
 
 def node_names(objects: tuple[TypedObject, ...]) -> frozenset[str]:
-    """Of the Nodes among the objects."""
+    """The names of the Nodes among the objects."""
     return frozenset(obj.name for obj in objects if isinstance(obj, Node))
 
 
 def _sized(description: Description, name: str, size: int, source: str) -> Description:
-    """With another number of nodes in one part."""
+    """The description with another number of nodes in one part."""
     parts = description.cluster.nodes
     names = [part.name for part in parts]
     if name not in names:

@@ -1,4 +1,5 @@
-"""The verdict on a VM before it has a pod: what ``virt-dra lint`` denies, but for what the fit answers by itself."""
+"""The verdict on a VM before it has a pod: the denials of ``virt-dra lint``, without those that the fit itself explains
+better."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ class AdmissionReview:
         )
 
     def keeping(self, subject: VmObject) -> tuple[str, ...]:
-        """What is left of how long the VM asks to keep its devices: KeepPolicies, and where it is heard."""
+        """What reduces how long the VM keeps its devices: KeepPolicies, and places where its wish isn't heard."""
         return tuple(finding.message for finding in findings_of(self._linted(subject), _KEEPING))
 
     def _linted(self, subject: VmObject) -> Linted:

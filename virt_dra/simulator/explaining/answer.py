@@ -41,8 +41,8 @@ _HELD: Final = 3
 
 @dataclass(frozen=True)
 class ExplainedAnswer:
-    """``reason``: of the nearest refusal, or of the refusal of all nodes, which has a page of its own; "" if there is
-    none.
+    """Why a VM, pod or claim gets no place, and what would help. ``reason``: of the nearest refusal, or of the refusal
+    of all nodes, which has a page of its own; "" if there is none.
 
     ``fitting``: nodes that can take it. ``unjudged``: nodes for which time didn't last. ``held``: devices that match
     but are in use, on the nearest nodes, with their holders. ``unknown``: what couldn't be taken into account.
@@ -68,8 +68,8 @@ class ExplainedAnswer:
 def answered(
     subject: AskedSubject, state: ClusterState, progress: JudgeProgress, restart: Callable[[], None] = lambda: None
 ) -> ExplainedAnswer:
-    """Raises FatalError for slices that can't be read. ``restart``: starts the time limit again, before ways out are
-    looked for."""
+    """The answer for a subject, with ways out. Raises FatalError for slices that can't be read. ``restart``: starts the
+    time limit again, before ways out are looked for."""
     answer = answer_without_ways(subject, state, progress)
     if subject.wish is None or answer.verdict != WAITS:
         return answer
@@ -78,7 +78,7 @@ def answered(
 
 
 def answer_without_ways(subject: AskedSubject, state: ClusterState, progress: JudgeProgress) -> ExplainedAnswer:
-    """What is in the way, of all nodes."""
+    """The answer for a subject, for all nodes, without ways out."""
     return replace(_without_ways(subject, state, progress), keeping=subject.keeping)
 
 

@@ -1,4 +1,4 @@
-"""Which VMs fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without
+"""The VMs that fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without
 its own devices."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FitWord = Literal["fits", "does not fit", "undecided"]
 
 @dataclass(frozen=True)
 class FitChange:
-    """``before``, ``after``: None where the VM isn't there. ``why``: in the state in which it doesn't fit, ""
-    otherwise."""
+    """A VM for which two states give different answers. ``before``, ``after``: None where the VM isn't there. ``why``:
+    in the state in which it doesn't fit, "" otherwise."""
 
     title: str
     before: FitWord | None
@@ -47,7 +47,7 @@ class FitChange:
 
 @dataclass(frozen=True)
 class FitState:
-    """One state of a cluster. ``deadline``: restarts the time of one VM; ``interrupt`` of the state is its end."""
+    """One state of a cluster. ``restart``: gives one VM its time anew; the ``interrupt`` of ``state`` ends it."""
 
     state: ClusterState
     restart: Callable[[], None]
@@ -64,7 +64,7 @@ class FitState:
         return unknown_facts(self.state.model, resources)
 
     def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:
-        """Whether it fits, and why not."""
+        """Whether a subject fits; if not, why."""
         self.restart()
         state, subject = _started_anew(self.state, subject)
         if subject.wish is None:

@@ -40,13 +40,14 @@ class Wish:
     claims: tuple[ResourceClaim, ...]
 
     def with_claim(self, claim: ResourceClaim) -> Wish:
-        """With the claim in place of the one of its name."""
+        """A copy with the claim in place of the one of its name."""
         return replace(self, claims=tuple(claim if own.key == claim.key else own for own in self.claims))
 
 
 @dataclass(frozen=True)
 class ClusterState:
-    """``interrupt``: polled by searches; True ends them with DeadlineExceeded."""
+    """A cluster, and the bounds of searches on it. ``interrupt``: polled by searches; True ends them with
+    DeadlineExceeded."""
 
     model: ClusterModel
     features: Features = DEFAULT
@@ -56,13 +57,13 @@ class ClusterState:
     def from_objects(
         cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
-        """From the objects of files. ``namespace``: of those that name none. Raises FatalError for slices that can't be
-        read."""
+        """The cluster of the objects of files. ``namespace``: of those that name none. Raises FatalError for slices
+        that can't be read."""
         return cls.from_model(model_of_files(objects, namespace), interrupt)
 
     @classmethod
     def from_model(cls, model: ClusterModel, interrupt: Interrupt | None = None) -> ClusterState:
-        """Raises FatalError for slices that can't be read."""
+        """The cluster of a model. Raises FatalError for slices that can't be read."""
         completed = placeable(model)
         read_beforehand(completed, DEFAULT)
         return cls(completed, interrupt=interrupt)
@@ -79,7 +80,7 @@ class ClusterState:
 
     @property
     def running_pods(self) -> Iterable[Pod]:
-        """Those that are bound to a node and haven't finished."""
+        """The pods that are bound to a node and haven't finished."""
         return (pod for pod in self.model.of(Pod) if pod.takes_room)
 
     @property
@@ -104,7 +105,7 @@ class ClusterState:
         return replace(self, model=self.model.changed((), [pod]))
 
     def with_node(self, node: Node) -> ClusterState:
-        """With the node in place of the one of its name."""
+        """A copy with the node in place of the one of its name."""
         return replace(self, model=self.model.changed([node]))
 
     # --- questions --------------------------------------------------------------------------------------------------
@@ -117,8 +118,7 @@ class ClusterState:
             raise FatalError(str(error), error.code) from error
 
     def judged(self, asked: Fit) -> Iterator[NodeRefusal]:
-        """Why a wish that isn't refused everywhere can't be placed, node by node. Raises FatalError,
-        DeadlineExceeded."""
+        """The refusals of each node, for a wish that isn't refused everywhere. Raises FatalError, DeadlineExceeded."""
         try:
             yield from judged(asked, sorted(self.nodes), self.interrupt)
         except FilterError as error:
@@ -156,7 +156,7 @@ class ClusterState:
         return frozenset(codes)
 
     def shortage(self, wish: Wish, node: str) -> Mapping[str, int]:
-        """By resource, how much too little the node has left for the pod. Raises FatalError."""
+        """How much too little the node has left for the pod, by resource. Raises FatalError."""
         asked = self.fit(wish)
         room = next(part.attempt for part in asked.parts if isinstance(part.attempt, ResourcesAttempt))
         return room.shortage(asked.state(node))

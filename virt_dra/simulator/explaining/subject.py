@@ -59,7 +59,8 @@ class NoSubject(Exception):
 
 @dataclass(frozen=True)
 class AskedSubject:
-    """``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its pod exists already.
+    """What a question is about. ``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its
+    pod exists already.
 
     ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims.
     """
@@ -119,7 +120,7 @@ class SubjectFinder:
         return self._model.by_key(kind).get(f"{namespace}/{name}")
 
     def find(self, word: str, name: str, namespace: str) -> AskedSubject:
-        """Raises NoSubject. ``word``: one of KINDS."""
+        """The subject of this kind and name. Raises NoSubject. ``word``: one of KINDS."""
         kind = KINDS[word.lower()]
         obj: TypedObject | None = self.get(kind, name, namespace)
         if obj is None and kind is VirtualMachineInstance:
@@ -187,8 +188,8 @@ class SubjectFinder:
         return Wish(_with_statuses(pod, claims), each_once(claims))
 
     def is_placed(self, there: VirtualMachineInstance | Pod) -> bool:
-        """Whether its pod has a node and nothing is known to be in the way, as ``find`` says too, but without looking
-        at claims."""
+        """Whether the subject's pod has a node and nothing is known to be in the way: :meth:`find` would say the same,
+        but looks at claims too."""
         pod = self._pod_of(there) if isinstance(there, VirtualMachineInstance) else there
         if pod is None or not pod.spec.node_name:
             return False
@@ -238,7 +239,7 @@ class SubjectFinder:
         return None
 
     def _of_pod(self, asked: AskedSubject, pod: Pod, vmi: VirtualMachineInstance | None) -> AskedSubject:
-        """``vmi``: the one that the pod runs, if it is the current pod of one."""
+        """The subject whose pod this is. ``vmi``: the one that the pod runs, if it is the current pod of one."""
         stuck = self._why_not_started(vmi) if vmi is not None else None
         if stuck is None and vmi is not None and not pod.spec.node_name and PATH_ANNOTATION in vmi.metadata.annotations:
             stuck = self._admission.denial(vmi, made=True)
@@ -272,7 +273,8 @@ class SubjectFinder:
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
-    """Raises NoSubject. ``word``: one of KINDS; ``name``: with its namespace or without (``team-a/vm``)."""
+    """The subject among a model's objects. Raises NoSubject. ``word``: one of KINDS; ``name``: with its namespace or
+    without (``team-a/vm``)."""
     given, slash, rest = name.partition("/")
     namespace, name = (given, rest) if slash else (namespace, name)
     return SubjectFinder(model).find(word, name, namespace)

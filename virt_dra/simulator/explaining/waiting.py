@@ -17,7 +17,7 @@ from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
 
 @dataclass(frozen=True)
 class WaitingAnswers:
-    """``left_out``: how many were not explained, since there were more than asked for."""
+    """Explanations of what waits. ``left_out``: how many were not explained, since there were more than asked for."""
 
     answers: tuple[ExplainedAnswer, ...]
     left_out: int = 0
@@ -31,8 +31,8 @@ class WaitingAnswers:
 def waiting_answers(
     state: ClusterState, most: int, progress: JudgeProgress, restart: Callable[[], None]
 ) -> WaitingAnswers:
-    """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices
-    that can't be read."""
+    """The explanations of the first ``most`` subjects that have no place. ``restart``: starts the time limit of each.
+    Raises FatalError for slices that can't be read."""
     waiting = list(subjects_in(state.model, bound=False))
     answers: list[ExplainedAnswer] = []
     for number, subject in enumerate(waiting[:most]):
@@ -44,7 +44,7 @@ def waiting_answers(
 
 
 def still_waiting(explained: WaitingAnswers, model: ClusterModel) -> WaitingAnswers:
-    """Of answers that were found before, those of subjects that wait still."""
+    """The answers whose subjects still wait."""
     waiting = {subject.title for subject in subjects_in(model, bound=False)}
     return WaitingAnswers(tuple(answer for answer in explained.answers if answer.title in waiting), explained.left_out)
 

@@ -124,7 +124,8 @@ def _labels(manifest: Mapping[str, object]) -> Json:
 
 
 def _with_dependents(gone: set[ObjectName], objects: Sequence[TypedObject]) -> set[ObjectName]:
-    """With all that the garbage collector deletes after these: objects that have owners, and none that is left."""
+    """The objects with all that the garbage collector deletes after them: objects that have owners, and none that is
+    left."""
     owned = [obj for obj in objects if obj.metadata.owner_references]
     deleted = set(gone)
     while True:

@@ -1,4 +1,4 @@
-"""What of an answer counts, and how two answers differ (docs/spec/scenarios.md, ``compare``). Pure."""
+"""The part of an answer that is compared, and how two answers differ (docs/spec/scenarios.md, ``compare``). Pure."""
 
 from __future__ import annotations
 

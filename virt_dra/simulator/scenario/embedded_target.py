@@ -42,7 +42,7 @@ POD_BACKOFF: Final = 1.0
 
 
 class ScenarioPlane(Protocol):
-    """What a release has in the embedded cluster: kinds, rules and loops."""
+    """The kinds, rules and loops of a release in the embedded cluster."""
 
     def cluster(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]
@@ -55,14 +55,14 @@ class ScenarioPlane(Protocol):
     def type_of(self, api_version: str, kind: str) -> type[TypedObject]: ...
 
     def read(self, raw: Json) -> TypedObject:
-        """Raises :class:`WireError`."""
+        """The object in a JSON value. Raises :class:`WireError`."""
 
     def write(self, obj: TypedObject) -> Json: ...
 
     async def patch(
         self, cluster: MemoryCluster, kind: type[TypedObject], name: str, namespace: str, patch: Json, subresource: str
     ) -> None:
-        """Raises :class:`WireError`, :class:`ApiError`."""
+        """The object after a patch. Raises :class:`WireError`, :class:`ApiError`."""
 
 
 class PresentPlane:
@@ -224,7 +224,7 @@ class EmbeddedTarget:
         self._plane.drive(driver, settings)
 
     def _read(self, raw: Json) -> TypedObject:
-        """Raises :class:`BadRequest` for what has not the shape of its kind."""
+        """The object in a JSON value. Raises :class:`BadRequest` for one that doesn't have the shape of its kind."""
         try:
             return self._plane.read(raw)
         except WireError as error:
@@ -259,7 +259,7 @@ def type_of(api_version: str, kind: str) -> type[TypedObject]:
 
 
 def _as_served(obj: TypedObject) -> Json:
-    """As an API server writes it: the conditions of a device's status are always there."""
+    """The object as an API server writes it: with all conditions of a device's status."""
     raw = obj.to_wire()
     if isinstance(obj, ResourceClaim):
         for device in raw.get("status", {}).get("devices", ()):

@@ -40,8 +40,8 @@ class RawRefusal:
 
 
 class NormalForm:
-    """Writes states and refusals with the symbols of a finished play. ``claimants``: pods and PodGroups that the play
-    had."""
+    """The writer of states and refusals with the symbols of a finished play. ``claimants``: pods and PodGroups that the
+    play had."""
 
     def __init__(self, symbols: SymbolTable, claimants: Iterable[Json] = ()) -> None:
         self._symbols = symbols
@@ -69,7 +69,8 @@ class NormalForm:
         return state
 
     def _kept(self, kind: str, obj: Json) -> Json:
-        """With symbols for claims that came and went unseen."""
+        """The parts of an object that are compared, with symbols for claims that were created and deleted
+        unobserved."""
         kept = _KEPT[kind](obj)
         statuses = kept.get("resourceClaimStatuses")
         if statuses:
@@ -129,7 +130,7 @@ class NormalForm:
 
 
 class _Shares:
-    """``share1``, ``share2``, … for share IDs, in the order in which they are met."""
+    """The symbols of share IDs: ``share1``, ``share2``, … in the order in which they are met."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -241,7 +242,7 @@ _KEPT: Final[Mapping[str, Callable[[Json], Json]]] = {
 
 
 def _sparse(value: Any) -> Any:
-    """Without null and empty texts, of which classic releases write some."""
+    """The object without null and empty texts, of which classic releases write some."""
     if isinstance(value, dict):
         return {key: _sparse(member) for key, member in value.items() if member not in (None, "")}
     return [_sparse(item) for item in value] if isinstance(value, list) else value

@@ -51,10 +51,10 @@ class ScenarioTarget(Protocol):
         """The object as the admin sees it; None if it doesn't exist."""
 
     async def create(self, raw: Json, user: ActingUser | None) -> None:
-        """A new Node gets its status and exactly its taints."""
+        """Creates an object. A new Node gets its status and exactly its taints."""
 
     async def patch(self, place: ObjectPlace, patch: Json, *, subresource: str, user: ActingUser | None) -> None:
-        """A merge patch."""
+        """Applies a merge patch."""
 
     async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None: ...
 
@@ -74,12 +74,12 @@ class ScenarioTarget(Protocol):
 
     @property
     def last_change(self) -> float:
-        """When an object of a compared kind changed last, in cluster time."""
+        """The time at which an object of a compared kind changed last, in cluster time."""
 
 
 @dataclass
 class Play:
-    """A performance: what was recorded of it."""
+    """A performance of a scenario, and what was recorded of it."""
 
     scenario: Scenario
     target: ScenarioTarget
@@ -88,7 +88,8 @@ class Play:
     unsettled: bool = False
 
     async def perform(self) -> Json:
-        """The answer. Raises :class:`NoSuchSymbol` for a reference to what was never seen."""
+        """Performs the scenario and returns the answer. Raises :class:`NoSuchSymbol` for a reference to what was never
+        seen."""
         self.target.step = -1
         await self._apply(self.scenario.given, GIVEN, None, PLAY)
         for index, step in enumerate(self.scenario.steps):
@@ -179,7 +180,7 @@ class Play:
         await self._asked(step, self.target.delete(self._place(kind, name, namespace), grace, user))
 
     async def _report(self, step: int, pod: str, namespace: str, phase: str, user: ActingUser | None) -> None:
-        """What a kubelet writes first, or last: one merge patch of the pod's status."""
+        """Writes into a pod's status what a kubelet writes first, or last, by one merge patch."""
         place = self._place("Pod", pod, namespace)
         raw = await self.target.get(place)
         now = self.target.text_now()
@@ -203,7 +204,7 @@ class Play:
         await self._asked(step, self.target.patch(place, patch, subresource="status", user=user))
 
     async def _asked(self, step: int | str, request: Any) -> bool:
-        """False if the cluster refused, which is recorded."""
+        """Whether the cluster accepted the request; a refusal is recorded."""
         try:
             await request
         except ApiError as error:

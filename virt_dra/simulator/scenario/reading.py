@@ -66,7 +66,7 @@ class ScenarioError(ValueError):
 
 
 def read_scenario(raw: object) -> Scenario:
-    """One JSON value -> a scenario. Raises :class:`ScenarioError` with all faults."""
+    """The scenario in a JSON value. Raises :class:`ScenarioError` with all faults."""
     return _Reader().scenario(raw)
 
 

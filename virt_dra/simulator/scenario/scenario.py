@@ -50,7 +50,7 @@ WITH_STATUS: Final = frozenset({
 
 
 class ObjectPlace(NamedTuple):
-    """Which object a request is about. ``namespace``: "" for cluster-scoped kinds."""
+    """The object that a request is about. ``namespace``: "" for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -60,7 +60,7 @@ class ObjectPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class ActingUser:
-    """Who makes a request: by impersonation on a real cluster."""
+    """The user of a request: by impersonation on a real cluster."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Compared:
-    """What of an answer counts."""
+    """The parts of an answer that are compared."""
 
     events: bool | tuple[str, ...] = True
     ignore: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Scenario:
-    """See docs/spec/scenarios.md. ``gate_texts``: the gates as they were written; ``timers`` in seconds."""
+    """A scenario (docs/spec/scenarios.md). ``gate_texts``: the gates as they were written; ``timers`` in seconds."""
 
     name: str
     steps: tuple[Step, ...] = ()

@@ -123,7 +123,7 @@ class SymbolTable:
 
     @cached_property
     def _owners(self) -> Mapping[str, list[str]]:
-        """By the name of a claim that wasn't generated: the UIDs of controllers."""
+        """The UIDs of the controllers of claims whose names weren't generated, by the claim's name."""
         owners = defaultdict(list)
         for seen_object in self._seen:
             if seen_object.kind == "ResourceClaim" and not seen_object.generated:

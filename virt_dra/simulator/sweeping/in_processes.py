@@ -17,10 +17,8 @@ _REPORTED_EVERY: Final = 0.2
 
 
 def run_in_processes(sweep: Sweep, runs: Sequence[Run], jobs: int, progress: ArrivalProgress) -> list[RunResult]:
-    """The results in the order of the runs; interrupted, those that are known so far. ``progress`` gets the arrivals of
-    all runs that have begun.
-
-    Raises BadExperiment."""
+    """The results in the order of the runs; of an interrupted sweep, those that exist so far. ``progress`` gets the
+    arrivals of all runs that have begun. Raises BadExperiment."""
     context = multiprocessing.get_context("spawn")  # forking a process with threads is unsafe
     counted = context.Array("q", 2 * len(runs), lock=False)
     stopped = context.Event()
@@ -42,7 +40,7 @@ def run_in_processes(sweep: Sweep, runs: Sequence[Run], jobs: int, progress: Arr
 
 
 def _watch(futures: Sequence[Future[RunResult | None]], counted: Any, progress: ArrivalProgress) -> None:
-    """Until all are done, or one has failed."""
+    """Waits until all runs are done, or one has failed."""
     pending = set(futures)
     while pending:
         done, pending = wait(pending, timeout=_REPORTED_EVERY)
@@ -66,7 +64,7 @@ def _begin(sweep: Sweep, counted: Any, stopped: Any) -> None:
 
 
 def _simulate(number: int, run: Run) -> RunResult | None:
-    """None: it was stopped before it began."""
+    """The result of a run; None if it was stopped before it began."""
     assert _given is not None
     sweep, counted, stopped = _given
     if stopped.is_set():
