@@ -1,4 +1,4 @@
-"""A VM that is being deleted: KubeVirt makes no launcher pod for it any more."""
+"""Whether a VM is being deleted: then KubeVirt makes no launcher pod for it any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TERMINATING: Final = "Terminating"
 
 
 def deletion_text(*objects: VirtualMachine | VirtualMachineInstance | None) -> str:
-    """Which of a VM's objects is being deleted, the first that is; "" if none is."""
+    """A sentence about the first of a VM's objects that is being deleted; "" if none is."""
     for obj in objects:
         if obj is not None and obj.metadata.deletion_timestamp is not None:
             return f"{obj.KIND} {visible(obj.key)} is being deleted; until it is gone, its claims keep their devices"

@@ -55,8 +55,8 @@ class Ambient:
 
 
 class KeyedLoop(ABC):
-    """`run_informers` and `run_workers` run side by side; the workers may be cancelled and restarted as a Lease is lost
-    and acquired."""
+    """A controller that reconciles keys. `run_informers` and `run_workers` run side by side; the workers may be
+    cancelled and restarted as a Lease is lost and acquired."""
 
     def __init__(self, ambient: Ambient, observer: KeyedLoopObserver, events: EventRecorder, workers: int) -> None:
         self._ambient, self._events, self._worker_count = ambient, events, workers
@@ -71,14 +71,15 @@ class KeyedLoop(ABC):
 
     @abstractmethod
     def _all_keys(self) -> Iterable[str]:
-        """What to reconcile at the start."""
+        """The keys to reconcile at the start."""
 
     @abstractmethod
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        """Reconcile one key. The number of seconds after which to requeue it even without a change; None: don't."""
+        """Reconciles one key. Returns the number of seconds after which to requeue it even without a change; None:
+        don't."""
 
     def _beside_workers(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What runs for as long as the workers do, and is cancelled with them."""
+        """Runs for as long as the workers do, and is cancelled with them."""
         return ()
 
     # --- running ---

@@ -51,7 +51,7 @@ def creation_failure(vmi: VirtualMachineInstance) -> Condition | None:
 
 
 def refuser(failure: Condition) -> str:
-    """Who refused the launcher pod, by a condition of :func:`creation_failure`."""
+    """The component that refused the launcher pod, by a condition of :func:`creation_failure`."""
     message = failure.message or ""
     for pattern, words in _REFUSERS:
         named = re.search(pattern, message)
@@ -61,8 +61,8 @@ def refuser(failure: Condition) -> str:
 
 
 def start_failure(vmi: VirtualMachineInstance) -> Condition | None:
-    """The condition Synchronized where it says that the guest can't be started with the pod that there is: one about
-    the pod's creation is from before there was a pod, and goes with KubeVirt's next look."""
+    """The condition Synchronized where it says that the guest can't be started with the pod that exists. A condition
+    about the pod's creation was written before there was a pod, and KubeVirt replaces it soon."""
     failure = synchronized(vmi) if vmi.status.phase in ("Scheduling", "Scheduled") else None
     return failure if failure is not None and not failure.reason.startswith(FAILED_CREATE) else None
 

@@ -30,8 +30,8 @@ VMI is requeued."""
 
 @dataclass(frozen=True)
 class Reconciled:
-    """``events``: to emit, including those about refused writes. ``stale``: the plan was made from stale objects, so
-    requeue with back-off.
+    """What a reconcile did. ``events``: to emit, including those about refused writes. ``stale``: the plan was made
+    from stale objects, so requeue with back-off.
 
     ``requeue_at``: when time alone may change the plan. ``written``: the number of writes that were done.
     """
@@ -59,5 +59,5 @@ NOTHING: Final = Reconciled()
 
 
 def earliest(*moments: datetime | None) -> datetime | None:
-    """The earliest of the moments that are given; None if none is."""
+    """The earliest of the times; None if there is none."""
     return min((moment for moment in moments if moment is not None), default=None)

@@ -16,13 +16,14 @@ from virt_dra.model.published import PoolView
 
 
 class ProfileSources(Protocol):
-    """What a VM's line of device profiles is read with."""
+    """The sources that a VM's line of device profiles is read with."""
 
     def profiles(self) -> Mapping[str, DeviceProfile]:
-        """All, by name."""
+        """All profiles, by name."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """None of a namespace that isn't known yet: then no profile that selects namespaces is for it."""
+        """The labels of a namespace; None for one that isn't in the informer yet: then no profile that selects
+        namespaces is for it."""
 
 
 class Sources(ProfileSources, Protocol):
@@ -66,7 +67,7 @@ class InstanceSources(ProfileSources, Protocol):
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
-        """The names of pods that haven't finished and are of a VMI of that name (``namespace/name``) with another
+        """The names of pods that haven't finished and belong to a VMI of that name (``namespace/name``) with another
         UID."""
 
 
@@ -146,5 +147,5 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 
 
 def address_on(node: str, pci: str | None, mdev: str | None) -> str:
-    """One device's identity (K-5.23): the mdev UUID, else the PCI address, in any case of letters, on its node."""
+    """The key of an address on a node (K-5.23): the mdev UUID, else the PCI address, in lower case."""
     return f"{node}: mdev {mdev.lower()}" if mdev else f"{node}: PCI {(pci or '').lower()}"

@@ -95,7 +95,8 @@ def _with_line(vm: ObjectT) -> ObjectT:
 
 
 def trimmed_where_read_only(obj: ObjectT) -> ObjectT:
-    """As :func:`trimmed`, but only for kinds that no mode writes: standalone mode renders pods from whole VMIs."""
+    """The object as :func:`trimmed`, but only of kinds that no mode writes: standalone mode renders pods from whole
+    VMIs."""
     return trimmed(obj) if isinstance(obj, _NEVER_WRITTEN) else obj
 
 

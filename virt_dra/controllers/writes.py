@@ -57,7 +57,7 @@ class Delete:
 
     @classmethod
     def object(cls, obj: TypedObject, *, unchanged: bool = False) -> Self:
-        """``unchanged``: refuse the deletion if the object changed since it was read."""
+        """The deletion of an object. ``unchanged``: refuse it if the object changed since it was read."""
         version = obj.metadata.resource_version if unchanged else ""
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, version)
 
@@ -76,7 +76,7 @@ class PatchAnnotations:
 
     @classmethod
     def on(cls, obj: TypedObject, annotations: Mapping[str, str | None], *, unchanged: bool = False) -> Self:
-        """``unchanged``: refuse the patch if the object changed since it was read."""
+        """The patch of an object. ``unchanged``: refuse it if the object changed since it was read."""
         version = obj.metadata.resource_version if unchanged else ""
         return cls(type(obj), obj.name, obj.namespace, obj.metadata.uid, annotations, version)
 
@@ -114,8 +114,8 @@ def difference(old: Json, new: Json) -> Json:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """``stale``: an object had changed since the plan was made. ``refused``: events about writes that the API server
-    refuses for good."""
+    """The result of the writes of a plan. ``stale``: an object had changed since the plan was made. ``refused``: events
+    about writes that the API server refuses for good."""
 
     stale: bool = False
     refused: tuple[Event, ...] = ()

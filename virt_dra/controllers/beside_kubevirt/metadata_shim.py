@@ -65,7 +65,7 @@ NOTHING: Final = Filled({})
 
 @dataclass(frozen=True)
 class FillInPlan:
-    """``problems``: of all pods; ``current``: of the current pod."""
+    """What is written into a VMI's pods. ``problems``: of all pods; ``current``: of the current pod."""
 
     actions: tuple[PatchAnnotations, ...] = ()
     problems: tuple[FillInProblem, ...] = ()
@@ -73,8 +73,8 @@ class FillInPlan:
 
 
 def plan(inputs: DeviceInputs) -> FillInPlan:
-    """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives
-    (K-10.5)."""
+    """The plan with one patch for each launcher pod that lacks something: the current one, and a migration's target
+    before it arrives (K-10.5)."""
     actions: list[PatchAnnotations] = []
     problems: list[FillInProblem] = []
     current: tuple[FillInProblem, ...] = ()

@@ -40,7 +40,7 @@ from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, Update
 
 @dataclass(frozen=True)
 class PublicationPlan:
-    """``events`` are emitted once the actions are done."""
+    """The writes that publish devices. ``events`` are emitted once the actions are done."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
@@ -107,8 +107,8 @@ def plan_finished(
 
 
 def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:
-    """The deviceStatus on the VMI, from when a device has an address. A value that isn't ours (K-4.2) is corrected or
-    removed."""
+    """The patch that sets the deviceStatus on the VMI, from when a device has an address. A value that isn't ours
+    (K-4.2) is corrected or removed."""
     wanted = annotation_value(status)
     if vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION) == wanted:
         return ()

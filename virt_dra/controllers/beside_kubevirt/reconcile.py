@@ -25,7 +25,8 @@ from virt_dra.controllers.writes import Write, write
 
 @dataclass(frozen=True)
 class BesideKubevirtPlan:
-    """``first`` (what the VM waits for) is written before ``then`` (what is published about it).
+    """The writes for one VMI. ``first`` (what the VM waits for) is written before ``then`` (what is published about
+    it).
 
     ``events`` are emitted once ``then`` is done. ``requeue_at``: when time alone may change the plan. ``problems`` are
     for the log.

@@ -34,7 +34,8 @@ failure: should the next pod be made in the same way, it isn't replaced in a tig
 
 @dataclass(frozen=True)
 class Replacement:
-    """``due``: when the pod may be deleted. ``event`` is emitted once it is."""
+    """The deletion of a pod that KubeVirt then replaces. ``due``: when the pod may be deleted. ``event`` is emitted
+    once it is."""
 
     due: datetime
     delete: Delete
@@ -77,7 +78,7 @@ def for_alignment(inputs: DeviceInputs, applied: AppliedProfiles | None) -> Repl
 
 
 def _of_replica_set(vmi: VirtualMachineInstance) -> bool:
-    """True if a VirtualMachineInstanceReplicaSet owns the VMI. Also a paused one is better served by a failed VMI: it
+    """True if a VirtualMachineInstanceReplicaSet owns the VMI. A failed VMI is better for it, even for a paused one: it
     replaces that later, while one that hangs counts as a replica for ever."""
     owner = vmi.metadata.controller_owner
     return owner is not None and owner.kind == REPLICA_SET_KIND and owner.api_version.startswith("kubevirt.io/")

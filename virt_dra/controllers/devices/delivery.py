@@ -160,8 +160,9 @@ def _obstacle(
 def _not_started(
     outcome: ResolvedDevice, vmi: VirtualMachineInstance, record: Integration | None, options: ResolutionOptions
 ) -> UnresolvedDevice | None:
-    """Nothing for a while where virt-dra's own metadata of any device are missing, which keep the whole guest from
-    starting: the kubelet brings them a moment after the pod's start, and KubeVirt tries again (K-5.34)."""
+    """The obstacle of a guest that doesn't start; none for a while where virt-dra's own metadata of any device are
+    missing, which keep the whole guest from starting: the kubelet brings them a moment after the pod's start, and
+    KubeVirt tries again (K-5.34)."""
     failure = start_failure(vmi)
     if failure is None:
         return None
@@ -176,7 +177,8 @@ def _not_started(
 
 
 def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
-    """When what keeps a guest from starting becomes an error, as far as that is known. Empty for one that runs."""
+    """The times at which what keeps a guest from starting becomes an error, as far as they are known. Empty for one
+    that runs."""
     if vmi.status.phase == "Running":
         return ()
     times = (_failure_overdue_at(vmi, options), _ready_overdue_at(pod, options))
@@ -184,13 +186,14 @@ def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: Resoluti
 
 
 def _failure_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions) -> datetime | None:
-    """None if KubeVirt doesn't say that it can't start the guest, or not since when."""
+    """The time at which a failed start becomes an error; None if KubeVirt doesn't say that it can't start the guest, or
+    not since when."""
     failure = start_failure(vmi)
     return moment_after(failure.last_transition_time, options.grace, options.count_from) if failure else None
 
 
 def _ready_overdue_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
-    """None for a pod that isn't ready."""
+    """The time at which a guest that hasn't started becomes an error; None for a pod that isn't ready."""
     ready = next((state for state in pod.status.conditions if state.type == "Ready" and state.status == "True"), None)
     return moment_after(ready.last_transition_time, options.grace, options.count_from) if ready else None
 

@@ -113,8 +113,8 @@ def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView
 
 
 def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceResolution:
-    """With a warning for each device whose address a VMI that comes before this one publishes on the same node
-    (K-5.13)."""
+    """The resolution with a warning for each device whose address a VMI that comes before this one publishes on the
+    same node (K-5.13)."""
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
     warnings: list[DeviceWarning] = []
     for outcome in resolution.outcomes if node else ():
@@ -149,8 +149,8 @@ def annotation_value(status: DeviceStatus | None) -> str | None:
 
 
 def requeue_at(inputs: DeviceInputs) -> datetime | None:
-    """When time alone may change what is planned: a grace period ends, of the first unpublished device (K-5.9) or of a
-    claim that the informer lacks (K-5.4)."""
+    """The time at which time alone may change the plan: a grace period ends, of the first unpublished device (K-5.9) or
+    of a claim that the informer lacks (K-5.4)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
     moments += [
         missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in pod.claim_keys)

@@ -100,7 +100,7 @@ def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json
 
 
 def _request(pair: ClaimRequestPair, device: Json) -> Json:
-    """Named as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
+    """The request as the VMI asks for it, so that an alternative that firstAvailable chose is found too (K-7.12)."""
     return {"name": pair.request, "devices": [device]}
 
 

@@ -11,12 +11,9 @@ from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 
 def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0) -> tuple[DeviceSubject, ...]:
-    """In spec order, counted from ``first``: networks with a claim whose interface is an SR-IOV function or a binding
-    plugin's.
-
-    Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off, leaves them out
-    of it (K-4.5).
-    """
+    """The networks with a claim whose interface is an SR-IOV function or a binding plugin's, in spec order, counted
+    from ``first``. Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off,
+    leaves them out of it (K-4.5)."""
     interfaces = {interface.name: interface for interface in reversed(vmi.spec.domain.devices.interfaces)}
     used = used_pairs(pod) if pod is not None else None
     devices: list[DeviceSubject] = []
@@ -34,7 +31,7 @@ def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0
 
 
 def used_pairs(pod: Pod) -> frozenset[ClaimRequestPair]:
-    """What the container ``compute`` uses of the pod's claims."""
+    """The pairs of claim and request that the container ``compute`` uses."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
     claims = compute.resources.claims if compute is not None else ()
     return frozenset(ClaimRequestPair(claim.name, claim.request or "") for claim in claims)

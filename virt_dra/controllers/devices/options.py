@@ -26,7 +26,8 @@ def as_stated(moment: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class ResolutionOptions:
-    """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
+    """How devices are resolved. ``spread``: entries of one claim and request take its devices in order (K-5.8).
+    ``keys``: K-6.6.
 
     ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still
     not published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing
@@ -62,10 +63,8 @@ def moment_after(text: str | None, delay: timedelta, count_from: CountFrom) -> d
 
 
 def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
-    """When a missing claim of a running pod counts as deleted; None if it isn't known when the pod was bound.
-
-    The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
-    """
+    """The time at which a missing claim of a running pod counts as deleted; None if it isn't known when the pod was
+    bound. The informers of pods and claims are independent, so a claim may appear later than the pod that uses it."""
     bound = next(
         (
             condition
@@ -78,8 +77,8 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
-    """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation
-    timestamp."""
+    """The time at which a device that is allocated and not published becomes an error (K-5.9); None if the claim has no
+    allocation timestamp."""
     allocation = claim.status.allocation
     return (
         moment_after(allocation.allocation_timestamp, options.grace, options.count_from)

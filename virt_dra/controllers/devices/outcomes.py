@@ -118,7 +118,7 @@ class DeviceWarning:
 
 @dataclass(frozen=True)
 class DeviceResolution:
-    """One outcome per DRA device, gpus before hostDevices, in spec order."""
+    """The outcomes of a VMI's DRA devices, one each, gpus before hostDevices, in spec order."""
 
     outcomes: tuple[ResolutionOutcome, ...]
     warnings: tuple[DeviceWarning, ...] = ()

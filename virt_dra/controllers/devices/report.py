@@ -40,9 +40,8 @@ HEALTH_WARNINGS: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
 
 @dataclass(frozen=True)
 class ReportedDevice:
-    """``entry``: the published entry, ``frozen`` as it was when the VMI started. ``taints``: its present taints,
-    tolerated or not. ``obstacle``: why a resolved device doesn't reach the VM.
-    """
+    """A device and what is reported of it. ``entry``: the published entry, ``frozen`` as it was when the VMI started.
+    ``taints``: its present taints, tolerated or not. ``obstacle``: why a resolved device doesn't reach the VM."""
 
     outcome: ResolutionOutcome
     entry: DeviceStatusInfo
@@ -120,11 +119,8 @@ NO_ENTRIES: Final[StatusEntries] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What else is known of a VMI. ``before``: the entries that were published last; ``running``: whether they are
-    frozen.
-
-    ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known.
-    """
+    """Further facts about a VMI. ``before``: the entries that were published last; ``running``: whether they are
+    frozen. ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known."""
 
     running: bool = False
     before: StatusEntries = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where each DRA device of a VMI is: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no
+"""Resolves the DRA devices of a VMI: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no
 clock.
 
 The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated
@@ -224,7 +224,7 @@ class _Search:
         )
 
     def claim(self, subject: DeviceSubject, name: str) -> ResourceClaim | UnresolvedDevice:
-        """K-5.4 and K-5.5: an allocated claim that is this pod's."""
+        """An allocated claim that is this pod's, or why there is none (K-5.4, K-5.5)."""
         claim = self.claims.get(name)
         if claim is None:
             running = self.pod.status.phase == "Running" and not self._may_be_new()
@@ -286,8 +286,8 @@ class _Search:
         return self._is_pod(consumer.resource in (PODS, ""), consumer.uid, consumer.name)
 
     def _user_before(self, earlier: Sequence[ResourceClaimConsumerReference]) -> ResourceClaimConsumerReference | None:
-        """The first of the pods that are no pods of this VMI, which has several while, and after, it migrates
-        (K-5.36)."""
+        """The first consumer of the claim that is a pod of another VMI. A VMI has several pods while, and after, it
+        migrates (K-5.36)."""
         if MIGRATION_LABEL in self.pod.metadata.labels:
             return None
         others = (c for c in earlier if c.resource == PODS and c.uid and c.uid not in self.vmi.status.active_pods)
@@ -303,7 +303,7 @@ class _Search:
     def result(
         self, subject: DeviceSubject, claim: ResourceClaim, turn: int
     ) -> DeviceRequestAllocationResult | UnresolvedDevice:
-        """K-5.6 to K-5.8: the allocated device of the request."""
+        """The allocated device of the request, or why there is none (K-5.6 to K-5.8)."""
         assert claim.status.allocation is not None
         all_results = claim.status.allocation.devices.results
         results = results_for(subject.request_name, all_results)
@@ -344,7 +344,7 @@ class _Search:
     def device(
         self, subject: DeviceSubject, claim: ResourceClaim, result: DeviceRequestAllocationResult
     ) -> PublishedDevice | UnresolvedDevice:
-        """K-5.9, K-5.10: what the driver publishes about the allocated device."""
+        """The device as its driver publishes it, or why it isn't published (K-5.9, K-5.10)."""
 
         def unresolved(reason: str, state: OutcomeState, message: str) -> UnresolvedDevice:
             return UnresolvedDevice(subject, reason, state, message, claim.name, result.device)

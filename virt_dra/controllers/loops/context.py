@@ -54,12 +54,10 @@ DEFAULT_TIMERS: Final = LoopTimers()
 
 @dataclass(frozen=True)
 class LoopContext:
-    """What a control loop is made with. ``clock``: the time of day; durations are measured by the event loop's clock.
-
+    """The surroundings of a control loop. ``clock``: the time of day; durations are measured by the event loop's clock.
     ``recorder``: of the Events of one component, such as ``resource_claim``. Whoever makes the context runs informers
     and recorders. ``chance``: a random number in [0, 1), for jitter. ``options``: further settings of single loops, by
-    loop and name.
-    """
+    loop and name."""
 
     cluster: Cluster
     informers: SharedInformers

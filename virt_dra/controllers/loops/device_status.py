@@ -93,7 +93,7 @@ DeviceStatusAction = WriteStatus
 
 @dataclass(frozen=True)
 class DeviceStatusPlan:
-    """``actions``: the writes. ``events``: repeated with every plan while their cause lasts."""
+    """The writes of one pass. ``actions``: the writes. ``events``: repeated with every plan while their cause lasts."""
 
     actions: tuple[DeviceStatusAction, ...]
     events: tuple[Event, ...]
@@ -102,7 +102,7 @@ class DeviceStatusPlan:
 async def gather(
     reader: Reader, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS
 ) -> DeviceStatusInputs:
-    """Everything of one namespace, or of all."""
+    """The inputs of one namespace, or of all."""
     vmis = (await reader.list(VirtualMachineInstance, namespace)).items
     if not any(dra_devices(vmi) for vmi in vmis):
         return DeviceStatusInputs(vmis, (), (), (), now, options)
@@ -113,7 +113,7 @@ async def gather(
 
 
 def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
-    """One write per VMI whose status differs from what it should be; finished VMIs are left as they are."""
+    """The writes, one per VMI whose status differs from what it should be; finished VMIs are left as they are."""
     published = PublishedDevices.from_slices(inputs.slices)
     claims = {claim.key: claim for claim in inputs.claims}
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
@@ -167,7 +167,7 @@ def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime
 
 
 def sentences(findings: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
-    """For a condition's message. Bounded: a VMI has many devices, and users name them."""
+    """The texts in one, for a condition's message. Bounded: a VMI has many devices, and users name them."""
     return shortened("; ".join(f"{about.subject}: {about.message}" for about in findings), _MESSAGE)
 
 
@@ -206,6 +206,6 @@ async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[
 async def reconcile(
     cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS
 ) -> tuple[Event, ...]:
-    """One pass: gather, plan, apply. Returns the Events, refused writes included."""
+    """Runs one pass: gather, plan, apply. Returns the Events, refused writes included."""
     planned = plan(await gather(cluster, now, namespace, options))
     return (*planned.events, *await apply(cluster, planned.actions))

@@ -32,8 +32,8 @@ def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
 
 
 def wants_instance(vm: VirtualMachine) -> bool:
-    """True if the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts
-    as running."""
+    """True if the VM is to run now. A VM with neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as
+    running."""
     if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
         return False
     return vm.spec.run_strategy not in _STOPPED

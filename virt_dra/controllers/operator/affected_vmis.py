@@ -64,7 +64,7 @@ def _retried_in(vmi: VirtualMachineInstance) -> tuple[str, ...]:
 
 
 def _annotations(obj: VirtualMachine | VirtualMachineInstance) -> Mapping[str, str]:
-    """Those of the VMI, in a VM its template's."""
+    """The annotations of a VMI, or of a VM's template."""
     return (obj.spec.template if isinstance(obj, VirtualMachine) else obj).metadata.annotations
 
 
@@ -387,13 +387,14 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
 
 
 def _of_template(template: ResourceClaimTemplate) -> set[str]:
-    """The VMI of the name that a template was made for, whatever its UID: another may wait for this one to go."""
+    """The VMI of the name that a template was made for, whatever its UID: another VMI may wait for the template's
+    deletion."""
     owner = template.metadata.controller_owner
     return {f"{template.namespace}/{owner.name}"} if owner is not None else set()
 
 
 def _of_vm(old: TypedObject | None, new: TypedObject | None) -> set[str]:
-    """The VMI of a VM, where the change decides whether another VMI follows it, or what that asks for."""
+    """The VMI of a VM, if the change decides whether another VMI follows it, or what that asks for."""
     before, after = (
         (strategy_of(obj), _annotations(obj).get(DEVICES_ANNOTATION)) if isinstance(obj, VirtualMachine) else None
         for obj in (old, new)

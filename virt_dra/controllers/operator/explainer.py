@@ -139,8 +139,8 @@ class Explainer:
         return None
 
     def alignment_for(self, key: str, request: AlignmentRequest) -> AlignmentResult | None:
-        """Which alignments the claims of a VMI (``namespace/name``) are to ask for, if that is known; else None, and
-        the request is queued: its claims wait for it."""
+        """The alignments that the claims of a VMI (``namespace/name``) are to ask for, if they are chosen already; else
+        None, and the request is queued: its claims wait for it."""
         asked, answer = self._aligned.get(key, (None, None))
         if answer is not None and asked == _asked(request):
             return answer
@@ -154,8 +154,8 @@ class Explainer:
         return None
 
     def fit_of(self, profile: DeviceProfile) -> ProfileFit | None:
-        """On how many nodes the profile fits, if that is known since it was asked; else None, and a request is queued,
-        after which the profile is requeued."""
+        """The fit of a profile, if it was computed since it was asked for; else None, and a request is queued, after
+        which the profile is requeued."""
         key = profile_key(profile.name)
         version, answer = self._fits.pop(key, (None, None))
         if answer is None or version != profile.metadata.generation:
@@ -165,7 +165,7 @@ class Explainer:
         return answer
 
     def forget(self, key: str) -> None:
-        """Drop everything about a VMI or profile that was deleted."""
+        """Drops what is remembered about a VMI or profile that was deleted."""
         self._forget_waiting(key)
         self._profiles.pop(key, None)
         self._fits.pop(key, None)
@@ -176,14 +176,14 @@ class Explainer:
             self._aligning = None
 
     def _forget_waiting(self, key: str) -> None:
-        """Drop what is about the VMI's pod, which stopped waiting."""
+        """Drops what is remembered about the VMI's pod, which stopped waiting."""
         self._queue.discard(key)
         self._requests.pop(key, None)
         for by_key in (self._explained, self._attempted, self._too_slow):
             by_key.pop(key, None)
 
     def _drop(self, refused: str) -> None:
-        """A key that the queue has no room for: an explanation comes later, alignments aren't asked for."""
+        """Drops a key that the queue has no room for: an explanation comes later, alignments aren't asked for."""
         key = refused.removesuffix(_ALIGNING)
         if key != refused:
             self._aligned[key] = _asked(self._alignments.pop(key)), AlignmentResult()
@@ -241,7 +241,8 @@ class Explainer:
             self._requeue(key, self._limits.every.total_seconds())
 
     async def _align(self, key: str, request: AlignmentRequest) -> None:
-        """Choose for a VMI. Without an answer nothing is asked for: what is preferred keeps no VM from its claims."""
+        """Chooses the alignments of a VMI. Without an answer none is asked for: what is preferred keeps no VM from its
+        claims."""
         result = AlignmentResult()
         self._aligning = key, _asked(request)
         try:

@@ -29,7 +29,7 @@ from virt_dra.scheduling.fit import FitOptions
 
 @dataclass(frozen=True)
 class ExplanationRequest:
-    """The request why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it
+    """The question why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it
     was written last. ``count``: whether to count the nodes that it fits on."""
 
     pod: Pod
@@ -79,7 +79,7 @@ class ExplanationWorker(Protocol):
 def explained_within(
     request: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]
 ) -> ExplanationResult:
-    """The explanation; once ``interrupt`` returns True, the one that says that it took too long."""
+    """The explanation; once ``interrupt`` returns True, one with the reason that it took too long."""
     try:
         condition = explain(
             request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt

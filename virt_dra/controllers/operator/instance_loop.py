@@ -58,8 +58,8 @@ class LoopObserver(KeyedLoopObserver, Protocol):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: None beside
-    KubeVirt."""
+    """The settings of the loop. ``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events.
+    ``standalone``: None beside KubeVirt."""
 
     namespace: str = ""
     instance: str = COMPONENT
@@ -163,7 +163,8 @@ class InstanceLoop(KeyedLoop):
     # --- reconciling ---
 
     def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
-        """Standalone mode writes nothing while a KubeVirt object exists: its VMs belong to KubeVirt."""
+        """Resumes standalone mode when the last KubeVirt object was deleted; while one exists nothing is written, as
+        its VMs belong to KubeVirt."""
         if new is not None and old is None:
             log.error(
                 "KubeVirt %s exists: standalone mode is paused until it is deleted; use mode beside-kubevirt", new.key

@@ -136,7 +136,8 @@ def sampling(
 
 
 def _holder(claim: ResourceClaim) -> ResourceClaim:
-    """The claim's name and what it has: a pod's own claim takes its place, so that its devices count once."""
+    """A claim with the same name and allocation, and nothing else: a pod's own claim takes its place, so that its
+    devices count once."""
     metadata = ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid)
     allocation = claim.status.allocation
     held = None if allocation is None else allocation.without("node_selector")
@@ -226,8 +227,8 @@ def due(
     too_slow: int = 0,
     count_from: CountFrom = as_stated,
 ) -> datetime:
-    """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when
-    this process last explained the pod; ``too_slow``: how often in a row the deadline passed."""
+    """The time at which the pod may be explained next. ``previous``: the condition that was written last;
+    ``last_attempt``: when this process last explained the pod; ``too_slow``: how often in a row the deadline passed."""
     earliest = count_from(moment_of(pod.metadata.creation_timestamp) or now) + limits.after
     pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.longest_pause, limits.every))
     for last in (moment_of(previous.last_transition_time) if previous is not None else None, last_attempt):
@@ -246,10 +247,10 @@ def explain(
     limits: ExplainLimits = LIMITS,
     interrupt: Interrupt | None = None,
 ) -> Condition:
-    """The condition Allocatable; ``previous`` itself if nothing changed. ``claims``: the pod's, by key.
+    """The condition Allocatable; ``previous`` itself if nothing changed. ``claims``: the pod's, by key. Its transition
+    time is when its status was set, by which :func:`due` limits the rate.
 
-    Its transition time is when it first said so, by which :func:`due` limits the rate. Raises DeadlineExceeded once
-    ``interrupt`` returns True; the condition is then :func:`took_too_long`.
+    Raises DeadlineExceeded once ``interrupt`` returns True; the condition is then :func:`took_too_long`.
     """
     outcome = place(pod, view.model.changed(claims.values()), FitOptions(features, limits.steps, interrupt))
     return _condition(_verdict(outcome, pod, view), previous, now)
@@ -258,7 +259,7 @@ def explain(
 def fitting_nodes(
     pod: Pod, claims: Mapping[str, ResourceClaim], view: View, limits: ExplainLimits, interrupt: Interrupt | None
 ) -> int:
-    """The number of the view's nodes that a pod fits on which fits on one. Raises DeadlineExceeded."""
+    """The number of the view's nodes that a pod fits on. Only for a pod that fits on one. Raises DeadlineExceeded."""
     asked = fit(pod, view.model.changed(claims.values()), FitOptions(step_limit=limits.steps, interrupt=interrupt))
     return sum(asked.refusal(state) is None for state in asked.table.states)
 

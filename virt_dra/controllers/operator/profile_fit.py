@@ -1,7 +1,7 @@
-"""On how many nodes a device profile fits now, and its status, which says so. Pure.
+"""The number of nodes on which a device profile fits now, and the profile's status, which says so. Pure.
 
-The question is asked as that of a waiting pod, of the same worker and view (:mod:`.pending`): a pod with the claim that
-a VM gets which asks for the profile once.
+The question is that of a waiting pod, to the same worker and view (:mod:`.pending`): a pod with the claim that a VM
+gets which asks for the profile once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MESSAGE: Final = 4096
 
 @dataclass(frozen=True)
 class ProfileFit:
-    """``nodes``: on how many of those tried it fits; None if that isn't known, or the profile can't be used.
-    ``reason`` and ``message``: why none, or why it isn't known."""
+    """The answer for a profile. ``nodes``: on how many of those tried it fits; None if that isn't known, or the profile
+    can't be used. ``reason`` and ``message``: why none, or why it isn't known."""
 
     nodes: int | None
     reason: str = ""
@@ -59,7 +59,7 @@ def question(profile: DeviceProfile) -> tuple[Pod, ResourceClaim]:
 
 
 def fit_in(answer: ExplanationResult, nodes: int) -> ProfileFit:
-    """The fit that an answer says. ``nodes``: of the cluster, of which the worker may have tried a part."""
+    """The fit in a worker's answer. ``nodes``: of the cluster, of which the worker may have tried a part."""
     condition = answer.condition
     if answer.too_slow:
         return ProfileFit(None, NOT_DECIDED, "evaluating the profile's devices took too long")

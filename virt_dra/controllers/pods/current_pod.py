@@ -1,4 +1,4 @@
-"""Which pod is a VMI's current launcher pod (K-5.1, K-10.5)."""
+"""The current launcher pod of a VMI, and its migration's target (K-5.1, K-10.5)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def launcher_pods_of(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> tuple[
 
 
 def current_pod(vmi: VirtualMachineInstance, pods: Iterable[Pod], *, migration_target: bool = False) -> Pod | None:
-    """The current one among a VMI's pods: not ruled out by :func:`not_current`; of several the one on the VMI's node,
+    """The current pod among a VMI's pods: not ruled out by :func:`not_current`; of several the one on the VMI's node,
     then the newest."""
     candidates = [pod for pod in pods if not not_current(vmi, pod, migration_target=migration_target)]
     return max(candidates, key=lambda pod: _preference(vmi, pod, migration_target), default=None)
 
 
 def migration_target(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> Pod | None:
-    """The newest of a VMI's pods that it may migrate to: not there yet, not finished, not on its way out (K-10.5)."""
+    """The newest of a VMI's pods that it may migrate to: neither current, nor finished, nor being deleted (K-10.5)."""
     targets = [
         pod
         for pod in pods

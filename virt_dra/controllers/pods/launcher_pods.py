@@ -250,7 +250,7 @@ def _cpu_and_memory(vmi: VirtualMachineInstance, overhead: Quantity) -> tuple[di
 
 
 def _hook_sidecars(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Container, ...] | RenderError:
-    """K-4.11, K-11.4: one container per entry of the annotation, without claims and devices."""
+    """The containers of hook sidecars, one per entry of the annotation, without claims and devices (K-4.11, K-11.4)."""
     text = vmi.metadata.annotations.get(HOOK_SIDECARS_ANNOTATION)
     if not text or SIDECAR not in gates:
         return ()
@@ -395,10 +395,8 @@ async def gather(
 
 
 def plan(inputs: LauncherPodInputs) -> tuple[LauncherPodAction, ...]:
-    """One action per VMI that needs a pod: it is neither finished nor being deleted and owns none yet.
-
-    A finished pod is not replaced: its VMI finishes with it. A pod that only provisions storage doesn't count (K-5.1).
-    """
+    """An action for each VMI that needs a pod: it is neither finished nor being deleted and owns none yet. A finished
+    pod is not replaced: its VMI finishes with it. A pod that only provisions storage doesn't count (K-5.1)."""
     by_owner: dict[str, list[Pod]] = {}
     for pod in inputs.pods:
         for uid in {owner.uid for owner in pod.metadata.owner_references}:

@@ -146,8 +146,8 @@ def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[
 
 
 def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:
-    """K-4.6: before 1.8.3 a DRA GPU without claimName or requestName crashes virt-controller; a host device is
-    skipped."""
+    """The error where virt-controller crashes: before 1.8.3 on a DRA GPU without claimName or requestName; a host
+    device is skipped (K-4.6)."""
     if not V1_6_0 <= gates.version < V1_8_3 or GPUS_WITH_DRA not in gates:
         return None
     for index, gpu in enumerate(vmi.spec.domain.devices.gpus):
@@ -165,7 +165,8 @@ def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:
 
 
 def _plugin_counts(vmi: VirtualMachineInstance) -> Quantities:
-    """K-4.7: one more of a resource per device that names it; a device that also names a claim gets neither."""
+    """The number of devices of each plugin resource: one more per device that names it. A device that also names a
+    claim gets neither (K-4.7)."""
     devices = vmi.spec.domain.devices
     counts: dict[str, int] = {}
     for device in (*devices.gpus, *devices.host_devices):
@@ -177,7 +178,7 @@ def _plugin_counts(vmi: VirtualMachineInstance) -> Quantities:
 def _not_permitted(
     vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None
 ) -> RenderError | None:
-    """K-4.8: every device whose resource is not listed, in one message."""
+    """The error that names every device whose resource is not listed (K-4.8)."""
     if permitted is None:
         return None
     listed = {pci.resource_name for pci in permitted.pci_host_devices}
@@ -232,7 +233,7 @@ def has_passthrough(vmi: VirtualMachineInstance) -> bool:
 
 
 def vcpus(vmi: VirtualMachineInstance) -> int:
-    """Cores x sockets x threads; what is not given counts 1."""
+    """The number of vCPUs: cores x sockets x threads; what is not given counts 1."""
     cpu = vmi.spec.domain.cpu
     return max(1, (cpu.cores or 1) * (cpu.sockets or 1) * (cpu.threads or 1)) if cpu else 1
 
@@ -265,7 +266,7 @@ def _is_confidential(vmi: VirtualMachineInstance) -> bool:
 
 
 def _wants_guaranteed(vmi: VirtualMachineInstance) -> bool:
-    """True if its own resources make a pod of quality of service Guaranteed."""
+    """True if the VMI's own resources make a pod of quality of service Guaranteed."""
     resources = vmi.spec.domain.resources
     requests, limits = (
         {name: amount for name, amount in amounts.items() if amount}
@@ -295,7 +296,7 @@ def _counted_vcpus(vmi: VirtualMachineInstance) -> int:
 
 
 def hypervisor_devices(vmi: VirtualMachineInstance, gates: Gates) -> Quantities:
-    """K-4.10: what KubeVirt's own device plugin hands to a launcher."""
+    """The resources that KubeVirt's own device plugin hands to a launcher (K-4.10)."""
     devices = vmi.spec.domain.devices
     default_interface = not devices.interfaces and devices.autoattach_pod_interface is not False
     wanted = {"devices.kubevirt.io/kvm": ONE}
@@ -309,7 +310,7 @@ def hypervisor_devices(vmi: VirtualMachineInstance, gates: Gates) -> Quantities:
 
 
 def _is_virtio(interface: Interface) -> bool:
-    """Without a model an interface is virtio; KubeVirt counts SR-IOV interfaces in."""
+    """Whether an interface is virtio: also without a model. KubeVirt counts SR-IOV interfaces in."""
     return _extra(interface.model_extra, "model") in (None, "", "virtio")
 
 

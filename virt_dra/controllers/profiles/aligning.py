@@ -1,5 +1,5 @@
-"""Which of the alignments that a VMI's line prefers its claims ask for: decided before a template is made, and read
-from the template afterwards. Pure."""
+"""The preferred alignments that a VMI's claims ask for: decided before a template is made, and read from the template
+afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _GATES: Final = Gates.for_version(NEWEST)
 def decided_by_kept_claims(
     vmi: VirtualMachineInstance, preferences: Sequence[PreferredAlignment], claims: Mapping[str, ResourceClaim]
 ) -> dict[str, tuple[PreferredAlignment, ...]]:
-    """By entry: the alignments of devices that the VM keeps already, which stay as they are. ``claims``: those that
-    the VM keeps, by name."""
+    """The alignments of devices that the VM keeps already, which stay as they are, by entry. ``claims``: those that the
+    VM keeps, by name."""
     held: dict[str, tuple[PreferredAlignment, ...]] = {}
     for own in preferences:
         claim = claims.get(kept_claim_name(vmi.name, own.entry))
@@ -96,7 +96,7 @@ def given_up(
     templates: Mapping[str, ResourceClaimTemplate],
     preferences: Sequence[PreferredAlignment],
 ) -> tuple[str, ...]:
-    """What it means for the VM that its templates, by name, don't have the alignments that are preferred."""
+    """Sentences about the preferred alignments that the VMI's templates, by name, don't ask for."""
     texts = (
         own.given_up
         for own in preferences

@@ -1,4 +1,4 @@
-"""What a VM's line stands for now and what its VMI was made with, where they differ (P-11). Pure."""
+"""The difference between what a VM's line stands for now and what its VMI was made with (P-11). Pure."""
 
 from __future__ import annotations
 

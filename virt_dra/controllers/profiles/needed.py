@@ -67,10 +67,8 @@ def _of_vmi(template: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> Res
 def objection(
     stored: ResourceClaimTemplate, wanted: ResourceClaimTemplate, vmi: VirtualMachineInstance
 ) -> ProfileProblem | None:
-    """What is wrong with the template that has the name of the wanted one; None if it serves.
-
-    One without an owner that has the same claims is the user's, who may have rendered the profile himself.
-    """
+    """The problem with the template that has the name of the wanted one; None if it serves. One without an owner that
+    has the same claims is the user's, who may have rendered the profile himself."""
     owner, is_own = stored.metadata.controller_owner, stored.is_controlled_by(vmi)
     earlier = owner is not None and (owner.kind, owner.name) == (vmi.KIND, vmi.name) and not is_own
     if stored.metadata.deletion_timestamp is not None or earlier:

@@ -34,7 +34,8 @@ APPLIED: Final = "AsAsked"
 
 @dataclass(frozen=True)
 class ProfileProblem:
-    """``reason``: one of this module's constants; ``message``: what it is about, and what helps."""
+    """A problem with a VMI's line. ``reason``: one of this module's constants; ``message``: what it is about, and what
+    helps."""
 
     reason: str
     message: str

@@ -54,8 +54,8 @@ _MESSAGE: Final = 4096
 
 @dataclass(frozen=True)
 class ProfileInputs:
-    """``vm``: the VMI's owner. ``templates``: those that entries of the VMI name and that are watched, by name.
-    ``kept``: the claims that the VM keeps, by name."""
+    """The inputs of a VMI's plan. ``vm``: the VMI's owner. ``templates``: those that entries of the VMI name and that
+    are watched, by name. ``kept``: the claims that the VM keeps, by name."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
@@ -67,10 +67,10 @@ class ProfileInputs:
 
 @dataclass(frozen=True)
 class ProfilesPlan:
-    """``missing``: the templates to create; ``wanted``: all of the line, without what is preferred.
-    ``preferences``: alignments that claims of the line may ask for; ``held``: those that the templates ask for.
-    ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from existing, by
-    name. ``general``: what is wrong with the line as a whole, or has changed about it."""
+    """What a VMI's line needs. ``missing``: the templates to create; ``wanted``: all of the line, without what is
+    preferred. ``preferences``: alignments that claims of the line may ask for; ``held``: those that the templates ask
+    for. ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from
+    existing, by name. ``general``: what is wrong with the line as a whole, or has changed about it."""
 
     missing: tuple[ResourceClaimTemplate, ...] = ()
     wanted: tuple[ResourceClaimTemplate, ...] = ()
@@ -83,9 +83,10 @@ class ProfilesPlan:
 
 @dataclass(frozen=True)
 class AppliedProfiles:
-    """What came of a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the condition
-    says, None if all is as asked. ``unaligned``: devices that are preferred together, and apart. ``reconciled``: the
-    writes. ``lost``: the Event with which the VMI is to be made anew, as what its claims ask for was taken."""
+    """The result of reconciling a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the
+    condition says, None if all is as asked. ``unaligned``: devices that are preferred together, and apart.
+    ``reconciled``: the writes. ``lost``: the Event with which the VMI is to be made anew, as what its claims ask for
+    was taken."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
@@ -104,8 +105,8 @@ class AppliedProfiles:
         return put(conditions, PROFILES_APPLIED, "False", self.problem.reason, message, now)
 
     def events_since(self, conditions: Iterable[Json]) -> tuple[Event, ...]:
-        """On VM and VMI: a problem that is new, or that there is none any more. A refused write has its own Events.
-        ``conditions``: those from before."""
+        """The Events on VM and VMI, for a problem that is new, or for the end of one. A refused write has its own
+        Events. ``conditions``: those from before."""
         before = condition_of(conditions, PROFILES_APPLIED) or {}
         about = [obj for obj in (self.vm, self.vmi) if obj is not None]
         if self.problem is None:
@@ -274,7 +275,7 @@ def _lost(
 async def _in_the_way(
     cluster: Cluster, template: ResourceClaimTemplate, vmi: VirtualMachineInstance
 ) -> ProfileProblem | None:
-    """What is wrong with the template of that name, which may lack our label and so isn't watched; None if the informer
+    """The problem with the template of that name, which may lack our label and so isn't watched; None if the informer
     is only late."""
     named = (await cluster.list(ResourceClaimTemplate, vmi.namespace, fields=f"metadata.name={template.name}")).items
     problems = (objection(stored, template, vmi) for stored in named)

@@ -1,5 +1,5 @@
-"""When an alignment that a VMI's claims ask for is taken back: no node has such devices free any more, as another pod
-took them, or their node or their slices changed, and with other devices it could start (decision 0024). Pure.
+"""Takes back an alignment that a VMI's claims ask for: no node has such devices free any more, as another pod took
+them, or their node or their slices changed, and with other devices it could start (decision 0024). Pure.
 
 A claim can't be changed, so the VMI has to be made anew; that is only done where its VM makes another by itself.
 """
@@ -40,7 +40,7 @@ def restarts(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
 def asked_at(
     pod: Pod | None, claims: Mapping[str, ResourceClaim], now: datetime, count_from: CountFrom
 ) -> tuple[int, datetime] | None:
-    """The number of the question that is due about a pod, 0 for none yet, and when the next one is; None about one that
+    """The number of the question that is due about a pod, 0 for none yet, and when the next one is; None for a pod that
     doesn't wait for devices. ``claims``: the pod's, by namespace and name."""
     if pod is None or pod.metadata.deletion_timestamp is not None or pod.finished or not _is_unschedulable(pod):
         return None
@@ -68,7 +68,7 @@ def is_lost(
 
 
 def event(vm: VirtualMachine, pod: Pod, given_up: Sequence[str]) -> Event:
-    """``given_up``: what the VM starts with instead."""
+    """The Event of an alignment that is taken back. ``given_up``: what the VM starts with instead."""
     text = (
         f"no node has the devices of {visible(pod.name)} together any more, so its VMI is made anew, "
         f"with {'; '.join(given_up)}"

@@ -46,7 +46,8 @@ _PREFIX_LIMIT: Final = 58
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """``launcher``: what the cluster says about launcher pods; node labels and devices of KubeVirt's aren't asked for.
+    """The options of launcher pods. ``launcher``: what the cluster says about launcher pods; node labels and devices of
+    KubeVirt's aren't asked for.
 
     ``arguments``: of the launcher's command, such as ``("--uri", "qemu:///system")``.
     """
@@ -115,14 +116,14 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
 
 
 def _ours(pod: Pod) -> frozenset[str]:
-    """Annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen its
-    security context."""
+    """The annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen
+    its security context."""
     loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in LOOSENING_DOMAINS)
     return frozenset((*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening))
 
 
 def vmi_annotation(vmi: VirtualMachineInstance) -> str:
-    """The VMI as its launcher gets it: without status and what only the API server minds."""
+    """The VMI as its launcher gets it: without status and fields that only the API server uses."""
     metadata = vmi.metadata
     kept = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     mapped = {"labels": metadata.labels, "annotations": _small(metadata.annotations)}

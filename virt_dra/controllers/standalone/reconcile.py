@@ -63,8 +63,8 @@ class StandaloneSettings:
 
 @dataclass(frozen=True)
 class StandaloneInputs:
-    """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: what its devices are
-    resolved from."""
+    """The inputs of a VMI's plan. ``pods``: all launcher pods of the VMI, finished ones too, the newest last.
+    ``devices``: what its devices are resolved from."""
 
     devices: Devices
     pods: tuple[Pod, ...]
@@ -77,8 +77,8 @@ class StandaloneInputs:
 
 @dataclass(frozen=True)
 class StandalonePlan:
-    """``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a list from the API
-    server first."""
+    """The writes for a VMI. ``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a
+    list from the API server first."""
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()

@@ -48,8 +48,9 @@ _MOST_COUNTED: Final = 100
 
 @dataclass(frozen=True)
 class LifecycleInputs:
-    """``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that still run for an earlier VMI
-    of that name. ``profiles``, by name, and ``namespace_labels``: what the VM's line of profiles is read with."""
+    """The inputs of a VM's plan. ``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that
+    still run for an earlier VMI of that name. ``profiles``, by name, and ``namespace_labels``: what the VM's line of
+    profiles is read with."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None
@@ -63,8 +64,8 @@ class LifecycleInputs:
 
 @dataclass(frozen=True)
 class LifecyclePlan:
-    """``actions`` in order: the VM's status records a failed VMI before that VMI is deleted. ``requeue_at``: when the
-    back-off ends."""
+    """The writes for a VM: ``actions`` in order, as the VM's status records a failed VMI before that VMI is deleted.
+    ``requeue_at``: when the back-off ends."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
@@ -150,7 +151,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
 
 
 def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
-    """When the back-off ends; never later than its length from now, even if a clock was set back since it was
+    """The end of the back-off; never later than its length from now, even if a clock was set back since it was
     written."""
     written, count = moment_of(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
     if written is None:
@@ -228,8 +229,8 @@ def _status(
 
 
 def _next_vmi(inputs: LifecycleInputs) -> VirtualMachineInstance | RefusedLineError:
-    """The VMI that the VM makes, with the devices of its line of profiles and its kept claims; why not, if what it asks
-    for is refused."""
+    """The VMI that the VM makes, with the devices of its line of profiles and its kept claims; the problem, if what it
+    asks for is refused."""
     try:
         return kept_instance(
             instance_of(inputs.vm), inputs.profiles, inputs.namespace_labels, inputs.vm.metadata.annotations
@@ -271,7 +272,7 @@ def _printable(
     failures: Json | None,
     leftovers: Sequence[str],
 ) -> str:
-    """One word for ``kubectl get``, from KubeVirt's vocabulary."""
+    """The status in one word for ``kubectl get``, from KubeVirt's vocabulary."""
     if own is not None and own.metadata.deletion_timestamp is not None:
         return "Terminating"
     if own is None:

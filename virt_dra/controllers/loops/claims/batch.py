@@ -34,18 +34,18 @@ class ClaimInputs:
 
 @dataclass(frozen=True)
 class ClaimControllerPlan:
-    """``actions``: the writes, in order. ``events``: why pods don't get their claims."""
+    """The writes of one pass. ``actions``: the writes, in order. ``events``: why pods don't get their claims."""
 
     actions: tuple[ClaimAction, ...]
     events: tuple[Event, ...]
 
 
 async def gather(reader: Reader, namespace: str = "", gates: FeatureGates = PLAIN) -> ClaimInputs:
-    """Everything of one namespace, or of all.
+    """The inputs of one namespace, or of all. Claims are read before pods, so that a consumer that is not among the
+    pods is certainly gone (C-10.9).
 
-    Claims are read before pods, so that a consumer that is not among the pods is certainly gone (C-10.9). A claim that
-    a pod's status names and that came after the list is read on its own, so that it isn't created twice (C-10.5.1);
-    then the pods are listed again, since that claim may have consumers younger than the first list.
+    A claim that a pod's status names and that came after the list is read on its own, so that it isn't created twice
+    (C-10.5.1); then the pods are listed again, since that claim may have consumers younger than the first list.
     """
     claims = {claim.key: claim for claim in (await reader.list(ResourceClaim, namespace)).items}
     missing: set[tuple[str, str]] = set()
@@ -76,7 +76,7 @@ def _recorded_names(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
 
 
 def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
-    """What to do for all PodGroups, then for all pods and then for all claims, each in the order of their keys."""
+    """The writes for all PodGroups, then for all pods and then for all claims, each in the order of their keys."""
     view = _ListedView.from_inputs(inputs)
     actions: list[ClaimAction] = []
     events: list[Event] = []
@@ -101,8 +101,8 @@ def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
 async def reconcile(
     cluster: Cluster, namespace: str = "", *, passes: int = 10, gates: FeatureGates = PLAIN
 ) -> tuple[Event, ...]:
-    """Pass after pass until nothing is left to write, or the cluster refuses a write. What still keeps pods waiting is
-    returned."""
+    """Runs passes until nothing is left to write, or the cluster refuses a write. Returns what still keeps pods
+    waiting."""
     for _ in range(passes):
         planned = plan(await gather(cluster, namespace, gates))
         refused = await apply(cluster, planned.actions)

@@ -1,5 +1,5 @@
-"""Which claims a pod or a PodGroup needs made and recorded, and which are reserved for a pod that has a node (C-10.4 to
-C-10.8)."""
+"""Decides which claims of a pod or a PodGroup are created and recorded, and which are reserved for a pod that has a
+node (C-10.4 to C-10.8)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class _CannotCreate(Exception):
 
 
 def for_pod(view: ClaimView, pod: Pod, gates: FeatureGates) -> list[PodDecision]:
-    """C-10.4 to C-10.7. After new claims the decision is to be repeated: then their names are known."""
+    """The writes for a pod (C-10.4 to C-10.7). After new claims the decision is to be repeated: then their names are
+    known."""
     if not pod.spec.resource_claims or is_done(pod) or pod.metadata.deletion_timestamp is not None:
         return []
     group = _group_of(view, pod, gates)
@@ -82,7 +83,7 @@ def for_pod(view: ClaimView, pod: Pod, gates: FeatureGates) -> list[PodDecision]
 
 
 def for_group(view: ClaimView, group: PodGroup, gates: FeatureGates) -> list[PodDecision]:
-    """C-10.8: as for pods, but nothing is reserved for a group here."""
+    """The writes for a PodGroup, as for pods, but nothing is reserved for a group here (C-10.8)."""
     if not gates.workload_resource_claims or group.metadata.deletion_timestamp is not None:
         return []
     return _claims_of(view, group, None, gates)[0]
@@ -111,10 +112,10 @@ def _group_of(view: ClaimView, pod: Pod, gates: FeatureGates) -> PodGroup | Even
 def _claims_of(
     view: ClaimView, owner: ClaimOwner, group: PodGroup | None, gates: FeatureGates
 ) -> tuple[list[PodDecision], ClaimOwner | None]:
-    """What to make and record for an owner, and the owner with the names as recorded then; None as long as that isn't
-    all.
+    """The claims to make and record for an owner, and the owner with the names as recorded then; None as long as that
+    isn't all.
 
-    The first claim that can't be had stops the owner's turn; what was made before is found again by owner and
+    The first claim that can't be made stops the owner's turn; what was made before is found again by owner and
     annotation.
     """
     created: list[PodDecision] = []
@@ -187,7 +188,7 @@ def _claim_for(
 
 
 def _orphan(view: ClaimView, owner: ClaimOwner, entry: str) -> str | None:
-    """A claim that was made for the entry, the first by name. Others are left until the owner goes (C-10.5.2)."""
+    """The first claim by name that was made for the entry. Others are left until the owner is deleted (C-10.5.2)."""
     for claim in view.claims_of(owner.namespace, owner.metadata.uid):
         if claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) == entry:
             return claim.name
@@ -257,15 +258,14 @@ def generate_name(owner: str, entry: str) -> str:
 
 
 def _first_part(name: str, length: int) -> str:
-    """The share of a name in LONGEST_BASE of ``length`` bytes. A character that would be cut in two (no valid name has
-    one) goes."""
+    """The first bytes of a name, as many as are its share of LONGEST_BASE where ``length`` bytes are too long. A
+    character that would be cut in two (no valid name has one) is dropped."""
     raw = name.encode()
     return raw[: len(raw) * LONGEST_BASE // length].decode(errors="ignore")
 
 
 def _reservations(view: ClaimView, pod: ClaimOwner, group: PodGroup | None, gates: FeatureGates) -> list[PodDecision]:
-    """For a pod that already has a node: its allocated claims are reserved for it, unallocated ones are left alone
-    (C-10.7)."""
+    """The reservations of a pod's allocated claims, once it has a node; unallocated claims are left alone (C-10.7)."""
     decided: list[PodDecision] = []
     if not isinstance(pod, Pod) or not pod.spec.node_name:
         return decided
@@ -323,14 +323,14 @@ def needs_work(view: ClaimView, pod: Pod, gates: FeatureGates) -> bool:
 
 
 def _must_be_made(view: ClaimView, pod: Pod, entry: PodResourceClaim, gates: FeatureGates) -> bool:
-    """Whether a missing claim of a pod is to be made for the pod. What becomes of that of a group is the group's
-    matter."""
+    """Whether a missing claim of a pod is to be made for the pod. That of a group is made for the group."""
     group = _group_of(view, pod, gates)
     return isinstance(group, Event) or not is_of_group(bind_to(pod, group, entry))
 
 
 def group_needs_work(view: ClaimView, group: PodGroup) -> bool:
-    """The same for a PodGroup, whose claims need no reservation here."""
+    """Whether a change makes work for a PodGroup, as :func:`needs_work` for pods; its claims need no reservation
+    here."""
     if group.metadata.deletion_timestamp is not None:
         return False
     for entry in group.spec.resource_claims:

@@ -1,4 +1,4 @@
-"""Which change is work for which object (C-10.1)."""
+"""The objects for which a change is work (C-10.1)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def keys_of_pod(view: ClaimView, pod: Pod, gates: FeatureGates, *, deleted: bool
 
 
 def keys_of_group(view: ClaimView, group: PodGroup, *, deleted: bool) -> Iterator[WorkKey]:
-    """The same for a PodGroup, which needs its claims until it is gone."""
+    """The work that a PodGroup makes, as :func:`keys_of_pod`; a group needs its claims until it is deleted."""
     if not group.spec.resource_claims:
         return
     if deleted:

@@ -258,7 +258,7 @@ class ResourceClaimController:
             view.learn(written)
 
     def _report(self, event: Event) -> None:
-        """Only what keeps an owner from its claims becomes an Event; the rest is only logged."""
+        """Emits Events about what keeps an owner from its claims; the rest is only logged."""
         if event.reason != CREATION_FAILED:
             log.info("%s %s/%s: %s: %s", event.kind, event.namespace, event.name, event.reason, event.message)
             return

@@ -1,5 +1,5 @@
-"""What becomes of a claim whose consumers are done: reservations dropped, devices freed, generated claims deleted
-(C-10.9 to C-10.12)."""
+"""Releases a claim whose consumers are done: reservations are dropped, devices freed, generated claims deleted (C-10.9
+to C-10.12)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_done(pod: Pod) -> bool:
 def for_claim(
     view: ClaimView, claim: ResourceClaim, gates: FeatureGates, joining: tuple[ResourceClaimConsumerReference, ...] = ()
 ) -> list[ClaimAction]:
-    """C-10.9 to C-10.12. ``joining``: consumers to add in the same write."""
+    """The writes for a claim (C-10.9 to C-10.12). ``joining``: consumers to add in the same write."""
     actions: list[ClaimAction] = []
     reserved = claim.status.reserved_for
     kept = tuple(consumer for consumer in reserved if _keeps(view, claim.namespace, consumer, gates))

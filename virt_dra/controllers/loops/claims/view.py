@@ -11,8 +11,8 @@ from virt_dra.api.scheduling_v1 import PodGroup
 
 
 class LookNeeded(Exception):
-    """The decision depends on whether an object exists, and our copy of the cluster may be too old: it must be read
-    from the cluster."""
+    """Raised where the decision depends on whether an object exists, and our copy of the cluster may be too old: the
+    object must be read from the cluster."""
 
     def __init__(self, kind: type[TypedObject], namespace: str, name: str) -> None:
         self.kind, self.namespace, self.name = kind, namespace, name

@@ -55,12 +55,12 @@ class PoolStatusRequests:
             group.create_task(self._clean_up(), name="expired pool status requests")
 
     def _request_changed(self, old: ResourcePoolStatusRequest | None, new: ResourcePoolStatusRequest | None) -> None:
-        """C-12.1: only one without a status is worked on."""
+        """Queues a request without a status; others are done (C-12.1)."""
         if new is not None and new.status is None:
             self._queue.add(new.name)
 
     async def _answer(self, name: str) -> float | None:
-        """One attempt; after how long to try again (C-12.4)."""
+        """Answers a request once. Returns the seconds after which to try again (C-12.4)."""
         request = self._requests.store.get(name)
         if request is None or request.status is not None:
             self._attempts.pop(name, None)
@@ -98,7 +98,7 @@ class PoolStatusRequests:
         return FIRST_DELAY * 2.0**attempt
 
     async def _clean_up(self) -> None:
-        """C-12.9: at once and every ten minutes."""
+        """Deletes expired requests, at once and every ten minutes (C-12.9)."""
         while True:
             for request in sorted(self._requests.store.values(), key=lambda pending: pending.name):
                 if is_expired(request, self._clock()):
@@ -129,12 +129,12 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
 
 
 def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
-    """A slice is found by its driver, and by driver and pool."""
+    """The keys by which a slice is found: its driver, and driver and pool."""
     return (published.spec.driver, None), published.pool_key
 
 
 def _pools_used_by(claim: ResourceClaim) -> Iterator[tuple[str, str | None]]:
-    """A claim is found by the drivers of its devices, and by driver and pool."""
+    """The keys by which a claim is found: the drivers of its devices, and driver and pool of each."""
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     yield from {key: None for result in results for key in ((result.driver, None), (result.driver, result.pool))}

@@ -1,4 +1,5 @@
-"""How many partitions of each type a pool has, and how many of them still fit its shared counters (C-12.6). Pure."""
+"""The number of partitions of each type that a pool has, and how many of them still fit its shared counters (C-12.6).
+Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Grouped:
 
 
 def _type_of(driver: str, attributes: dict[str, DeviceAttribute], name: str) -> str | None:
-    """By the full name; the driver's own domain may be left out."""
+    """The type of a device, by the full name of the attribute, or without the driver's own domain."""
     attribute = attributes.get(name)
     if attribute is None and name.startswith(f"{driver}/"):
         attribute = attributes.get(name.removeprefix(f"{driver}/"))

@@ -37,7 +37,7 @@ _UNAVAILABLE = ("NoSchedule", "NoExecute")
 
 @dataclass
 class PoolUsage:
-    """What claims have of a pool, results with admin access left out (C-12.3)."""
+    """The use that claims make of a pool, without results with admin access (C-12.3)."""
 
     devices: set[str] = field(default_factory=set)
     """The allocated devices, shared ones once, including devices that are no longer published."""
@@ -132,8 +132,8 @@ def pool_status(
 def _with_views(
     status: PoolStatus, spec: ResourcePoolStatusRequestSpec, slices: Sequence[ResourceSlice], usage: PoolUsage
 ) -> PoolStatus:
-    """C-12.6, C-12.7: any problem takes the partition view away, the first is reported; a problem of one doesn't
-    concern the other."""
+    """The status with its views. Any problem removes the partition view, and the first is reported; a problem of one
+    view doesn't concern the other (C-12.6, C-12.7)."""
     pool = f"{status.driver}/{status.pool_name}"
     counters = [counter_set for published in slices for counter_set in published.spec.shared_counters]
     partitions = partition_view(Grouped.devices(spec, slices), counters, usage.devices, pool)

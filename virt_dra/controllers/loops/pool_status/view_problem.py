@@ -15,6 +15,6 @@ SHAREABLE_OVER_CAP = "ShareableSummaryOverCap:"
 
 @dataclass(frozen=True)
 class ViewProblem:
-    """``message`` begins with one of the prefixes above."""
+    """Why a view can't be computed. ``message`` begins with one of the prefixes above."""
 
     message: str

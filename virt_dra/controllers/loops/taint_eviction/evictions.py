@@ -1,4 +1,4 @@
-"""When a claim's taints evict the pods that use it, and when a pod is evicted for all its claims (C-11.2, C-11.3).
+"""The time at which a claim's taints evict the pods that use it, and a pod for all its claims (C-11.2, C-11.3).
 Pure."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, order=True)
 class TaintCause:
-    """Which taint evicts. Sorted: rules by name, then taints of slices by driver, pool, device and index (C-11.2)."""
+    """The taint that evicts. Sorted: rules by name, then taints of slices by driver, pool, device and index
+    (C-11.2)."""
 
     published: bool
     rule: str = ""
@@ -48,7 +49,7 @@ class TaintCause:
 
 @dataclass(frozen=True)
 class Eviction:
-    """From when on pods are to be deleted, and why."""
+    """The time from which pods are to be deleted, and why."""
 
     at: datetime
     causes: tuple[TaintCause, ...]
@@ -62,7 +63,7 @@ CausedTaint = tuple[TaintCause, DeviceTaint]
 
 
 def rule_cause(rule: DeviceTaintRule) -> TaintCause:
-    """The cause that a rule's taint is."""
+    """The cause for a rule's taint."""
     return TaintCause(published=False, rule=rule.name, rule_uid=rule.metadata.uid)
 
 
@@ -100,11 +101,10 @@ def claim_eviction(
 
 
 def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> datetime | None:
-    """When a NoExecute taint evicts; None: never. Only tolerations whose effect is NoExecute count, an empty one
-    doesn't (C-11.2).
+    """The time at which a NoExecute taint evicts; None: never.
 
-    A taint without the time that the API server gives it never evicts. Times beyond the calendar are its ends (upstream
-    they overflow).
+    Only tolerations whose effect is NoExecute count, an empty one doesn't (C-11.2). A taint without the time that the
+    API server gives it never evicts. Times beyond the calendar are its ends (upstream they overflow).
     """
     if taint.time_added is None:
         return None

@@ -107,7 +107,7 @@ class TaintEviction:
             self._evaluate_consumers(claim)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        """A new rule or spec gets its condition at once, before pods are evicted for it (C-11.8)."""
+        """Gives a new rule or spec its condition at once, before pods are evicted for it (C-11.8)."""
         if old is not None and new is not None and old.spec == new.spec:
             return
         if new is not None:
@@ -119,7 +119,7 @@ class TaintEviction:
             self._evaluate_consumers(claim)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """A claim without taints before and after concerns no pod (C-11.4)."""
+        """Plans the pods of a claim anew, unless it had no taints before and has none now (C-11.4)."""
         before, now = self._taints.change_claim(old, new)
         if before is None and now is None:
             return
@@ -171,7 +171,7 @@ class TaintEviction:
         return pod_eviction(pod, allocated, workload_claims=self._groups)
 
     def _forget(self, ref: PodRef) -> None:
-        """The pod is gone: no event (C-11.5)."""
+        """Forgets a deleted pod, without an event (C-11.5)."""
         self._remember(ref, None)
         self._scheduled.pop(ref, None)
 
@@ -238,13 +238,13 @@ class TaintEviction:
     # --- the condition of a rule ---
 
     def _refresh_status(self, ref: RuleRef) -> None:
-        """Write a rule's condition in ten seconds, or when it is to be written anyway."""
+        """Queues the write of a rule's condition in ten seconds, unless it is queued."""
         if ref not in self._status_due:
             self._status_due[ref] = self._clock() + timedelta(seconds=STATUS_PERIOD)
             self._queue.add_after(ref, STATUS_PERIOD)
 
     async def _write_status(self, ref: RuleRef) -> float | None:
-        """C-11.8. Returns when to look again."""
+        """Writes a rule's condition (C-11.8). Returns when to look again."""
         now = self._clock()
         rule = self._rules.store.get(ref.name)
         if rule is None or rule.metadata.uid != ref.uid:

@@ -47,7 +47,7 @@ class RuleCounts:
 
 
 def not_before(rule: DeviceTaintRule, now: datetime) -> float:
-    """For how many seconds the condition stays as it is, since it was changed for this generation a moment ago; 0: it
+    """The seconds for which the condition stays as it is, since it was changed for this generation a moment ago; 0: it
     may change."""
     current = _known(rule)
     if (

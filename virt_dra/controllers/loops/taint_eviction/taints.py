@@ -51,10 +51,8 @@ class AllocatedTaints:
     def change_claim(
         self, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> tuple[Eviction | None, Eviction | None]:
-        """Replace a claim (None: absent) by another state of it; its eviction before and now.
-
-        An allocation never changes in place (C-1.10), so it is only evaluated when it is new.
-        """
+        """Replaces a claim (None: absent) by another state of it. Returns its eviction before and now. An allocation
+        never changes in place (C-1.10), so it is only evaluated when it is new."""
         replaced = self._forget(old) if old is not None else None
         before = replaced.eviction if replaced is not None else None
         if new is None or new.status.allocation is None:
@@ -80,12 +78,12 @@ class AllocatedTaints:
         return removed
 
     def change_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[ResourceClaim]:
-        """Replace a slice; the claims whose eviction changed, by namespace and name."""
+        """Replaces a slice. Returns the claims whose eviction changed, by namespace and name."""
         changed = self.published.change(old, new)
         return self._evaluated({key for device in changed for key in self._users.get(device, ())})
 
     def change_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> list[ResourceClaim]:
-        """Replace a rule; the claims whose eviction changed, by namespace and name."""
+        """Replaces a rule. Returns the claims whose eviction changed, by namespace and name."""
         affected: set[ClaimKey] = set()
         if old is not None:
             self._rules.remove(old)
@@ -108,7 +106,7 @@ class AllocatedTaints:
                 yield AllocatedClaim(claim, eviction)
 
     def allocated_devices(self, rule: DeviceTaintRule) -> int:
-        """How many allocation results a rule selects; a device that several claims share counts for each."""
+        """The number of allocation results that a rule selects; a device that several claims share counts for each."""
         claims = (self._claims[key].claim for key in self._selected_by(rule))
         return sum(rule_selects(rule, device) for claim in claims for device in _devices(claim))
 
