@@ -14,7 +14,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
 @dataclass(frozen=True)
 class AddressSources:
-    """What a launcher reads addresses of devices from, beside the VMI's own status (K-7.6)."""
+    """The sources of devices' addresses, beside the VMI's own status (K-7.6)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     """The variables of the compute container, never the caller's own."""

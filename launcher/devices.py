@@ -49,7 +49,8 @@ def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) ->
 
 
 def _not_on_root_complex(request: ConversionInputs) -> tuple[str, ...]:
-    """KubeVirt's slots on bus 0 depend on its network interfaces, which the domain of ours hasn't."""
+    """A warning if the VMI asks for slots on bus 0: KubeVirt's depend on its network interfaces, which this domain
+    lacks."""
     if not is_on_root_complex(request.vmi.metadata.annotations):
         return ()
     return (f"{ROOT_COMPLEX_ANNOTATION} isn't followed: devices are placed by libvirt, or by node and root",)
@@ -68,10 +69,8 @@ def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]
 
 
 def _check_names(request: ConversionInputs) -> None:
-    """Raises :class:`LauncherError` for a name that XML can't hold: names become aliases (K-7.17).
-
-    Checked first, since all other messages contain names.
-    """
+    """Refuses a name that XML can't hold: names become aliases (K-7.17). Checked first, since all other messages
+    contain names. Raises :class:`LauncherError`."""
     devices = request.vmi.spec.domain.devices
     named = [(f"gpus[{index}]", gpu.name) for index, gpu in enumerate(devices.gpus)]
     named += [(f"hostDevices[{index}]", entry.name) for index, entry in enumerate(devices.host_devices)]
@@ -103,8 +102,8 @@ def _same_alias(first: ConvertedDevice, second: ConvertedDevice) -> str:
 
 
 def _check_addresses(devices: tuple[ConvertedDevice, ...]) -> None:
-    """Raises :class:`LauncherError` for two devices with one address if one is of a claim (K-5.13). KubeVirt accepts it
-    from two plugins (K-7.3)."""
+    """Refuses two devices with one address if one is of a claim (K-5.13). KubeVirt accepts it from two plugins (K-7.3).
+    Raises :class:`LauncherError`."""
     for first, second in _pairs_with_one_address(devices):
         if first.is_dra or second.is_dra:
             raise LauncherError(DUPLICATE_ADDRESS, second.device, _both(first, second))

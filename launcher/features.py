@@ -1,4 +1,4 @@
-"""What libvirt must support for a domain: each feature with the release since which it has it (K-14.1; iommufd:
+"""The features of libvirt that a domain needs, each with the release since which libvirt has it (K-14.1; iommufd:
 K-7.25)."""
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _has(domain: Domain, model: str) -> bool:
 
 
 def check_supported(domain: Domain, libvirt: str) -> None:
-    """Raises :class:`LauncherError` that names every feature of the domain that this release of libvirt lacks."""
+    """Refuses a domain with features that this release of libvirt lacks. Raises :class:`LauncherError` that names every
+    one."""
     if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", libvirt) is None:
         raise LauncherError(INVALID_DOMAIN, "libvirt", f"{libvirt!r} is no release of libvirt; write for example 9.0.0")
     version = tuple(map(int, f"{libvirt}.0".split(".")))

@@ -1,4 +1,4 @@
-"""What a VMI's guest is, whatever its devices: its machine, its memory, its CPUs."""
+"""The shape of a VMI's guest, whatever its devices: its machine, its memory, its CPUs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def machine_of(vmi: VirtualMachineInstance) -> Architecture:
 
 
 def has_pcie_root(vmi: VirtualMachineInstance) -> bool:
-    """True if the machine has PCI Express, which those of type ``pc`` have not."""
+    """True if the machine has PCI Express, unlike those of type ``pc``."""
     type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
     return machine_of(vmi).is_pcie and not re.fullmatch(r"pc|pc-i440fx.*", type_)
 
@@ -81,8 +81,8 @@ def memory_of(vmi: VirtualMachineInstance) -> int:
 
 
 def cpu_shape(vmi: VirtualMachineInstance) -> CpuShape:
-    """Its CPUs: 0 and absent mean 1; without any, the CPU limit or request counts as sockets, as in KubeVirt. Raises
-    :class:`launcher.errors.LauncherError`."""
+    """The guest's CPUs: 0 and absent mean 1; without any, the CPU limit or request counts as sockets, as in KubeVirt.
+    Raises :class:`launcher.errors.LauncherError`."""
     cpu, resources = vmi.spec.domain.cpu or CPU(), vmi.spec.domain.resources
     given = {"sockets": cpu.sockets or 0, "cores": cpu.cores or 0, "threads": cpu.threads or 0}
     if not any(given.values()):

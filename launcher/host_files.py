@@ -1,4 +1,4 @@
-"""Reads files of /sys and /proc; what can't be read isn't there."""
+"""Reads files of /sys and /proc; what can't be read counts as missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEXT_MAX: Final = 64 * 1024
 
 
 def entries(folder: Path) -> Iterator[Path]:
-    """What is in a folder, by name; nothing of a folder that can't be read."""
+    """The names in a folder; none of a folder that can't be read."""
     try:
         yield from sorted(folder.iterdir())
     except OSError:

@@ -94,7 +94,7 @@ def display_alias(vmi: VirtualMachineInstance, aliases: Mapping[str, str | None]
 
 
 def display_refused(device: str, reason: str) -> LauncherError:
-    """Why a device can't be the guest's display."""
+    """The error of a device that can't be the guest's display."""
     return LauncherError(INVALID_OPTIONS, device, f"{FIELD}[{device}].xVga: {reason}")
 
 

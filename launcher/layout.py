@@ -1,4 +1,4 @@
-"""How a VMI lies on its host: pinned vCPUs, NUMA cells, and the guest addresses of its devices (K-8)."""
+"""The layout of a VMI on its host: pinned vCPUs, NUMA cells, and the guest addresses of its devices (K-8)."""
 
 from __future__ import annotations
 

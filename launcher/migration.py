@@ -1,7 +1,5 @@
 """The domain of a migration's target: the source's, with the mediated device that the target has (K-10.4).
-
-Which VMI may migrate at all is :mod:`virt_dra.api.integration.live_migration`'s to say.
-"""
+:mod:`virt_dra.api.integration.live_migration` decides which VMI may migrate."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ class MissingObject:
 
 @dataclass(frozen=True)
 class RequestDrivers:
-    """The drivers whose devices may serve a request, sorted. ``complete``: no other published device matches.
+    """The drivers of a request. The drivers whose devices may serve a request, sorted. ``complete``: no other published
+    device matches.
 
     ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them
     exist, but neither a published device nor the text of a selector determines the driver; the time at which the newest
@@ -75,7 +76,7 @@ class Knowledge(Protocol):
     """One state of a cluster, for reviews. No method blocks."""
 
     def with_evaluator(self, evaluator: SelectorEvaluator) -> Knowledge:
-        """The same knowledge for one review, with its evaluator of selectors."""
+        """A copy for one review, with its evaluator of selectors."""
 
     @property
     def slices(self) -> PersistentMap[str, PublishedSlice] | None:
@@ -91,7 +92,7 @@ class Knowledge(Protocol):
 
     @property
     def for_unverified(self) -> Knowledge:
-        """The same knowledge for a review of an unverified caller."""
+        """A copy for a review of an unverified caller."""
 
     @property
     def gates(self) -> Gates:

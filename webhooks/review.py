@@ -71,7 +71,8 @@ class Review:
 
 
 def check_content_type(content_type: str) -> None:
-    """Raises :class:`BadReview` (415) unless the media type is JSON; parameters such as a charset are ignored."""
+    """Refuses another media type than JSON; parameters such as a charset are ignored. Raises :class:`BadReview`
+    (415)."""
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadReview(
@@ -80,11 +81,11 @@ def check_content_type(content_type: str) -> None:
 
 
 def tenant_hint(body: bytes, address: str) -> Tenant:
-    """Whose review it is, read without parsing the body: address, account and namespace. Others than API servers may
-    lie, so ``address`` is theirs, and "" for a verified caller.
+    """The tenant whose review it is, read without parsing the body: address, account and namespace.
 
-    The account is the user, except where it is a component of the cluster or a ServiceAccount of another namespace:
-    these act for the namespace, as virt-controller does when it creates a launcher pod.
+    Others than API servers may lie, so ``address`` is theirs, and "" for a verified caller. The account is the user,
+    except where it is a component of the cluster or a ServiceAccount of another namespace: these act for the namespace,
+    as virt-controller does.
     """
     namespace, user = (
         match[1].decode("utf-8", "replace") if (match := hint.search(body, 0, _HEAD)) else ""

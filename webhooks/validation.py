@@ -138,7 +138,7 @@ def _in_namespace(subject: ObjectT, namespace: str) -> ObjectT:
 
 
 def _check_size(raw: Json, kind: str) -> None:
-    """Raises WireError."""
+    """Refuses an object that is too large. Raises WireError."""
     if _has_more_members(raw, MAX_MEMBERS):
         message = f"must have no more than {MAX_MEMBERS} members and items in all; no virtual machine has that many"
         raise WireError(kind, (("", message),))

@@ -76,7 +76,7 @@ _STEP: Mapping[str, str] = {
 
 
 def _failure(kind: EntryKind, prefix: str, name: str, reason: str) -> str:
-    """KubeVirt's message for an address error. Only for USB it has no prefix that names the list."""
+    """KubeVirt's message for an address error. It has a prefix that names the list, except for USB."""
     if prefix not in _STEP:
         return f"failed to create hostdevice for {name}: {reason}"
     return f"{kind.plugin_failure}failed to create hostdevice for {name}: {_STEP[prefix].format(name)}{reason}"

@@ -1,1 +1,1 @@
-"""What a domain says of host devices and their placement, and how two domains differ in that. Pure."""
+"""The facts of a domain about host devices and their placement, and how two domains differ in them. Pure."""

@@ -93,15 +93,15 @@ def _sharing(devices: Sequence[int]) -> str:
 
 
 def _meaning(place: GuestPlace | None) -> object:
-    """What counts of an address: all of it on a root, behind a port its function alone, since buses are numbered by
-    controllers."""
+    """The part of an address that counts: all of it on a root, behind a port its function alone, since buses are
+    numbered by controllers."""
     if place is None or len(place.chain) < 2:
         return place and (place.address, place.chain, place.cell)
     return place.address.partition(":")[2].partition(":")[2], place.chain, place.cell
 
 
 def _companions(devices: Sequence[HostdevFacts | None]) -> Mapping[int, tuple[int, ...]]:
-    """By the number of each device on an expander, those on the same one."""
+    """The devices on the same expander as each device, by its number."""
     roots: dict[int, list[int]] = defaultdict(list)
     for number, device in enumerate(devices):
         if device is not None and device.place is not None and device.place.root:
@@ -110,7 +110,8 @@ def _companions(devices: Sequence[HostdevFacts | None]) -> Mapping[int, tuple[in
 
 
 def _pairs(ours: Sequence[HostdevFacts], others: Sequence[HostdevFacts]) -> Iterator[_Pair]:
-    """Our devices with their counterparts: the same host device, else the same alias; then what only the other has."""
+    """Our devices with their counterparts: the same host device, else the one with the same alias; then the devices
+    that only the other domain has."""
     left = dict(enumerate(others))
     counterparts: dict[int, int] = {}
     for key in _SAMENESS:

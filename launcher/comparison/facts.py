@@ -36,7 +36,7 @@ _MODEL: Final = 40
 
 @dataclass(frozen=True)
 class GuestPlace:
-    """Where a device is in the guest. ``chain``: models of the PCI controllers above it, from the root down."""
+    """The place of a device in the guest. ``chain``: models of the PCI controllers above it, from the root down."""
 
     address: str
     """A PCI address as ``0000:01:00.0``; of another bus, its attributes."""
@@ -71,7 +71,8 @@ class HostdevFacts:
 
 @dataclass(frozen=True)
 class DomainFacts:
-    """``placement``: by path, what decides on which node of the host memory, vCPUs and devices are."""
+    """The facts of a domain. ``placement``: by path, what decides on which node of the host memory, vCPUs and devices
+    are."""
 
     hostdevs: tuple[HostdevFacts, ...]
     placement: Mapping[str, str]
@@ -209,7 +210,7 @@ def _properties(element: etree._Element) -> Iterator[tuple[str, str]]:
 
 
 def _attributes(element: etree._Element) -> Iterator[tuple[str, str]]:
-    """Typed by lxml as texts or bytes, which they aren't."""
+    """The attributes of an element, whose names and values lxml's types allow to be bytes, which they never are."""
     return ((str(name), str(value)) for name, value in element.items())
 
 

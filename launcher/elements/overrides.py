@@ -46,5 +46,5 @@ class OverriddenDevice(Page):
 
 
 def as_display(alias: str) -> OverriddenDevice:
-    """What makes the device of an alias the guest's display."""
+    """The override that makes the device of an alias the guest's display."""
     return OverriddenDevice(alias, (PropertyElement(X_VGA, "bool", "true"),))

@@ -46,7 +46,7 @@ class SharedSlots:
 
     @property
     def followers(self) -> frozenset[etree._Element]:
-        """Elements that go where function 0 goes."""
+        """The elements that go where function 0 goes."""
         return frozenset(self.elements[device.device] for sharing in self.slots for device in sharing[1:])
 
 
@@ -101,8 +101,8 @@ def join_functions(root: etree._Element, shared: SharedSlots) -> list[str]:
 
 
 def _make_display(root: etree._Element, vmi: VirtualMachineInstance, pages: Mapping[str, Hostdev]) -> str | None:
-    """Makes the device that is asked for the guest's display; its alias, None if there is nothing to do. Raises
-    :class:`LauncherError`."""
+    """Makes the device that is asked for the guest's display, and returns its alias; None if there is nothing to do.
+    Raises :class:`LauncherError`."""
     adapters = [model for model in root.iterfind("devices/video/model") if model.get("type") != "none"]
     aliases = {device: page.alias for device, page in pages.items()}
     names = {alias: device for device, alias in aliases.items()}
@@ -128,7 +128,7 @@ def _make_display(root: etree._Element, vmi: VirtualMachineInstance, pages: Mapp
 
 
 def _given(options: HostdevOptions) -> Iterable[str]:
-    """The options that have a value, but ``guestSlot``, which is for several devices."""
+    """The options that have a value, except ``guestSlot``, which is for several devices."""
     return (
         name for name, option in OPTIONS.items() if name != "guestSlot" and getattr(options, option.field) is not None
     )
@@ -217,7 +217,7 @@ def _add_controllers(root: etree._Element, controllers: tuple[Controller, ...]) 
 
 
 def _check_boot_orders(root: etree._Element, elements: Mapping[str, etree._Element]) -> None:
-    """Raises :class:`LauncherError` where libvirt would refuse the orders: one twice, or beside a list of kinds."""
+    """Refuses orders that libvirt would refuse: one twice, or beside a list of kinds. Raises :class:`LauncherError`."""
     users: dict[str | None, list[etree._Element]] = defaultdict(list)
     for user in root.iterfind("devices/*/boot"):
         users[user.get("order")].append(user)

@@ -1,4 +1,5 @@
-"""What libvirt gets in place of the domain that KubeVirt made: the hook's decision, a function of texts (K-11.17)."""
+"""The domain that libvirt gets in place of the one that KubeVirt made: the hook's decision, a function of texts
+(K-11.17)."""
 
 from __future__ import annotations
 

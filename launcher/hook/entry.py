@@ -68,7 +68,7 @@ def main(socket: Path, root: Path, pci_placement: str | None) -> None:
 
 
 async def _serve(socket: Path, root: Path, default_placement: str | None) -> None:
-    """Until the VM ends, or the container is stopped. Raises :class:`OSError`."""
+    """Serves until the VM ends, or the container is stopped. Raises :class:`OSError`."""
 
     def mutation(domain: bytes, vmi: bytes) -> bytes:
         sources, host = AddressSources(os.environ, read_folder(root)), read_host(root / "sys")

@@ -109,7 +109,7 @@ def _inputs(
 
 
 def _correct(hostdev: etree._Element, wanted: etree._Element) -> None:
-    """Which device it is is changed, and nothing else: its place in the guest, boot order and display stay."""
+    """Changes the host device of an element, and nothing else: its place in the guest, boot order and display stay."""
     for name in ("type", "managed", "mode", "model"):
         hostdev.attrib.pop(name, "")
         if name in wanted.attrib:
@@ -124,7 +124,7 @@ def _correct(hostdev: etree._Element, wanted: etree._Element) -> None:
 
 
 def _identity(hostdev: etree._Element) -> tuple[str | int | None, ...]:
-    """Equal for two elements of one host device, however their addresses are spelled."""
+    """A key that is equal for two elements of one host device, however their addresses are spelled."""
     address = hostdev.find("source/address")
     if address is None:
         return ()

@@ -37,7 +37,7 @@ HookMethod = Callable[[MessagePackage, Any], Awaitable[Any]]
 
 
 class HookServer:
-    """Serves while it is entered. Entering raises :class:`OSError`."""
+    """The sidecar's server, a context manager: it serves while it is entered. Entering raises :class:`OSError`."""
 
     def __init__(self, path: str, mutation: DomainMutation) -> None:
         self._path = path
@@ -90,7 +90,8 @@ class HookServer:
         return messages["OnDefineDomainResult"](domainXML=domain)
 
     async def _mutate_domain(self, messages: MessagePackage, request: Any) -> Any:
-        """What a guest sees can't change while it migrates, so only a domain that boots is changed."""
+        """Completes a domain that boots. The domain of a migration stays as it is, since what a guest sees can't change
+        while it migrates."""
         domain = request.domain
         if request.sidecar_context.invocation_context == BOOT:
             domain = await asyncio.to_thread(self._mutation, domain, request.vmi)
@@ -107,7 +108,7 @@ async def _info(messages: MessagePackage, _params: Any) -> Any:
 
 
 async def _pre_cloud_init_iso(messages: MessagePackage, params: Any) -> Any:
-    """Not among the hook points, since devices don't depend on it; who calls it gets its own data back."""
+    """Returns the caller's data unchanged. It isn't among the hook points, since devices don't depend on it."""
     return messages["PreCloudInitIsoResult"](
         cloudInitNoCloudSource=params.cloudInitNoCloudSource, cloudInitData=params.cloudInitData
     )
@@ -119,7 +120,7 @@ def _service(
     methods: Mapping[str, HookMethod],
     suffixes: tuple[str, str] = ("Params", "Result"),
 ) -> grpc.GenericRpcHandler:
-    """``suffixes``: of the names of a method's request and response."""
+    """The service's handlers. ``suffixes``: of the names of a method's request and response."""
     return grpc.method_handlers_generic_handler(
         f"{messages.package}.{service}",
         {

@@ -11,7 +11,7 @@ from launcher.placement.host import HostTopology
 
 @dataclass(frozen=True)
 class CellOfNode:
-    """Answers for one guest on one host. ``faults``: bindings that were ignored, in KubeVirt's words."""
+    """The cells of one guest on one host, by host node. ``faults``: bindings that were ignored, in KubeVirt's words."""
 
     guest: GuestTopology
     host: HostTopology
@@ -28,7 +28,8 @@ class CellOfNode:
     def between(
         cls, guest: GuestTopology, host: HostTopology, *, memnodes: bool, unlisted_vcpus: int | None
     ) -> CellOfNode:
-        """``memnodes``: the binding of memory decides where there is one, as since KubeVirt 1.9."""
+        """The cells of a guest on a host. ``memnodes``: the binding of memory decides where there is one, as since
+        KubeVirt 1.9."""
         by_memory, faults = _by_memory(guest) if memnodes else ({}, ())
         return cls(
             guest,

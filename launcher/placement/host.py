@@ -10,8 +10,8 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class PciLocation:
-    """Where a PCI function of the host is. ``numa_node``: None where the kernel says -1 or nothing; ``pcie_root``: the
-    host bridge, as in ``pci0000:40``, None if unknown."""
+    """The place of a PCI function on the host. ``numa_node``: None where the kernel says -1 or nothing; ``pcie_root``:
+    the host bridge, as in ``pci0000:40``, None if unknown."""
 
     numa_node: int | None = None
     pcie_root: str | None = None
@@ -19,8 +19,8 @@ class PciLocation:
 
 @dataclass(frozen=True)
 class HostTopology:
-    """What is known of a host. ``nodes``: NUMA node -> its CPUs, ascending; ``functions``: PCI address (lower case) ->
-    location; ``siblings``: CPU -> the threads of its core, for cores with several."""
+    """The topology of a host, as far as it is known. ``nodes``: NUMA node -> its CPUs, ascending; ``functions``: PCI
+    address (lower case) -> location; ``siblings``: CPU -> the threads of its core, for cores with several."""
 
     nodes: Mapping[int, tuple[int, ...]]
     functions: Mapping[str, PciLocation]

@@ -112,7 +112,7 @@ def _problems(host: _Host) -> Iterator[tuple[str, str]]:
 
 
 def _problems_of_lists(lists: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Of lists by path that share no CPU."""
+    """The problems of lists of CPUs, by path: of malformed ones, and of CPUs that are in two of them."""
     paths: dict[int, str] = {}
     for path, text in lists.items():
         try:

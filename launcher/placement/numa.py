@@ -27,7 +27,8 @@ class NumaCell:
 
 @dataclass(frozen=True)
 class GuestNuma:
-    """Where a guest's vCPUs are pinned, and its NUMA cells. ``page_size``: of huge pages in bytes, None without."""
+    """The NUMA of a guest: where its vCPUs are pinned, and its cells. ``page_size``: of huge pages in bytes, None
+    without."""
 
     pinning: Pinning
     cells: tuple[NumaCell, ...]

@@ -1,4 +1,4 @@
-"""Which CPU of the host each vCPU is pinned to, as KubeVirt's launcher chooses (K-8.11). Pure.
+"""Pins each vCPU to a CPU of the host, as KubeVirt's launcher chooses it (K-8.11). Pure.
 
 Threads of one vCPU core go, in this order, on one host core; on what is left of several cores of one NUMA node; and,
 unless the guest mirrors the host's nodes, anywhere.
@@ -20,7 +20,8 @@ _FIELD: Final = "spec.domain.cpu"
 
 @dataclass(frozen=True)
 class Pinning:
-    """``vcpus``: the host CPU of each vCPU; ``emulator``: those of the emulator thread, none if it isn't isolated."""
+    """The CPUs of a guest. ``vcpus``: the host CPU of each vCPU; ``emulator``: those of the emulator thread, none if it
+    isn't isolated."""
 
     vcpus: tuple[int, ...]
     emulator: tuple[int, ...] = ()
@@ -96,13 +97,13 @@ class _NodePool:
         return self._of_first_core(self._threads) if self._cores else []
 
     def fragments_of_core(self) -> list[int]:
-        """As many threads, of what is left of several cores."""
+        """As many threads, of what is left of several cores; none if that doesn't suffice."""
         if len(self.fragments) < self._threads:
             return []
         return [self.fragments.popleft() for _ in range(self._threads)]
 
     def thread(self) -> int | None:
-        """One thread, rather of what is left of cores; None if nothing is free."""
+        """A free thread, preferably of what is left of cores; None if nothing is free."""
         if self.fragments:
             return self.fragments.popleft()
         return self._of_first_core(1)[0] if self._cores else None

@@ -40,7 +40,7 @@ class FunctionToPlace:
 
 @dataclass(frozen=True)
 class PlacementRule:
-    """How to place: as a release of KubeVirt does (:func:`kubevirt_rule`), and whether by PCIe root, too."""
+    """The rule of a placement: as a release of KubeVirt does (:func:`kubevirt_rule`), and whether by PCIe root, too."""
 
     strict: bool = False
     """A device that can't be placed is an error (K-8.6)."""
@@ -71,8 +71,9 @@ class TakenNumbers:
 
 @dataclass(frozen=True)
 class PciPlacement:
-    """Where functions are placed. ``ports``: key -> index of the root port behind which the function is at slot 0; a
-    function without a port is left to libvirt. ``warnings`` say why, in KubeVirt's words where it has some."""
+    """The result of a placement. Where functions are placed. ``ports``: key -> index of the root port behind which the
+    function is at slot 0; a function without a port is left to libvirt. ``warnings`` say why, in KubeVirt's words where
+    it has some."""
 
     controllers: tuple[Controller, ...]
     ports: Mapping[str, int]
@@ -111,14 +112,14 @@ def _unplaceable(why: str) -> LauncherError:
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where a function belongs: a guest cell and a PCIe root, each None if unknown or not asked for."""
+    """The place to which a function belongs: a guest cell and a PCIe root, each None if unknown or not asked for."""
 
     cell: int | None
     pcie_root: str | None
 
     @property
     def order(self) -> tuple[bool, int, bool, str]:
-        """By cell, then by root, what is unknown last."""
+        """A key that sorts by cell, then by root, unknown ones last."""
         return self.cell is None, self.cell or 0, self.pcie_root is None, self.pcie_root or ""
 
 

@@ -102,7 +102,7 @@ class NodeFault:
 
 
 def check(domain: Domain, devices: Sequence[ConvertedDevice], state: HostState) -> Waiting | None:
-    """None if the domain can start; else what is waited for. Raises :class:`LauncherError` with all faults that waiting
+    """What the domain waits for; None if it can start. Raises :class:`LauncherError` with all faults that waiting
     doesn't remedy."""
     faults = tuple(node_faults(domain, devices, state))
     lasting = [fault for fault in faults if not fault.may_pass]

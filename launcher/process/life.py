@@ -68,7 +68,8 @@ class LauncherStatus:
 
 
 def device_places(devices: Sequence[ConvertedDevice], live_xml: str) -> tuple[DevicePlace, ...]:
-    """Where libvirt put the devices, by their order in the domain: libvirt keeps it, and may drop an alias (K-7.17)."""
+    """The places that libvirt gave to the devices, by their order in the domain: libvirt keeps it, and may drop an
+    alias (K-7.17)."""
     hostdevs = etree.fromstring(live_xml).findall("devices/hostdev")
     return tuple(
         DevicePlace(device.device, str(device.address), _guest_address(hostdev.find("address")))

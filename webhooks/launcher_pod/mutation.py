@@ -133,7 +133,7 @@ class _Mutation:
     added: list[ClaimRequestPair] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
-        """Raises AnnotationError and BadWish."""
+        """The verdict on the pod. Raises AnnotationError and BadWish."""
         wish = paths.chosen_path(self.pod.metadata.annotations)
         devices = self._assigned()
         claims = {entry.name: entry for entry in self.pod.spec.resource_claims}
@@ -270,8 +270,9 @@ class _Mutation:
     def _claims_to_come(
         self, serving: Mapping[ClaimRequestPair, RequestDrivers], entries: Iterable[PodResourceClaim]
     ) -> dict[str, PodResourceClaim]:
-        """By name, the entries whose claim the VM keeps and the keeper hasn't made yet, with the template that it will
-        make it from: the pod waits for it (P-7), and isn't refused, since virt-controller retries ever more seldom."""
+        """The entries whose claim the VM keeps and the keeper hasn't made yet, by name, with the template that it will
+        make the claim from. The pod waits for the claim (P-7), and isn't refused, since virt-controller retries ever
+        more seldom."""
         lacking = {
             pair.claim
             for pair, served in serving.items()

@@ -111,7 +111,7 @@ class Preflight:
     """Evaluates selectors; None: this process does, within the limits of the settings."""
 
     def with_evaluator(self, evaluator: SelectorEvaluator) -> Preflight:
-        """The same knowledge for one review, with its evaluator of selectors."""
+        """A copy for one review, with its evaluator of selectors."""
         return replace(self, evaluator=evaluator)
 
     @property
@@ -157,7 +157,8 @@ class Preflight:
         return self.inputs.model.by_key(DeviceProfile) if self.inputs.model.knows(DeviceProfile) else None
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
-        """Of a watched cluster's namespace that isn't known yet: none, so that no restricted profile is for it."""
+        """The labels of a namespace. A namespace of a watched cluster that isn't in the informer yet has none, so that
+        no restricted profile is for it."""
         obj = self.inputs.model.by_key(Namespace).get(namespace)
         if obj is None:
             return None if self.clock is None else {}

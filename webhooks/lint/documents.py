@@ -93,7 +93,7 @@ class LintResult:
 
     @property
     def sources(self) -> Mapping[Identity, DocumentSource]:
-        """Where the objects of the input are written."""
+        """The places where the objects of the input are written."""
         return {manifest.identity: manifest.source for manifest, _ in self.manifests if manifest.object is not None}
 
     @property

@@ -128,8 +128,8 @@ class DeviceInventory:
 
     @classmethod
     def from_slices(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
-        """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one
-        by position."""
+        """The inventory of slices. ``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished
+        by name, those without one by position."""
         by_driver: dict[str, tuple[DriverKeys, ...]] = {}
         for of_driver in keys:
             by_driver[of_driver.driver] = (*by_driver.get(of_driver.driver, ()), of_driver)
@@ -308,8 +308,8 @@ class DeviceInventory:
         return Match(tuple(matching), tuple(passed), nearest, fault, incomplete)
 
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[SliceDevice, ...]:
-        """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by
-        :meth:`matching`."""
+        """The devices that match all selectors before ``position`` and not that one, ``limit`` at most, as far as
+        cached by :meth:`matching`."""
         answers = self._cached(digest(expressions))
         stopped: list[SliceDevice] = []
         for slice_ in self._newest_slices():

@@ -195,7 +195,7 @@ class Linted:
 
     @cached_property
     def reviewed(self) -> ReviewedSpec:
-        """Its spec as the admission rules get it."""
+        """The spec as the admission rules get it."""
         return ReviewedSpec.from_vm(self.expanded, self.inputs.configuration.gates)
 
     @cached_property
@@ -358,7 +358,7 @@ class Linted:
         return self.inputs.model.classes.get(option.class_name)
 
     def selector_place(self, claim: NamedClaim, option: RequestOption, position: int) -> FaultPlace:
-        """Where the selector stands that :meth:`expressions` has at a position."""
+        """The place of the selector that :meth:`expressions` has at a position."""
         device_class = self.class_of(option)
         of_class = [n for n, selector in enumerate(device_class.spec.selectors if device_class else ()) if selector.cel]
         if position < len(of_class):

@@ -30,7 +30,7 @@ class Bodies:
         self.buffered = 0
 
     def check(self, request: web.BaseRequest) -> None:
-        """Raises :class:`BadReview` for what can be refused before any of the body is read."""
+        """Refuses what can be refused before any of the body is read. Raises :class:`BadReview`."""
         if request.method != "POST":
             raise BadReview(405, "MethodNotAllowed", "only POST is possible here")
         check_content_type(request.headers.get("Content-Type", ""))

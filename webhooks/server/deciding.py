@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Lane:
-    """Where reviews are decided, one at a time: on the event loop, or in a thread of its own."""
+    """A place where reviews are decided, one at a time: the event loop, or a thread of its own."""
 
     def __init__(self, thread: str = "") -> None:
         self._turns = FairLane(IN_A_THREAD if thread else None)
@@ -148,7 +148,7 @@ class Deciding:
             rounds += 1
 
     def _lane(self, size: int, *, at_once: bool) -> _Lane:
-        """Where a review of so many bytes is decided."""
+        """The lane for a review of so many bytes."""
         if size <= AT_ONCE_BYTES and at_once:
             return self._small
         return self._medium if size <= MEDIUM_BYTES else self._large

@@ -37,8 +37,8 @@ class ConnectionMetrics(Protocol):
 
 
 class Metrics:
-    """One registry for one server, its own if none is given; nothing is global, so that several servers fit in a
-    process."""
+    """The metrics of one server, in a registry of its own if none is given; nothing is global, so that several servers
+    fit in a process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = CollectorRegistry() if registry is None else registry

@@ -114,7 +114,8 @@ class Bundle:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> Bundle:
-        """Raises :class:`BundleError` where a file is missing, isn't PEM, or a key isn't its certificate's."""
+        """The bundle in files. Raises :class:`BundleError` where a file is missing, isn't PEM, or a key isn't its
+        certificate's."""
         authority, predecessors = _authorities(files)
         serving = _certificates(files, CERTIFICATE)[0]
         return cls(authority, _pair(serving, _key(files, KEY), CERTIFICATE, KEY), predecessors)

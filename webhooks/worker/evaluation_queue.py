@@ -42,7 +42,7 @@ class TurnRefused(Exception):
 
 @dataclass(eq=False)
 class Turn:
-    """One review in the queue. ``state``: waiting, fast or slow (the slot that it runs in), evicted, or over."""
+    """A review in the queue. ``state``: waiting, fast or slow (the slot that it runs in), evicted, or over."""
 
     tenant: Tenant
     given: Callable[[], None]

@@ -114,7 +114,7 @@ class Worker:
         log: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``slices``: gives the published slices by name as they are now; None until they have been listed."""
+        """``slices``: returns the published slices by name as they are now; None until they have been listed."""
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = EvaluationQueue(self._limits.shares, clock)

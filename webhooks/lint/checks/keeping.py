@@ -47,7 +47,7 @@ def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
-    """Keeping that is asked for where nobody hears it: KubeVirt passes on annotations of the VM's template alone
+    """Keeping that is asked for where it has no effect: KubeVirt passes on annotations of the VM's template alone
     (P-10)."""
     vm = linted.object
     if not isinstance(vm, VirtualMachine):
@@ -62,7 +62,7 @@ def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def instancetype_keep_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
-    """The same of an instancetype, of which KubeVirt passes on ``spec.annotations`` (P-10)."""
+    """Keeping that an instancetype asks for where KubeVirt doesn't pass it on: only ``spec.annotations`` is (P-10)."""
     if obj.kind not in (INSTANCETYPE, CLUSTER_INSTANCETYPE):
         return
     if _is_ignored(obj.metadata.annotations, _passed_on(obj), inputs):
@@ -133,7 +133,7 @@ def _is_own(vm: VirtualMachine, claim: NamedClaim) -> bool:
 
 
 def _other_use(linted: Linted, vm: VirtualMachine, name: str) -> str:
-    """Who else has a claim of the name: a clause, "" if nobody."""
+    """A clause about another use of a claim's name; "" if there is none."""
     inputs, place = linted.inputs, (linted.namespace, name)
     for other in _would_keep(inputs.model, place):
         if other.name != vm.name and _terms(linted, other) is not None:

@@ -47,7 +47,7 @@ def profile_conflict(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def profile_line_ignored(linted: Linted) -> Iterator[FieldIssue]:
-    """A line where nobody reads it: KubeVirt passes on annotations of the VM's template alone (P-10)."""
+    """A line that has no effect where it stands: KubeVirt passes on annotations of the VM's template alone (P-10)."""
     vm = linted.object
     if not isinstance(vm, VirtualMachine) or DEVICES_ANNOTATION not in vm.metadata.annotations:
         return
@@ -61,7 +61,7 @@ def profile_line_ignored(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def instancetype_line_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
-    """The same of an instancetype, of which KubeVirt passes on ``spec.annotations`` (P-10)."""
+    """A line of an instancetype that KubeVirt doesn't pass on: only ``spec.annotations`` is (P-10)."""
     if obj.kind in (INSTANCETYPE, CLUSTER_INSTANCETYPE) and DEVICES_ANNOTATION in obj.metadata.annotations:
         text = (
             "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so this asks for nothing; "
@@ -86,5 +86,5 @@ def _issue(error: FieldError) -> LintIssue:
 
 
 def _wrong(error: FieldError) -> str:
-    """What of the line is wrong, "" if that isn't a part of it."""
+    """The part of the line that is wrong, "" if that can't be named."""
     return error.value.strip('"')

@@ -1,4 +1,4 @@
-"""Which attribute key of a device must be called how, so that its address is found (K-6, K-7.9)."""
+"""The names that attribute keys of a device must have, so that its address is found (K-6, K-7.9)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORT: Final[dict[str, AddressKind]] = {**_SPELLINGS, "pciaddr": "pci", "busid"
 
 
 def reader_of(version: KubeVirtVersion, kind: str) -> KeyReader:
-    """``kind``: of a use, such as networks."""
+    """The reader of a use's addresses. ``kind``: of a use, such as networks."""
     if version < V1_8_0:
         return "old"
     return "networks" if kind == "networks" else "devices"
@@ -65,7 +65,8 @@ def misspelt_keys(devices: Iterable[SliceDevice], reader: KeyReader) -> KeyRepai
 
 
 def _wanted(kind: AddressKind, reader: KeyReader) -> str | None:
-    """KubeVirt 1.6 and 1.7 read PCI addresses only where no driver publishes them."""
+    """The key under which a reader looks for an address; None if it has none. KubeVirt 1.6 and 1.7 read PCI addresses
+    only where no driver publishes them."""
     if kind == "mdev":
         return _MDEV_KEYS.get(reader)
     return None if reader == "old" else _PCI_KEY

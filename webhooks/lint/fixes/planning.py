@@ -111,7 +111,7 @@ class _Candidate:
 
 
 class _Postponed(Exception):
-    """The fixes are right, but not together in one round."""
+    """Raised where fixes are right, but not together in one round."""
 
 
 @dataclass

@@ -73,7 +73,7 @@ class RepairTargets:
 
     @cached_property
     def _devices(self) -> Mapping[DeviceName, Sequence[tuple[DocumentSource, MemberPath]]]:
-        """Where the devices of each pool's newest generation stand."""
+        """The places where the devices of each pool's newest generation are written."""
         slices = [
             (manifest, manifest.object) for manifest in self._manifests if isinstance(manifest.object, ResourceSlice)
         ]
