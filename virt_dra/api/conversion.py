@@ -300,7 +300,8 @@ def _with_flat_source(claim: Json) -> Json:
 
 
 class _Contradiction(ValueError):
-    """The same field is given in two places with different values. Carries the path below the converted entry."""
+    """Raised where the same field is given in two places with different values. Carries the path below the converted
+    entry."""
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path

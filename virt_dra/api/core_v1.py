@@ -246,7 +246,7 @@ class PodResourceClaimStatus(Wire):
 
 
 class ContainerExtendedResourceRequest(Wire):
-    """Which request of the special claim stands for an extended resource of a container (C-7.5)."""
+    """The request of the special claim that stands for an extended resource of a container (C-7.5)."""
 
     container_name: Str = ""
     resource_name: Str = ""
@@ -287,8 +287,9 @@ class PodCondition(Wire):
 
 
 class ResourceHealth(Wire):
-    """``health``: Healthy, Unhealthy or Unknown. ``resource_id`` of a DRA device is ``driver/pool/device`` by the API's
-    word; the kubelet of 1.37 puts the first CDI device ID there instead, if there is one."""
+    """The health of one device. ``health``: Healthy, Unhealthy or Unknown. ``resource_id`` of a DRA device is
+    ``driver/pool/device`` by the API's word; the kubelet of 1.37 puts the first CDI device ID there instead, if there
+    is one."""
 
     resource_id: Str = Field(default="", alias="resourceID")
     health: Str = ""
@@ -351,23 +352,23 @@ class Pod(TypedObject):
 
     @property
     def finished(self) -> bool:
-        """True if its containers have ended and won't be started again."""
+        """True if the pod's containers have ended and won't be started again."""
         return self.status.phase in FINISHED
 
     @property
     def priority(self) -> int:
-        """Its priority; 0 where it has none, as for the scheduler."""
+        """The pod's priority; 0 where it has none, as for the scheduler."""
         return self.spec.priority or 0
 
     @property
     def takes_room(self) -> bool:
-        """True if it is bound to a node and hasn't finished: what it asks for is in use there."""
+        """True if the pod is bound to a node and hasn't finished: what it asks for is in use there."""
         return bool(self.spec.node_name) and not self.finished
 
     @property
     def claim_names(self) -> dict[str, str]:
-        """Entry of ``spec.resourceClaims`` -> the claim that it names, or else that was generated for it. Entries
-        without a claim are left out; whether the claim is the pod's own isn't checked (C-3.2)."""
+        """The claim of each entry of ``spec.resourceClaims``: the one that it names, or else that was generated for it.
+        Entries without a claim are left out; whether the claim is the pod's own isn't checked (C-3.2)."""
         generated = {status.name: status.resource_claim_name for status in self.status.resource_claim_statuses}
         names = (
             (entry.name, entry.resource_claim_name or generated.get(entry.name)) for entry in self.spec.resource_claims
@@ -376,7 +377,7 @@ class Pod(TypedObject):
 
     @property
     def claim_keys(self) -> tuple[str, ...]:
-        """The keys of the claims that its entries may lead to: those named directly, and those generated from
+        """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from
         templates."""
         direct = (entry.resource_claim_name for entry in self.spec.resource_claims)
         recorded = (status.resource_claim_name for status in self.status.resource_claim_statuses)

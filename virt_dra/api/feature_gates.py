@@ -20,7 +20,7 @@ class FeatureGateError(ValueError):
 
 @dataclass(frozen=True)
 class FeatureGates:
-    """Which gates are on. The defaults are those of Kubernetes 1.37.1 (C-2.1).
+    """The feature gates, each on or off. The defaults are those of Kubernetes 1.37.1 (C-2.1).
 
     DRAFractionalCapacityRange is declared on for a minimum compatibility version of 1.37, else off; a component started
     without ``--min-compatibility-version`` is compatible with the version before its own, so a plain 1.37 has it off.

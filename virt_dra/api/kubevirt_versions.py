@@ -46,8 +46,8 @@ class KubeVirtVersion:
 
     @classmethod
     def parse(cls, text: str) -> KubeVirtVersion:
-        """``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one is meant. Raises
-        ValueError."""
+        """The version in a text: ``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one
+        is meant. Raises ValueError."""
         if text.strip() == "main":
             return MAIN
         match = re.fullmatch(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]*)?", text.strip(), re.ASCII)
@@ -58,7 +58,7 @@ class KubeVirtVersion:
 
     @classmethod
     def parse_known(cls, text: str) -> KubeVirtVersion:
-        """As :meth:`parse`, of a release whose rules are known. Raises ValueError for others, too."""
+        """The version in a text, as :meth:`parse`, if its rules are known. Raises ValueError for others, too."""
         version = cls.parse(text)
         if version > NEWEST and version != MAIN:
             raise ValueError(

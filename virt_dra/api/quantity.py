@@ -33,7 +33,7 @@ MAX_DIGITS = 4000
 
 
 class QuantityFormat(StrEnum):
-    """Which family of suffixes a quantity is written with. It is remembered from the text that was read."""
+    """The family of suffixes that a quantity is written with. It is remembered from the text that was read."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -131,11 +131,11 @@ class Quantity:
         return Fraction(self._nano, _NANO)
 
     def value(self) -> int:
-        """Whole units, rounded away from zero, as upstream's ``Value()`` (but never saturated)."""
+        """The number of whole units, rounded away from zero, as upstream's ``Value()`` (but never saturated)."""
         return _div_away(self._nano, _NANO)
 
     def milli_value(self) -> int:
-        """Thousandths, rounded away from zero, as upstream's ``MilliValue()`` (but never saturated)."""
+        """The number of thousandths, rounded away from zero, as upstream's ``MilliValue()`` (but never saturated)."""
         return _div_away(self._nano, 1_000_000)
 
     def is_integer(self) -> bool:
@@ -398,7 +398,7 @@ def _div_away(number: int, divisor: int) -> int:
 
 
 def _canonical(nano: int, format: QuantityFormat) -> str:
-    """No fraction, and the largest suffix that leaves a whole number (A-17.8)."""
+    """The amount without a fraction, with the largest suffix that leaves a whole number (A-17.8)."""
     if nano == 0:
         return "0"
     if format is QuantityFormat.BINARY_SI:

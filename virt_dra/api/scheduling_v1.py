@@ -21,11 +21,11 @@ INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 
 
 class BasicSchedulingPolicy(Wire):
-    """Its pods are scheduled as if they were in no group."""
+    """The policy of a group whose pods are scheduled as if they were in none."""
 
 
 class GangSchedulingPolicy(Wire):
-    """At least ``min_count`` of its pods are scheduled at once, or none."""
+    """The policy of a group of which at least ``min_count`` pods are scheduled at once, or none."""
 
     min_count: Int32 = 0
 
@@ -59,7 +59,8 @@ class PodGroupResourceClaimStatus(Wire):
 
 
 class DisruptionMode(Wire):
-    """``single``: each pod may be disrupted on its own; ``all``: only all together. Exactly one of both."""
+    """The way in which a group's pods may be disrupted. ``single``: each on its own; ``all``: only all together.
+    Exactly one of both."""
 
     single: Json | None = None
     all: Json | None = None

@@ -73,8 +73,8 @@ class MigrationTarget(Wire):
 
 
 class VirtualMachineInstanceDevicesStatus(Wire):
-    """``ready``: as in ``1/2``: resolved devices, of all. ``integration_paths``: those in use, each once,
-    comma-separated."""
+    """The devices of a VMI. ``ready``: as in ``1/2``: resolved devices, of all. ``integration_paths``: those in use,
+    each once, comma-separated."""
 
     ready: Str | None = None
     node_name: Str | None = None

@@ -95,7 +95,7 @@ class Wire(BaseModel):
 
     @classmethod
     def empty(cls) -> Self:
-        """One without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs
+        """An object without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs
         nothing at import."""
         instance: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
         return instance
@@ -148,9 +148,9 @@ _set = object.__setattr__
 
 
 class Stamp(Generic[W]):
-    """Makes objects of a type, of values that are known to have their types: some times faster than the constructor,
-    for what is made by the thousand. The values of fields that aren't given are shared, since they are never
-    changed."""
+    """A maker of objects of a type, from values that are known to have their types: some times faster than the
+    constructor, for what is made by the thousand. The values of fields that aren't given are shared, since they are
+    never changed."""
 
     def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
         """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object
@@ -161,7 +161,7 @@ class Stamp(Generic[W]):
         self._given = {*same, *different}
 
     def __call__(self, **different: object) -> W:
-        """Raises nothing: wrong or missing values stay wrong."""
+        """An object with these values. Raises nothing: wrong or missing values stay wrong."""
         made = self._kind.__new__(self._kind)
         _set(made, "__dict__", {**self._values, **different})
         _set(made, "__pydantic_fields_set__", self._given)

@@ -36,7 +36,7 @@ class DiffedText:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where each line begins, and the end of the text."""
+        """The positions at which lines begin, and the end of the text."""
         return [0, *accumulate(map(len, self.lines))]
 
     def unified_diff(self, name: str, edits: Sequence[TextEdit]) -> str:

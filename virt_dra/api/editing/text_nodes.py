@@ -68,7 +68,7 @@ class TextNode:
 
 @dataclass(frozen=True)
 class NodePlace:
-    """Where an object stands in its text: the number of its document, from 1, and of its item in a List."""
+    """The place of an object in its text: the number of its document, from 1, and of its item in a List."""
 
     document: int
     item: int | None = None
@@ -153,7 +153,7 @@ def _json_roots(text: str, wanted: Mapping[int, set[int] | None]) -> Iterator[tu
 
 @dataclass(frozen=True)
 class _Shift:
-    """Where a text begins in its file."""
+    """The place in its file where a text begins."""
 
     place: int = 0
     line: int = 0

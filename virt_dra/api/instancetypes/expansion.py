@@ -75,7 +75,8 @@ class Instancetypes:
 
     @classmethod
     def from_objects(cls, objects: Iterable[TypedObject], namespace: str) -> Instancetypes:
-        """Those among the objects; of two with one name the later. ``namespace``: of those that name none."""
+        """The instancetypes among the objects; of two with one name the later. ``namespace``: of those that name
+        none."""
         by_name: dict[tuple[str, str, str], TypedObject] = {}
         for obj in objects:
             group, kind = obj.api_version.rpartition("/")[0], obj.kind

@@ -1,4 +1,4 @@
-"""Which attribute of a published device is its address: the keys, in order of preference, and how a value is read
+"""The attributes of a published device that have its address: the keys, in order of preference, and how a value is read
 (K-6).
 
 The keys are data: the standard ones, the driver's own, those of :data:`DRIVERS`, then configured ones. A key without a

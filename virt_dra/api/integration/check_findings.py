@@ -28,7 +28,8 @@ class CheckFindingJson(TypedDict):
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if none is needed."""
+    """A finding of a check. ``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if
+    none is needed."""
 
     id: str
     level: Level

@@ -221,8 +221,8 @@ def _not_assignable(
 
 
 def _resource_faults(wanted: Mapping[str, ClaimAssignment], entries: _Entries) -> Iterable[tuple[str, str]]:
-    """One variable serves all devices of a resource, and each kind of devices by itself (K-7.3): it must be all ours,
-    and one kind's."""
+    """The faults of variables: one variable serves all devices of a resource, and each kind of devices by itself
+    (K-7.3), so all of them must be ours, and of one kind."""
     by_variable: dict[str, list[tuple[DeviceListName, DeviceEntry]]] = defaultdict(list)
     for kind, _, device in entries:
         by_variable[resource_variable(PCI_PREFIX, device.device_name or "")].append((kind, device))

@@ -37,5 +37,5 @@ def request_directory(entry: str, claim: str | None, request: str) -> str:
 
 
 def request_directory_1_8_0(entry: str, claim: str | None, request: str) -> str:
-    """The same for KubeVirt 1.8.0 to 1.8.2, which knows one level only (K-7.11)."""
+    """The folder as KubeVirt 1.8.0 to 1.8.2 has it, which knows one level only (K-7.11)."""
     return f"{BASE_1_8_0}/{claim or entry}/{request}"

@@ -1,4 +1,4 @@
-"""Which device keeps a VMI from live migration: virt-handler's judgement, in its words (K-10.1, K-10.2)."""
+"""The device that keeps a VMI from live migration: virt-handler's judgement, in its words (K-10.1, K-10.2)."""
 
 from __future__ import annotations
 

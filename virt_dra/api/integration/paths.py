@@ -146,7 +146,7 @@ Layout = Literal["KEP-5304", "KubeVirt-1.8.0"]
 
 
 def layout_of(version: KubeVirtVersion) -> Layout:
-    """Where and how this KubeVirt (1.8.0 or newer) reads metadata files (K-7.9, K-7.11)."""
+    """The folders and formats of the metadata files that this KubeVirt (1.8.0 or newer) reads (K-7.9, K-7.11)."""
     return "KEP-5304" if version >= V1_8_3 else "KubeVirt-1.8.0"
 
 

@@ -16,8 +16,8 @@ RESTART: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class KeepEnd:
-    """``after``: how long after the stop. ``limit``: which KeepPolicy says so, and what it says, or that the VM no
-    longer asks to keep; "" for the VM's own lease."""
+    """The end of keeping. ``after``: how long after the stop. ``limit``: which KeepPolicy says so, and what it says, or
+    that the VM no longer asks to keep; "" for the VM's own lease."""
 
     after: timedelta
     limit: str = ""

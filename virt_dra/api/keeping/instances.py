@@ -44,8 +44,8 @@ def kept_instance(
 def places_of_terms(
     annotations: Mapping[str, str], vm_annotations: Mapping[str, str], profiles: Mapping[str, DeviceProfile]
 ) -> list[Mapping[str, str]]:
-    """Where it may be said that a VM keeps its devices, the first place to be heard first. ``annotations``: of its VMI;
-    ``profiles``: those that aren't there say nothing. Raises :class:`RefusedLineError`."""
+    """The places where a VM's wish to keep its devices may be written, the first to count first. ``annotations``: of
+    its VMI; ``profiles``: those that aren't there say nothing. Raises :class:`RefusedLineError`."""
     named = [profiles[item.profile] for item in asked_profiles(annotations) if item.profile in profiles]
     return [annotations, vm_annotations, *profile_terms(profile.spec.keep for profile in named)]
 

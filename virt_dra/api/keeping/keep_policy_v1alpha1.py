@@ -11,15 +11,16 @@ API_VERSION: Final = "virt-dra.io/v1alpha1"
 
 
 class ClassKeepLimit(Wire):
-    """``devices``: how many of the class stopped VMs keep at most."""
+    """The limit for one DeviceClass. ``devices``: how many of the class stopped VMs keep at most."""
 
     device_class_name: Str = ""
     devices: Int32 | None = None
 
 
 class KeepPolicySpec(Wire):
-    """``stoppedFor``: the longest time for which a stopped VM keeps its devices. ``devices``: how many stopped VMs keep
-    at most. ``classes``: the same for single DeviceClasses. What isn't given isn't limited."""
+    """The limits of a policy. ``stoppedFor``: the longest time for which a stopped VM keeps its devices. ``devices``:
+    how many stopped VMs keep at most. ``classes``: the same for single DeviceClasses. What isn't given isn't
+    limited."""
 
     stopped_for: Str | None = None
     devices: Int32 | None = None
@@ -27,7 +28,7 @@ class KeepPolicySpec(Wire):
 
 
 class KeepPolicy(TypedObject):
-    """Of its namespace. All policies of a namespace hold."""
+    """A policy of its namespace, where all policies hold."""
 
     API_VERSION: ClassVar[str] = API_VERSION
     HAS_STATUS: ClassVar[bool] = False

@@ -45,8 +45,8 @@ class KeepLimits:
         )
 
     def shortfall(self, devices: DevicesByClass, terms: KeepTerms) -> str:
-        """What a VM with so many devices asks for and won't get when it stops, however few others keep: a sentence, ""
-        if nothing."""
+        """A sentence about what a VM with so many devices asks for and won't get when it stops, however few others
+        keep; "" if it gets all."""
         over = self.exceeded(devices)
         if over:
             return f"the VM's devices aren't kept when it stops: {over}"
@@ -58,7 +58,7 @@ class KeepLimits:
         )
 
     def exceeded(self, devices: DevicesByClass) -> str:
-        """Which limit so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if
+        """The limit that so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if
         none."""
         total = sum(devices.values())
         for policy in self.policies:
@@ -72,8 +72,8 @@ class KeepLimits:
         return ""
 
     def refused(self, stopped: Iterable[StoppedVm]) -> dict[str, str]:
-        """The VMs whose devices aren't kept, each with the limit that it is over. Who stopped first keeps; a VM keeps
-        all of its devices or none, and one that has too many doesn't stand in the way of a later one."""
+        """The VMs whose devices aren't kept, each with the limit that it is over. The VM that stopped first keeps; a VM
+        keeps all of its devices or none, and one that has too many doesn't stand in the way of a later one."""
         kept: Counter[str] = Counter()
         refused = {}
         for vm in sorted(stopped, key=lambda vm: (vm.since, vm.name)):
@@ -92,7 +92,7 @@ def _over(policy: KeepPolicy, allowed: int, of_class: str, number: int) -> str:
 
 
 def stopped_since(claim: ResourceClaim, now: datetime | None = None) -> datetime | None:
-    """Since when a kept claim's devices are kept by a stopped VM; None if they aren't, or if nobody has said it yet.
+    """The time since which a stopped VM keeps a claim's devices; None if it doesn't, or if the claim isn't marked yet.
     ``now``: see :func:`marked_time`."""
     if claim.status.allocation is None or other_consumers(claim):
         return None
@@ -132,7 +132,7 @@ def least_devices(spec: ResourceClaimSpec) -> DevicesByClass:
 
 
 def _classes(spec: ResourceClaimSpec) -> dict[str, str]:
-    """By request, and by ``request/alternative``."""
+    """The class of each request, and of each ``request/alternative``."""
     classes = {}
     for request in spec.devices.requests:
         if request.exactly is not None:

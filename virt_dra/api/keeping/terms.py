@@ -44,7 +44,8 @@ class KeepingError(ValueError):
 
 @dataclass(frozen=True)
 class KeepTerms:
-    """For how long a stopped VM keeps its devices, and how long it waits for a node that is away; None: for ever."""
+    """The terms on which a VM keeps its devices: for how long while it is stopped, and how long it waits for a node
+    that is away; None: for ever."""
 
     stopped_for: timedelta | None
     node_loss: timedelta | None = DEFAULT_NODE_LOSS
@@ -87,7 +88,7 @@ def duration_of(text: str) -> timedelta | None:
 
 
 def vm_keep_annotations(vm: VirtualMachine) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Where a VM may speak of keeping, the first place to be heard first."""
+    """The places where a VM may ask for keeping, the first to count first."""
     return vm.spec.template.metadata.annotations, vm.metadata.annotations
 
 

@@ -84,8 +84,9 @@ class PolicyDeviceSet(Wire):
 
 
 class NodePolicySpec(Wire):
-    """``nodeSelector``: the nodes it is for, all without it. ``listAttributes``: publish lists where they say more,
-    which needs the cluster's gate DRAListTypeAttributes (D-59)."""
+    """The devices that are published of nodes. ``nodeSelector``: the nodes it is for, all without it.
+    ``listAttributes``: publish lists where they say more, which needs the cluster's gate DRAListTypeAttributes
+    (D-59)."""
 
     node_selector: LabelSelector | None = None
     list_attributes: Bool | None = None

@@ -41,8 +41,8 @@ _ALIASES = ("services", "secrets", "configmaps", "persistentvolumeclaims", "reso
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """What usage depends on besides the object: the classes by name, the pod and the claims that a pod owns by UID, the
-    time."""
+    """The surroundings on which an object's usage depends: the classes by name, the pod and the claims that a pod owns
+    by UID, the time."""
 
     classes: Mapping[str, DeviceClass]
     pod_of: Callable[[str, str], Pod | None]
@@ -52,7 +52,7 @@ class QuotaContext:
 
 
 def usage(obj: TypedObject, plural: str, context: QuotaContext) -> Usage:
-    """All that it counts for, by the names that a quota may limit. ``plural``: with the group, as in
+    """The amounts that an object counts for, by the names that a quota may limit. ``plural``: with the group, as in
     ``resourceclaims.resource.k8s.io``."""
     counted = {f"count/{plural}": ONE, **({plural: ONE} if plural in _ALIASES else {})}
     if isinstance(obj, Pod):
@@ -63,7 +63,7 @@ def usage(obj: TypedObject, plural: str, context: QuotaContext) -> Usage:
 
 
 def matching_names(names: Iterable[str], plural: str, context: QuotaContext) -> tuple[str, ...]:
-    """Those of a quota's names that objects of this resource count for."""
+    """The names of a quota that objects of this resource count for."""
     return tuple(name for name in names if _matches(name, plural, context))
 
 
@@ -170,7 +170,7 @@ def _asks(container: Container, name: str) -> bool:
 
 
 def _is_charged(pod: Pod, now: datetime) -> bool:
-    """Not once it is finished, nor when it outlives its grace period."""
+    """Whether a pod is charged: not once it has finished, nor when it outlives its grace period."""
     if pod.finished:
         return False
     meta = pod.metadata

@@ -30,7 +30,7 @@ class RoleRef(Wire):
 
 
 class Subject(Wire):
-    """Who has the role. ``namespace`` is a service account's."""
+    """The holder of a role. ``namespace`` is a service account's."""
 
     kind: Str = ""
     api_group: Str = ""

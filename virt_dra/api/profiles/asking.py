@@ -88,7 +88,7 @@ def _shown(text: str) -> str:
 
 
 def _asked(item: str) -> AskedProfile:
-    """Of an item without faults."""
+    """The request of an item without faults."""
     match = _ITEM.fullmatch(item.strip())
     assert match is not None
     name, profile, copies = match.groups()

@@ -62,7 +62,7 @@ class ProfileDevice(Wire):
 
     @property
     def listed_as(self) -> str:
-        """One of :data:`DEVICE_TYPES`, in a valid profile."""
+        """The list of the device in a VM, one of :data:`DEVICE_TYPES` in a valid profile."""
         return GPU_TYPE if self.type is None else self.type
 
 
@@ -84,16 +84,16 @@ class ProfileAlignment(Wire):
 
 
 class ProfileKeep(Wire):
-    """That a VM keeps its devices while it is stopped, if it doesn't say otherwise itself. ``stoppedFor``: for how long
-    at most. ``onNodeLoss``: after how long without its node it may start elsewhere, or ``never``."""
+    """How long a VM keeps its devices while it is stopped, if it doesn't say otherwise itself. ``stoppedFor``: for how
+    long at most. ``onNodeLoss``: after how long without its node it may start elsewhere, or ``never``."""
 
     stopped_for: Str | None = None
     on_node_loss: Str | None = None
 
 
 class DeviceProfileSpec(Wire):
-    """``namespaceSelector``: the namespaces whose VMs may ask for it, all without it. ``config``: of the claim that is
-    made; its requests are names of the profile's devices."""
+    """The devices of a profile, and who may ask for them. ``namespaceSelector``: the namespaces whose VMs may ask for
+    it, all without it. ``config``: of the claim that is made; its requests are names of the profile's devices."""
 
     namespace_selector: LabelSelector | None = None
     devices: List[ProfileDevice] = ()
@@ -103,8 +103,8 @@ class DeviceProfileSpec(Wire):
 
 
 class DeviceProfileStatus(Wire):
-    """``vms``: the VMs that ask for the profile. ``fittingNodes``: the nodes on which a VM with it would fit now; if
-    none, ``reason`` and ``message`` say why."""
+    """The use of a profile. ``vms``: the VMs that ask for the profile. ``fittingNodes``: the nodes on which a VM with
+    it would fit now; if none, ``reason`` and ``message`` say why."""
 
     vms: Int32 | None = None
     fitting_nodes: Int32 | None = None

@@ -59,10 +59,9 @@ DEVICES_MAX: Final = 128
 
 @dataclass(frozen=True)
 class VmAsking:
-    """Who asks. ``name``: of the VM, after which templates are called. ``namespace``: the one that it is in. Without
-    ``namespace_labels`` profiles are for every namespace. ``above``: the path of the VMI's metadata and spec in the
-    object, ``spec.template.`` in a VM. ``pod_binding``: by which KubeVirt binds a VM's pod network.
-    """
+    """The VM that asks. ``name``: of the VM, after which templates are called. ``namespace``: the one that it is in.
+    Without ``namespace_labels`` profiles are for every namespace. ``above``: the path of the VMI's metadata and spec in
+    the object, ``spec.template.`` in a VM. ``pod_binding``: the binding that KubeVirt gives to a VM's pod network."""
 
     name: str
     namespace: str
@@ -233,7 +232,7 @@ def _is_for(profile: DeviceProfile, vm: VmAsking) -> bool:
 
 
 def _too_many_devices(asked: Sequence[AskedProfile], profiles: Mapping[str, DeviceProfile], vm: VmAsking) -> Errors:
-    """Of valid profiles; counted before anything is made of them."""
+    """The fault of a line that asks for too many devices of valid profiles; counted before anything is made of them."""
     counts = [item.copies * sum(device.copies for device in profiles[item.profile].spec.devices) for item in asked]
     for item, count in zip(asked, counts, strict=True):
         if count > REQUESTS_MAX:

@@ -75,8 +75,8 @@ class LineSurroundings:
     pod_binding: str = DEFAULT_POD_BINDING
 
     def line_of(self, obj: TypedObject) -> VmLine | None:
-        """None for an object that doesn't ask for profiles, or whose line was written out before by profiles that
-        aren't at hand. Raises :class:`RefusedLineError`."""
+        """The line of an object; None for one that doesn't ask for profiles, or whose line was written out before by
+        profiles that aren't at hand. Raises :class:`RefusedLineError`."""
         if isinstance(obj, VirtualMachine):
             # KubeVirt copies an instancetype's annotations to the VMI, and takes it for its own.
             template = expand(obj, self.instancetypes, self.namespace).vm.spec.template

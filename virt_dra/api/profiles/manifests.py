@@ -33,9 +33,9 @@ class RefusedManifest:
 
 @dataclass(frozen=True)
 class RenderedManifests:
-    """``objects``: in the order of the input, templates of claims before the VM that they are made for, without
-    profiles. ``unchecked``: profiles whose namespaceSelector couldn't be judged, with the namespace, since no file has
-    that. ``asking``: how many VMs have a line."""
+    """Manifests with the devices of VMs' lines. ``objects``: in the order of the input, templates of claims before the
+    VM that they are made for, without profiles. ``unchecked``: profiles whose namespaceSelector couldn't be judged,
+    with the namespace, since no file has that. ``asking``: how many VMs have a line."""
 
     objects: tuple[TypedObject, ...] = ()
     refused: tuple[RefusedManifest, ...] = ()

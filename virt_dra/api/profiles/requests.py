@@ -54,7 +54,7 @@ def _request(device: ProfileDevice, name: str) -> DeviceRequest:
 
 
 def constraint_of(alignment: ProfileAlignment, names: NamesByDevice, *, alone: bool) -> DeviceConstraint:
-    """Of the requests of a copy; of all requests where the claim has nothing but this copy."""
+    """The constraint of a copy, of its requests; of all requests where the claim has nothing but this copy."""
     constraint = DeviceConstraint(match_attribute=alignment.qualified_attribute)
     if alone and not alignment.devices:
         return constraint
@@ -63,7 +63,7 @@ def constraint_of(alignment: ProfileAlignment, names: NamesByDevice, *, alone: b
 
 
 def _configuration(entry: DeviceClaimConfiguration, copies: Sequence[NamesByDevice]) -> DeviceClaimConfiguration:
-    """With the requests of all copies; ``device/alternative`` stands for that alternative of each."""
+    """The configuration with the requests of all copies; ``device/alternative`` stands for that alternative of each."""
     if not entry.requests:
         return entry
     references = [reference.partition("/") for reference in entry.requests]

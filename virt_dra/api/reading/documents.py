@@ -59,10 +59,8 @@ _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 
 @dataclass(frozen=True, order=True)
 class DocumentSource:
-    """Where an object stands. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List.
-
-    Line 0 is the file or folder as a whole.
-    """
+    """The place of an object. ``line`` and ``document`` count from 1; ``item`` (from 0) is set for objects in a List.
+    Line 0 is the file or folder as a whole."""
 
     name: str
     line: int = 1
@@ -181,7 +179,7 @@ def _title(raw: object) -> str:
 
 
 def _short(text: str) -> str:
-    """At most as much of a text as a name may have: it is repeated in each problem of its object."""
+    """The beginning of a text, as long as a name may be: it is repeated in each problem of its object."""
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 
 

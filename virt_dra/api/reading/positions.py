@@ -1,4 +1,4 @@
-"""Where a field of an object stands in a YAML or JSON text: for excerpts and editors. A text that libyaml can't
+"""The positions of an object's fields in a YAML or JSON text: for excerpts and editors. A text that libyaml can't
 compose, such as concatenated JSON, has no positions."""
 
 from __future__ import annotations

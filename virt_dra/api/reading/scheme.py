@@ -1,4 +1,4 @@
-"""Which class reads which apiVersion and kind; the one way from a JSON object to a typed one."""
+"""The class for each apiVersion and kind; the one way from a JSON object to a typed one."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Err
 
 
 def declared_pool(name: str, path: str) -> Errors:
-    """Not for an absent name: an empty one has one part, which is empty."""
+    """The faults of a pool's name that isn't absent: an empty one has one part, which is empty."""
     if byte_length(name) > POOL_MAX:
         yield too_long(path, POOL_MAX)
     for index, part in enumerate(name.split("/")):
@@ -214,7 +214,7 @@ def unique_items(
     limit: int | None = None,
     shown: Callable[[T], object] | None = None,
 ) -> Errors:
-    """As :func:`items`, and no two entries may have the same key. ``shown``: the value that the message shows for a
+    """The faults as :func:`items`, and of entries with the same key. ``shown``: the value that the message shows for a
     repeated one."""
     yield from items(entries, path, check, limit)
     if limit is not None and len(entries) > limit:
