@@ -14,6 +14,7 @@ from tests.classic.lab import FakeDriver, Lab, claim, loops_of, new_lab, pod, re
 from tests.sampling import sample
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectT
+from virt_dra.api.wire import Json
 from virt_dra.classic.objects import PodSchedulingContext
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
@@ -272,5 +273,77 @@ def test_pods_that_compete_for_devices_of_two_drivers_all_run_in_the_end(seed: i
             assert {(await lab.pod(name)).status.phase for name in names} == {"Succeeded"}
             assert await lab.claims() == []
             assert (gpu.held, net.held) == ({}, {})
+
+    run_virtually(main())
+
+
+def _asking_for(cpu: str) -> list[Json]:
+    """The containers of a pod that requests so many processors; a node of the lab has 64."""
+    return [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+
+
+class _Unanswered(Disturbed):
+    """The first binding takes effect, and is seen by informers, but neither it nor the question about it is
+    answered."""
+
+    silent = False
+    asked = 0
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        await super().bind(pod, node)
+        self.asked += 1
+        if self.asked == 1:
+            self.silent = True
+            await asyncio.sleep(1)
+            raise Unavailable("connection reset by peer")
+
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
+        if self.silent:
+            self.silent = False
+            raise Unavailable("connection refused")
+        return await super().get(kind, name, namespace)
+
+
+def test_a_pod_that_was_bound_without_an_answer_keeps_its_room() -> None:
+    """C-18.6: another pod isn't put beside it."""
+
+    async def main() -> None:
+        lab = await new_lab(1)
+        disturbed = _Unanswered(lab.cluster)
+        async with control_plane(disturbed, _sources(), loops=loops_of(())):
+            containers = _asking_for("40")
+            await lab.create(pod("p", containers=containers))
+            await lab.calm(10)
+            await lab.create(pod("q", containers=containers))
+            await lab.calm(10)
+            assert (await lab.pod("p")).spec.node_name == "n1"
+            assert (await lab.pod("q")).spec.node_name is None
+            assert (await lab.waits("q")).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("seed", range(sample(3)))
+def test_failing_writes_never_overfill_a_node(seed: int) -> None:
+    """C-18.6: ten pods come to two nodes with room for three each, and leave again: all of them run in the end."""
+
+    async def main() -> None:
+        lab = await new_lab(2)
+        gpu = FakeDriver(GPU, {"n1": 9, "n2": 9})
+        disturbed = Disturbed(lab.cluster, chance=random.Random(seed))
+        async with control_plane(disturbed, _sources(), loops=loops_of((gpu,))):
+            await lab.create(resource_class("gpu", GPU), template("g", "gpu"))
+            names = [f"p{number}" for number in range(10)]
+            await lab.create(*(pod(name, templates=["g"], containers=_asking_for("20")) for name in names))
+            finished: set[str] = set()
+            for _ in range(40):
+                await lab.calm(60)
+                running = [name for name in names if name not in finished and (await lab.pod(name)).spec.node_name]
+                nodes = [(await lab.pod(name)).spec.node_name for name in running]
+                assert max((nodes.count(node) for node in nodes), default=0) <= 3
+                for name in running[:2]:
+                    await lab.finish(name)
+                    finished.add(name)
+            assert finished == set(names)
 
     run_virtually(main())

@@ -42,6 +42,12 @@ class ClassicRelease:
         return self.minor > 30
 
     @property
+    def tries_preemptors_again(self) -> bool:
+        """A pod for which others were evicted is tried again at once, since their deletion changes them; 1.31 waits
+        until they are gone."""
+        return self.minor < 31
+
+    @property
     def structured_parameters(self) -> bool:
         """Named resources, allocated by the scheduler. 1.31 has the devices of today instead."""
         return self.minor == 30

@@ -314,8 +314,7 @@ class ClassicScheduler:
                 return NotNow(diagnosis.after(str(error)).message)
             words = DEALLOCATED
         room = await self._preempting.make_room(pod, replace(outcome, diagnosis=diagnosis))
-        if room.evicted:
-            self._missed = True  # what happens to the victims meanwhile has the pod tried again
+        self._missed |= room.evicted and self._release.tries_preemptors_again
         return NotNow((diagnosis if room.evicted else diagnosis.after(f"{words}, {room.text}")).message)
 
     async def _deallocate(self, request: RequestDeallocation) -> None:
@@ -360,13 +359,19 @@ class ClassicScheduler:
             with _named_by(BIND):
                 await self._bind(pod, node)
         except ApiError:
-            self._table.unassign(pod.metadata.uid)
+            self._give_up_room(pod)
             await self._unreserve(state.claims, pod)
             raise
         if state.context is not None:
             await self._finish(state.context)
         self._events.record(reference_to(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
         return None
+
+    def _give_up_room(self, pod: Pod) -> None:
+        """Of a pod that wasn't bound; one that was, though without an answer, is on its node."""
+        current = self._pods.store.get(pod.name, pod.namespace)
+        if current is None or current.metadata.uid != pod.metadata.uid or not current.takes_room:
+            self._table.unassign(pod.metadata.uid)
 
     async def _publish(self, state: SchedulingState, spec: SchedulingContextSpec) -> None:
         if state.context is None:
