@@ -78,6 +78,7 @@ def test_the_vmi_is_heard_before_the_vm(
     [
         ({}, {}, {KEEP: "true"}),
         ({"stoppedFor": "8h", "onNodeLoss": "never"}, {}, {KEEP: "8h", LOSS: "never"}),
+        ({"stoppedFor": "8h", "onNodeLoss": "5m"}, {LOSS: "never"}, {KEEP: "8h", LOSS: "never"}),
         ({"stoppedFor": "8h"}, {KEEP: "1h"}, {KEEP: "1h"}),
         ({"stoppedFor": "8h"}, {KEEP: "false"}, {KEEP: "false"}),
     ],

@@ -26,6 +26,9 @@ HOUR = timedelta(hours=1)
         ([{}, {KEEP: "2h"}], KeepTerms(2 * HOUR)),
         ([{KEEP: "1h"}, {KEEP: "2h", LOSS: "never"}], KeepTerms(HOUR)),
         ([{KEEP: "false"}, {KEEP: "true"}], None),
+        ([{LOSS: "never"}, {KEEP: "2h", LOSS: "5m"}], KeepTerms(2 * HOUR, None)),
+        ([{LOSS: "5m"}, {LOSS: "never"}, {KEEP: "2h"}], KeepTerms(2 * HOUR, timedelta(minutes=5))),
+        ([{LOSS: "never"}, {KEEP: "false"}], None),
     ],
 )
 def test_the_first_place_that_speaks_of_keeping_is_heard(

@@ -99,7 +99,7 @@ def with_kept_claims(vmi: VirtualMachineInstance, asked: Mapping[str, str]) -> V
         for entry in vmi.spec.resource_claims
     )
     record = json.dumps({**kept_entries(vmi), **templates}, sort_keys=True, separators=(",", ":"))
-    annotations = {**vmi.metadata.annotations, **recorded_terms(asked), KEPT_CLAIMS_ANNOTATION: record}
+    annotations = {**vmi.metadata.annotations, **asked, KEPT_CLAIMS_ANNOTATION: record}
     return vmi.with_(metadata=vmi.metadata.with_(annotations=annotations), spec=vmi.spec.with_(resource_claims=entries))
 
 

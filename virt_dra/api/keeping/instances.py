@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from virt_dra.api.keeping.claims import with_kept_claims, with_templates
-from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION, KeepingError, keep_terms
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION, KeepingError, asked_terms, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile, ProfileKeep
@@ -38,7 +38,7 @@ def kept_instance(
         ) from None
     if terms is None:
         return admitted
-    return with_kept_claims(admitted, next(texts for texts in places if KEEP_ANNOTATION in texts))
+    return with_kept_claims(admitted, asked_terms(*places))
 
 
 def places_of_terms(

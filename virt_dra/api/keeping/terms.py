@@ -52,21 +52,27 @@ class KeepTerms:
 
 
 def keep_terms(*annotations: Mapping[str, str]) -> KeepTerms | None:
-    """The terms of the first annotations that speak of keeping; None if none do, or if they say "false".
-
-    Raises :class:`KeepingError`.
-    """
-    speaking = next((texts for texts in annotations if KEEP_ANNOTATION in texts), None)
-    if speaking is None:
-        return None
-    value = speaking[KEEP_ANNOTATION]
+    """What :func:`asked_terms` mean; None without any, or if they say "false". Raises :class:`KeepingError`."""
+    asked = asked_terms(*annotations)
+    value = asked.get(KEEP_ANNOTATION, "false")
     if value == "false":
         return None
     stopped_for = None if value == "true" else parsed_duration(KEEP_ANNOTATION, value, '"true", "false"')
-    loss = speaking.get(NODE_LOSS_ANNOTATION)
+    loss = asked.get(NODE_LOSS_ANNOTATION)
     if loss is None:
         return KeepTerms(stopped_for)
     return KeepTerms(stopped_for, None if loss == "never" else parsed_duration(NODE_LOSS_ANNOTATION, loss, '"never"'))
+
+
+def asked_terms(*annotations: Mapping[str, str]) -> dict[str, str]:
+    """What places say of keeping, the first to be heard first: up to the first that speaks of it, and of nodes the
+    first of these that does. Empty if none speaks of keeping."""
+    asked: dict[str, str] = {}
+    for texts in annotations:
+        asked = {**recorded_terms(texts), **asked}
+        if KEEP_ANNOTATION in texts:
+            return asked
+    return {}
 
 
 def parsed_duration(annotation: str, value: str, others: str) -> timedelta:

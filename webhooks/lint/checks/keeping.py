@@ -24,6 +24,7 @@ from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.verdict import FieldIssue
 
 _SHOWN: Final = 3
+_FOREIGN: Final = "isn't the VM's"
 """Entries that are named."""
 
 
@@ -119,7 +120,8 @@ def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
         whose = _other_use(linted, vm, name)
         if whose:
             kept = f"the VM keeps the devices of entry {quoted(entry.name)} in ResourceClaim {quoted(name)}"
-            text = f"{kept}, which {whose}; rename the entry"
+            ways = "delete it, or rename the entry" if whose == _FOREIGN else "rename the entry"
+            text = f"{kept}, which {whose}; {ways}"
             yield FieldIssue(linted.path(f"resourceClaims[{index}].name"), text)
 
 
@@ -142,7 +144,7 @@ def _other_use(linted: Linted, vm: VirtualMachine, name: str) -> str:
     owner = claim.metadata.controller_owner if claim is not None else None
     if claim is not None and (owner is None or owner.name != vm.name or owner.kind != VirtualMachine.KIND):
         of = vm_name_of(claim)
-        return f"VirtualMachine {quoted(of)} keeps, too" if of and of != vm.name else "isn't the VM's"
+        return f"VirtualMachine {quoted(of)} keeps, too" if of and of != vm.name else _FOREIGN
     users = [user for user in inputs.users(*place) if user != title(vm)]
     return f"{users[0]} names" if users else ""
 

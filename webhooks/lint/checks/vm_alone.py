@@ -11,7 +11,7 @@ from virt_dra.api.integration.device_claims import assign, read_device_claims
 from virt_dra.api.integration.hostdev_options import read_hostdev_options
 from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION, InvalidPathChoice, chosen_path
 from virt_dra.api.integration.pci_placement import pci_placement_choice
-from virt_dra.api.keeping.terms import KeepingError, keep_terms
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, keep_terms
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, Gates
 from virt_dra.api.nearest import listed, nearest_first
@@ -141,7 +141,7 @@ def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
         except ValueError as error:
             yield FieldIssue(f"{root}[{PCI_PLACEMENT_ANNOTATION}]", str(error))
     try:
-        keep_terms(annotations)
+        keep_terms(annotations, {KEEP_ANNOTATION: "true"})  # as a profile may say
     except KeepingError as error:
         yield FieldIssue(f"{root}[{error.annotation}]", f"{quoted(error.value)} {error.wanted}")
     try:
