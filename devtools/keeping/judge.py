@@ -148,7 +148,10 @@ class Judge:
         template = {template.name: template for template in await self._all(ResourceClaimTemplate)}.get(
             record.get(entry, "")
         )
-        stopped = allocated and vmi is None and not other_consumers(claim)
+        pods = {pod.metadata.uid for pod in await self._all(Pod) if not is_done(pod)}
+        # An ended pod's entry may stay for a moment, in which a clock may be set.
+        used = any(consumer.uid in pods for consumer in other_consumers(claim))
+        stopped = allocated and vmi is None and not used
         away = allocated and await self._is_away(claim_node(claim))
         for times, holds in ((self._stopped, stopped), (self._lost, away)):
             if holds:
