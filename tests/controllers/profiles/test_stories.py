@@ -171,11 +171,27 @@ async def test_a_restarted_vm_waits_until_the_template_of_its_last_run_is_gone()
     }))  # fmt: skip
     await world.look()
     assert (await world.conditions())["ProfilesApplied"] == ("False", "ClaimTemplateBeingDeleted")
+    stored = await world.memory.get(ResourceClaimTemplate, "vm-gpu", "lab")
+    assert stored.metadata.deletion_timestamp is not None  # nobody waits for the garbage collector
+    assert (await world.look()).written == 0
     await world.memory.patch(ResourceClaimTemplate, "vm-gpu", "lab", merge={"metadata": {"finalizers": None}})
     await world.look()
     (again,) = (await world.memory.list(ResourceClaimTemplate, "lab")).items
     assert [owner.uid for owner in again.metadata.owner_references] == [second.metadata.uid]
     assert (await world.conditions())["ProfilesApplied"] == ("True", "AsAsked")
+
+
+async def test_a_late_watch_of_vmis_deletes_no_template_of_the_vmi_that_there_is() -> None:
+    world = await Beside().prepared(vm(), profile())
+    first = await world.start()
+    await world.memory.delete(VirtualMachineInstance, "vm", "lab")
+    await world.start()
+    await world.look()
+    before = await world.memory.get(ResourceClaimTemplate, "vm-gpu", "lab")
+    assert not before.is_controlled_by(first)
+    late = ListedSources([first], profiles=[profile()], namespaces=[NAMESPACE], templates=[before])
+    await beside_kubevirt.reconcile(late, world.memory, KEY, NOW)
+    assert await world.memory.get(ResourceClaimTemplate, "vm-gpu", "lab") == before
 
 
 @pytest.mark.parametrize("labels", [{}, {"virt-dra.io/device-profile": "h100"}])

@@ -69,21 +69,25 @@ def objection(
 ) -> ProfileProblem | None:
     """The problem with the template that has the name of the wanted one; None if it serves. One without an owner that
     has the same claims is the user's, who may have rendered the profile himself."""
-    owner, is_own = stored.metadata.controller_owner, stored.is_controlled_by(vmi)
-    earlier = owner is not None and (owner.kind, owner.name) == (vmi.KIND, vmi.name) and not is_own
-    if stored.metadata.deletion_timestamp is not None or earlier:
+    if stored.metadata.deletion_timestamp is not None or is_of_earlier(stored, vmi):
         message = (
             f"ResourceClaimTemplate {stored.key} of an earlier VMI is being deleted; the VM gets one as soon as it is "
             "gone"
         )
         return ProfileProblem(TEMPLATE_BEING_DELETED, message)
-    if is_own or (not stored.metadata.owner_references and _same_claims(stored, wanted)):
+    if stored.is_controlled_by(vmi) or (not stored.metadata.owner_references and _same_claims(stored, wanted)):
         return None
     message = (
         f"ResourceClaimTemplate {stored.key} exists and isn't the VMI's; delete it, or give the item of "
         f"{DEVICES_ANNOTATION} another name"
     )
     return ProfileProblem(TEMPLATE_NAME_TAKEN, message)
+
+
+def is_of_earlier(stored: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> bool:
+    """True if a template was made for another VMI of this name."""
+    owner = stored.metadata.controller_owner
+    return owner is not None and (owner.kind, owner.name) == (vmi.KIND, vmi.name) and owner.uid != vmi.metadata.uid
 
 
 def _same_claims(*templates: ResourceClaimTemplate) -> bool:

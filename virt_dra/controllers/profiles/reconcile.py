@@ -1,4 +1,5 @@
-"""Makes the templates of a VMI's claims that its line of profiles stands for, and says what keeps it from that.
+"""Makes the templates of a VMI's claims that its line of profiles stands for, and says what keeps it from that; those
+of an earlier VMI of its name, which nobody may ever collect, are deleted (P-15).
 
 :func:`plan` is pure. It comes before the rest of a VMI's reconcile, since the VM waits for its claims; what it couldn't
 make, the modes show at the VMI's devices.
@@ -17,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.alignment import PreferredAlignment
 from virt_dra.api.profiles.asking import RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.profiles.expansion import template_name
+from virt_dra.api.profiles.expansion import PROFILE_LABEL, template_name
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import PROFILES_APPLIED
 from virt_dra.api.wire import Json
@@ -32,6 +33,7 @@ from virt_dra.controllers.devices.outcomes import (
     UnresolvedDevice,
 )
 from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.fresh_reads import is_there
 from virt_dra.controllers.profiles import taken_back
 from virt_dra.controllers.profiles.aligning import (
     alignment_request,
@@ -41,11 +43,11 @@ from virt_dra.controllers.profiles.aligning import (
     with_choice,
 )
 from virt_dra.controllers.profiles.drift import drift
-from virt_dra.controllers.profiles.needed import needed_objects, objection
+from virt_dra.controllers.profiles.needed import is_of_earlier, needed_objects, objection
 from virt_dra.controllers.profiles.problems import APPLIED, NOT_ALIGNED, TEMPLATE_REFUSED, ProfileProblem
 from virt_dra.controllers.reconciled import Align, Reconciled, earliest
 from virt_dra.controllers.sources import Sources
-from virt_dra.controllers.writes import Create, write
+from virt_dra.controllers.writes import Create, Delete, write
 
 _AGAIN: Final = timedelta(seconds=30)
 """Pause before the next attempt where another's template is in the way, which may not be watched."""
@@ -70,7 +72,8 @@ class ProfilesPlan:
     """What a VMI's line needs. ``missing``: the templates to create; ``wanted``: all of the line, without what is
     preferred. ``preferences``: alignments that claims of the line may ask for; ``held``: those that the templates ask
     for. ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from
-    existing, by name. ``general``: what is wrong with the line as a whole, or has changed about it."""
+    existing, by name. ``left_behind``: those in the way that were made for an earlier VMI. ``general``: what is wrong
+    with the line as a whole, or has changed about it."""
 
     missing: tuple[ResourceClaimTemplate, ...] = ()
     wanted: tuple[ResourceClaimTemplate, ...] = ()
@@ -79,6 +82,7 @@ class ProfilesPlan:
     unaligned: tuple[str, ...] = ()
     unmade: Mapping[str, ProfileProblem] = field(default_factory=dict)
     general: ProfileProblem | None = None
+    left_behind: tuple[ResourceClaimTemplate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,8 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         return ProfilesPlan(unmade=lost, general=changed or needed)
     if not needed.templates and changed is None:
         return None
-    objections = (
-        (template.name, objection(templates[template.name], template, vmi))
-        for template in needed.templates
-        if template.name in templates
-    )
+    pairs = [(templates[template.name], template) for template in needed.templates if template.name in templates]
+    objections = ((stored.name, objection(stored, template, vmi)) for stored, template in pairs)
     own = {name: template for name, template in templates.items() if template.is_controlled_by(vmi)}
     return ProfilesPlan(
         tuple(template for template in needed.templates if template.name not in templates),
@@ -188,7 +189,13 @@ def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
         given_up(vmi, own, needed.preferences),
         {name: problem for name, problem in objections if problem is not None},
         changed,
+        tuple(stored for stored, _ in pairs if _is_left_behind(stored, vmi)),
     )
+
+
+def _is_left_behind(stored: ResourceClaimTemplate, vmi: VirtualMachineInstance) -> bool:
+    ours = PROFILE_LABEL in stored.metadata.labels and len(stored.metadata.owner_references) == 1
+    return ours and is_of_earlier(stored, vmi) and stored.metadata.deletion_timestamp is None
 
 
 def _has_all(inputs: ProfileInputs) -> bool:
@@ -245,6 +252,10 @@ async def reconcile(
         for event in result.refused:
             unmade[template.name] = ProfileProblem(TEMPLATE_REFUSED, event.message)
             refused += [event, *_of_the_vm(event, inputs.vm)]
+    if planned.left_behind and await is_there(cluster, vmi):
+        result = await write(cluster, [Delete.object(template) for template in planned.left_behind], vmi)
+        refused += result.refused
+        stale, written = stale or result.stale, written + (len(planned.left_behind) if result.done else 0)
     problem = planned.general or next(iter(unmade.values()), None)
     again = now + _AGAIN if unmade and not refused else None
     lost, asks_again = _lost(inputs, planned, devices, align) if align is not None else (None, None)

@@ -22,6 +22,7 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, shortened, warning
+from virt_dra.controllers.fresh_reads import is_there
 from virt_dra.controllers.loops.virtual_machines import (
     STRATEGIES,
     Strategy,
@@ -94,14 +95,11 @@ async def reconcile(
 
 
 async def _is_of_earlier_vm(inputs: LifecycleInputs, cluster: Cluster) -> bool:
-    """True if the VMI's owner had this VM's name and is gone. The API server is asked: if it still has this VM after
-    the VMI of another was seen, then that one was there before."""
+    """True if the VMI's owner had this VM's name and is gone."""
     vm, vmi = inputs.vm, inputs.vmi
     owner = vmi.metadata.controller_owner if vmi is not None else None
-    if owner is None or (owner.kind, owner.name) != (vm.KIND, vm.name) or owner.uid == vm.metadata.uid:
-        return False
-    named = (await cluster.list(VirtualMachine, vm.namespace, fields=f"metadata.name={vm.name}")).items
-    return [current.metadata.uid for current in named] == [vm.metadata.uid]
+    namesake = owner is not None and (owner.kind, owner.name) == (vm.KIND, vm.name) and owner.uid != vm.metadata.uid
+    return namesake and await is_there(cluster, vm)
 
 
 def delay_after(failures: int) -> timedelta:
