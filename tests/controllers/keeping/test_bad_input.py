@@ -1,5 +1,6 @@
 """What users get wrong with kept devices and lines of profiles, on a real control plane, with webhook, operator and
-keeper as they are installed: who is refused is told why, who waits starts once it is mended, nobody else suffers."""
+keeper as they are installed: who is refused is told why, who waits starts once it is mended, nobody else suffers. And
+what Kubernetes forgets."""
 
 from __future__ import annotations
 
@@ -619,6 +620,30 @@ def test_a_keeper_whose_clock_is_wrong_goes_by_the_clusters_time(users: Users) -
             users.delete(name)
     finally:
         clock.set(0)
+
+
+# --- what Kubernetes forgets; at the end, as it starts the API server anew ---
+
+
+def test_a_vm_starts_though_the_garbage_collector_has_forgotten_an_earlier_one(users: Users) -> None:
+    """It learns of neither the end nor the beginning, but of a VM whose UID has changed (P-15)."""
+    with users.profile("again") as profile:
+        users.vm("kept")
+        users.vm("asks", None, line=profile)
+        earlier = {name: users.runs(name)["metadata"]["uid"] for name in ("kept", "asks")}
+        claim = users.held("kept-gpu", "kept")["metadata"]["uid"]
+        with users.plane.paused(CONTROLLERS):
+            for name in earlier:
+                users.plane.request("DELETE", f"{users.site.path('virtualmachines')}/{name}")
+                users.until(lambda: users.get("virtualmachines", name) is None, f"{name} is left")  # noqa: B023 - called at once
+            users.vm("kept")
+            users.vm("asks", None, line=profile)
+            users.plane.restart_api_server()
+        for name, uid in earlier.items():
+            assert users.runs(name)["metadata"]["uid"] != uid
+        assert users.held("kept-gpu", "kept")["metadata"]["uid"] != claim
+    users.delete("kept")
+    users.delete("asks")
 
 
 def vmi_of(metadata: Json, gpus: Sequence[Json] = (), **spec: Any) -> Json:
