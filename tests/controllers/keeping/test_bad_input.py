@@ -633,11 +633,15 @@ def test_a_vm_starts_though_the_garbage_collector_has_forgotten_an_earlier_one(u
         earlier = {name: users.runs(name)["metadata"]["uid"] for name in ("kept", "asks")}
         claim = users.held("kept-gpu", "kept")["metadata"]["uid"]
         with users.plane.paused(CONTROLLERS):
+            users.plane.restart_api_server()  # else it had been told before it looks again
             for name in earlier:
                 users.plane.request("DELETE", f"{users.site.path('virtualmachines')}/{name}")
+            for name in earlier:
                 users.until(lambda: users.get("virtualmachines", name) is None, f"{name} is left")  # noqa: B023 - called at once
             users.vm("kept")
             users.vm("asks", None, line=profile)
+            for name in earlier:
+                users.until(lambda: users.get("virtualmachineinstances", name), f"{name} has no VMI")  # noqa: B023 - called at once
             users.plane.restart_api_server()
         for name, uid in earlier.items():
             assert users.runs(name)["metadata"]["uid"] != uid
