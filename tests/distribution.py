@@ -20,6 +20,7 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = {
         "test_rights",
         "test_thief",
     ),
+    "tests/node_driver/real_kubelet": ("test_driver", "test_faults", "test_node"),
 }
 """The files of a package that share its clusters. In one process, each cluster is started once and filled once; divided
 among processes, each file would start its own."""

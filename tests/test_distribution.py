@@ -14,7 +14,10 @@ TESTS = Path(__file__).parent
 
 
 def test_every_file_that_uses_a_shared_cluster_is_in_its_unit() -> None:
-    folders = {"tests/e2e": "world", "tests/hardware": "driver: LabNode", "tests/manifests": "cluster: Cluster"}
+    folders = {
+        "tests/e2e": "world", "tests/hardware": "driver: LabNode", "tests/manifests": "cluster: Cluster",
+        "tests/node_driver/real_kubelet": ": Node",
+    }  # fmt: skip
     assert folders.keys() == UNITS.keys()
     for package, argument in folders.items():
         files = (TESTS.parent / package).glob("test_*.py")

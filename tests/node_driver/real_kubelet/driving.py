@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from devtools.real_node.here import Node
+from devtools.real_node.here import PODS, Node
 from tests.node_driver.machine_trees import described_machine
 
 HOST_ROOT = "host"
@@ -22,6 +22,7 @@ HOST_ROOT = "host"
 DRIVER = "passthrough.virt-dra.io"
 RESOURCES = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{RESOURCES}/namespaces/default/resourceclaims"
+MERGE = "application/merge-patch+json"
 CLASSES = Path(__file__).parents[3] / "manifests" / "driver" / "device_classes.yaml"
 VIRT_DRA = str(Path(sys.executable).with_name("virt-dra"))
 USER = 107
@@ -109,7 +110,13 @@ def claimed(node: Node, claim: str) -> tuple[str, str]:
 def wait_for_event(node: Node, pod: str, claim: str, said: str) -> None:
     """Until an event of the pod says why the driver doesn't prepare the claim."""
     failed = f"NodePrepareResources failed for ResourceClaim {claim}: "
-    eventually(lambda: any(failed in event and said in event for event in node.events(pod)), node)
+    eventually(lambda: any(failed in event and said in event for event in node.events(pod)), node, retried=pod)
+
+
+def runs(node: Node, pod: str) -> None:
+    """Until a pod runs whose claims the kubelet may have failed to prepare before."""
+    path = f"{PODS}/{pod}"
+    eventually(lambda: bool(node.plane.request("GET", path)["status"]["phase"] == "Running"), node, retried=pod)
 
 
 def held(node: Node) -> tuple[list[str], dict[str, Any]]:
@@ -143,9 +150,14 @@ def create_pod(node: Node, name: str, claim: str) -> None:
     )  # fmt: skip
 
 
-def eventually(condition: Callable[[], bool], node: Node, seconds: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], node: Node, seconds: float = 60.0, *, retried: str = "") -> None:
+    """``retried``: a pod that is changed meanwhile. Claims of a changed pod are prepared at once, those of others 10 to
+    15 s after a failure."""
     deadline = time.monotonic() + seconds
     while not condition():
+        if retried:
+            annotations = {"changed": str(time.monotonic())}
+            node.plane.request("PATCH", f"{PODS}/{retried}", {"metadata": {"annotations": annotations}}, MERGE)
         if time.monotonic() > deadline:
             logs = [path.read_text(errors="replace")[-4000:] for path in node.folder.glob("*.log")]
             pytest.fail("\n".join(logs))

@@ -20,6 +20,7 @@ from tests.node_driver.real_kubelet.driving import (
     create_pod,
     devices,
     eventually,
+    runs,
     slices,
     start_driver,
     wait_for_event,
@@ -32,7 +33,7 @@ def test_a_pod_has_its_device_and_reads_of_it_until_it_is_deleted(driver: Node) 
     """The device nodes are those of the pod's user, the node's stay as they were (D-55)."""
     create_claim(driver, "one")
     create_pod(driver, "user", "one")
-    driver.wait_for_pod("user", "Running")
+    runs(driver, "user")
     address, group = claimed(driver, "one")
     assert driver.exec("user", "ls", "/dev/vfio").split() == [group, "vfio"]
     owners = driver.exec("user", "busybox", "stat", "-c", "%u:%g", f"/dev/vfio/{group}", "/dev/vfio/vfio")
@@ -52,7 +53,7 @@ def test_a_pod_has_its_device_and_reads_of_it_until_it_is_deleted(driver: Node) 
 def test_a_pod_of_a_driver_that_was_killed_is_released_by_the_one_that_follows(driver: Node) -> None:
     create_claim(driver, "two")
     create_pod(driver, "user-2", "two")
-    driver.wait_for_pod("user-2", "Running")
+    runs(driver, "user-2")
     driver.stop("first", signal.SIGKILL)
     start_driver(driver, "second")
     eventually(lambda: len(devices(driver)) == 2, driver)
@@ -94,7 +95,7 @@ def test_a_damaged_checkpoint_is_said_in_the_pods_event_until_it_is_deleted(driv
     wait_for_event(driver, "user-4", "three", said)
     assert list(driver.folders.cdi.iterdir()) == []
     Path(f"{checkpoint}.bad").unlink()  # the administrator has looked
-    driver.wait_for_pod("user-4", "Running", seconds=180.0)  # the kubelet tries again, later each time
+    runs(driver, "user-4")
     driver.delete_pod("user-4")
     eventually(lambda: not list(driver.folders.cdi.iterdir()), driver)
     driver.plane.request("DELETE", f"{CLAIMS}/three")

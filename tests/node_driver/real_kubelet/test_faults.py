@@ -22,6 +22,7 @@ from tests.node_driver.real_kubelet.driving import (
     HOST_ROOT,
     KUBECONFIG,
     MALFORMED,
+    MERGE,
     MOUNTS,
     NOTHING,
     OURS,
@@ -31,6 +32,7 @@ from tests.node_driver.real_kubelet.driving import (
     devices,
     eventually,
     held,
+    runs,
     slices,
     start_driver,
     wait_for_event,
@@ -41,7 +43,6 @@ pytestmark = [pytest.mark.control_plane, pytest.mark.node]
 PATIENCE = 180.0
 """Seconds until a pod runs that couldn't: a kubelet tries later each time."""
 OTHER = "other.example.com"
-MERGE = "application/merge-patch+json"
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_without_an_api_server_a_claim_waits_and_says_so(driver: Node, cut_off: 
     wait_for_event(driver, "reader", "unread", said)
     assert held(driver) == NOTHING
     cut_off.hang = False
-    driver.wait_for_pod("reader", "Running", seconds=PATIENCE)
+    runs(driver, "reader")
     _delete(driver, "reader", "unread")
 
 
@@ -80,7 +81,7 @@ def test_a_claim_that_was_replaced_isnt_prepared_for_its_pod(driver: Node, cut_o
     uid = driver.plane.request("GET", f"{CLAIMS}/replaced")["metadata"]["uid"]
     cut_off.hang = False
     said = f"is not allowed to use ResourceClaim replaced ({uid})"
-    eventually(lambda: any(said in event for event in driver.events("late")), driver, PATIENCE)
+    eventually(lambda: any(said in event for event in driver.events("late")), driver, retried="late")
     assert held(driver) == NOTHING
     _delete(driver, "late", "replaced")
 
@@ -92,7 +93,7 @@ def test_a_full_disk_stops_claims_until_there_is_room(driver: Node) -> None:
         create_pod(driver, "writer", "full")
         wait_for_event(driver, "writer", "full", said)
         assert held(driver) == NOTHING
-    driver.wait_for_pod("writer", "Running", seconds=PATIENCE)
+    runs(driver, "writer")
     with _full(driver):
         driver.plane.request("DELETE", f"{PODS}/writer")
         eventually(lambda: f"UnprepareResources failed for ResourceClaim full: {said}" in driver.log("kubelet"), driver)
@@ -143,7 +144,7 @@ def test_a_function_that_lost_its_iommu_group_is_refused_until_it_is_back(driver
             eventually(lambda: held(driver) == NOTHING, driver)
         finally:
             group.symlink_to(target)
-        driver.wait_for_pod("unlucky", "Running", seconds=PATIENCE)
+        runs(driver, "unlucky")
         _delete(driver, "unlucky", "odd")
 
 
