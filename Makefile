@@ -7,7 +7,7 @@ READY := $(filter-out $(foreach name,cluster contention diff explain failing inv
 # Where this is set, each process of a test run compiles and instruments all tests again: 10 s of a processor.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check test hardware flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
+.PHONY: help run check quick test hardware flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
 
 help:  ## List these commands
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +40,15 @@ hardware: setup-tests  ## Pass devices through to VMs in an emulated machine wit
 	@tools/hardware-lab.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m hardware tests/hardware $(PYTEST_ARGS)
 
+check:  ## Lint, and the quick tests that need Python alone, both at once
+	@tools/venv.sh dev
+	@$(MAKE) --no-print-directory --jobs=2 lint quick
+
 # These tests make some 60,000 small files, and what each has made goes with it: in memory, where programs may be started from there, since a
 # disk is waited for. Processes as for make test.
 MEMORY = $(shell findmnt -no OPTIONS /dev/shm | grep -qw noexec || df -Pm /dev/shm | awk '$$6 == "/dev/shm" && $$4 > 1000 {print $$6}')
-check: lint  ## Lint, and the quick tests that need Python alone
+quick:  ## The quick tests that need Python alone
+	@tools/venv.sh dev
 	$(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(PROCESSES) --dist worksteal --hypothesis-profile=quick \
 		-m "not control_plane and not libvirt and not go and not root and not images and not node and not hardware and not slow" $(PYTEST_ARGS)
 
