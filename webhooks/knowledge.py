@@ -58,8 +58,7 @@ class MissingObject:
 
 @dataclass(frozen=True)
 class RequestDrivers:
-    """The drivers of a request. The drivers whose devices may serve a request, sorted. ``complete``: no other published
-    device matches.
+    """The drivers whose devices may serve a request, sorted. ``complete``: no other published device matches.
 
     ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them
     exist, but neither a published device nor the text of a selector determines the driver; the time at which the newest

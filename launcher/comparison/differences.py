@@ -37,11 +37,12 @@ def differences(ours: DomainFacts, other: DomainFacts) -> tuple[DomainDifference
     cell.
     """
     pairs = tuple(_pairs(ours.hostdevs, other.hostdevs))
-    companions = _companions([pair.ours for pair in pairs]), _companions([pair.other for pair in pairs])
+    beside = _companions([pair.ours for pair in pairs])
+    other_beside = _companions([pair.other for pair in pairs])
     devices = [
         difference
         for number, pair in enumerate(pairs)
-        for difference in pair.differences(companions[0].get(number, ()), companions[1].get(number, ()))
+        for difference in pair.differences(beside.get(number, ()), other_beside.get(number, ()))
     ]
     return (*devices, *_order(pairs), *_differing("", ours.placement, other.placement))
 

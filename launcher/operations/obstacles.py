@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lxml import etree
 
@@ -26,8 +26,17 @@ NO_FREE_PORT: Final = "NoFreePort"
 """The domain has too few root ports without a device."""
 
 _PORTS: Final = ("pcie-root-port", "pcie-switch-downstream-port")
-Slot = tuple[int, int, int]
-"""Domain, bus and slot of a guest address."""
+
+
+class Slot(NamedTuple):
+    """The slot of a guest address."""
+
+    domain: int
+    bus: int
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:{self.slot:02x}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ def obstacles(live: etree._Element, devices: Sequence[Hostdev]) -> Iterator[Obst
                 message = f"{alias}: libvirt attaches only function 0 of a guest slot to a running guest"
                 yield Obstacle(NOT_FUNCTION_0, alias, message)
             elif slot in slots:
-                message = f"{alias}: guest address {slot[0]:04x}:{slot[1]:02x}:{slot[2]:02x}.0 is taken"
+                message = f"{alias}: guest address {slot}.0 is taken"
                 yield Obstacle(ADDRESS_TAKEN, alias, message)
             slots.add(slot)
         aliases.add(alias)
@@ -80,7 +89,7 @@ def _missing_ports(live: etree._Element, devices: Sequence[Hostdev], taken: set[
     controllers = live.findall("devices/controller[@type='pci']")
     if not wanted or not any(controller.get("model") == "pcie-root" for controller in controllers):
         return
-    buses = {bus for _, bus, _ in taken}
+    buses = {slot.bus for slot in taken}
     ports = [_number(controller, "index") for controller in controllers if controller.get("model") in _PORTS]
     free = sum(index not in buses for index in ports)
     if free < len(wanted):
@@ -106,7 +115,7 @@ def _slot(address: etree._Element) -> Slot | None:
     """The slot of a PCI address with a bus; None for another address."""
     if address.get("type") != "pci" or address.get("bus") is None:
         return None
-    return _number(address, "domain"), _number(address, "bus"), _number(address, "slot")
+    return Slot(_number(address, "domain"), _number(address, "bus"), _number(address, "slot"))
 
 
 def _number(place: etree._Element, attribute: str) -> int:

@@ -120,33 +120,38 @@ def _vm_run(given: InputVm) -> _VmRun:
 
 
 async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
-    given, subject = run.given, run.given.subject.object
+    """Admits a VM, or takes over a running one."""
+    given = run.given
     verdict = _verdict(given, gates)
     run.outcome = replace(run.outcome, warnings=(*verdict.warnings, *given.notes))
     if given.blocked is not None:
         run.fail(HandOver.ADMISSION, given.blocked.reason, given.blocked.message, given.blocked.advice)
         return
     if given.vmi is not None and given.pod is not None:
-        denied = (
-            ()
-            if verdict.allowed
-            else (f"it is running, but would be refused if it were created now: {verdict.message}",)
-        )
-        noted = published_status(given.vmi)
-        status = (
-            {"deviceStatus": noted.to_wire()} if noted is not None and given.vmi.status.device_status is None else {}
-        )
-        run.vmi = await cluster.patch(
-            VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": status}
-        )
-        run.outcome = replace(run.outcome, pod=given.pod.name, warnings=(*run.outcome.warnings, *denied))
-        return
-    if not verdict.allowed:
+        await _take_over(cluster, run, given.vmi, given.pod, verdict)
+    elif verdict.allowed:
+        await _create(cluster, run)
+    else:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
         spec = given.reviewed.spec.template.spec if isinstance(given.reviewed, VirtualMachine) else given.reviewed.spec
         needed = advice.admission(verdict, advice.gates_needed(spec) - gates.on, gates)
         run.fail(HandOver.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
-        return
+
+
+async def _take_over(cluster: Cluster, run: _VmRun, vmi: VirtualMachineInstance, pod: Pod, verdict: Verdict) -> None:
+    """Takes over a running VM, with the status that virt-dra's operator recorded on it."""
+    denied = (
+        () if verdict.allowed else (f"it is running, but would be refused if it were created now: {verdict.message}",)
+    )
+    recorded = published_status(vmi)
+    status = {"deviceStatus": recorded.to_wire()} if recorded is not None and vmi.status.device_status is None else {}
+    run.vmi = await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": status})
+    run.outcome = replace(run.outcome, pod=pod.name, warnings=(*run.outcome.warnings, *denied))
+
+
+async def _create(cluster: Cluster, run: _VmRun) -> None:
+    """Creates the VMI of an admitted VM, and the VM unless it is stored."""
+    given, subject = run.given, run.given.subject.object
     try:
         if isinstance(subject, VirtualMachine):
             stored = await cluster.get(VirtualMachine, subject.name, subject.namespace) if given.stored else None

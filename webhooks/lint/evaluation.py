@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from webhooks.lint.finding import DENIAL, RUNNING, START, FaultPlace, LintCheck, LintFinding, LintIssue, LintSettings
-from webhooks.lint.fixes.repairs import Repair
+from webhooks.lint.finding import DENIAL, RUNNING, START, LintCheck, LintFinding, LintIssue, LintSettings, Severity
 from webhooks.lint.inputs import LintInputs
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
@@ -19,7 +19,7 @@ from webhooks.verdict import FieldIssue
 
 REQUIRED_VALUE: Final = "Required value"
 AT_NEXT_START: Final = "at its next start: "
-"""Begins what is found of a VM that runs."""
+"""The preface of a finding about the next start of a VM that runs."""
 
 
 def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = False) -> Iterator[LintFinding]:
@@ -42,9 +42,8 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             continue
         for issue in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            message = f"{AT_NEXT_START}{issue.message}" if linted.runs and check.matters == START else issue.message
-            field = linted.written_field(issue.field)
-            yield LintFinding(check.id, severity, visible(field), visible(message), *_more(issue))
+            preface = AT_NEXT_START if linted.runs and check.matters == START else ""
+            yield _finding(check, severity, issue, linted.written_field(issue.field), preface)
 
 
 def findings_as_written(
@@ -73,9 +72,7 @@ def findings_as_written(
                 continue
             if check.id != UNKNOWN_FIELD and issue.field in misplaced and issue.message.startswith(REQUIRED_VALUE):
                 continue
-            reported.append(
-                LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
-            )
+            reported.append(_finding(check, severity, issue, issue.field))
     return tuple(reported)
 
 
@@ -86,8 +83,12 @@ def findings_beside(manifest: Manifest, settings: LintSettings, inputs: LintInpu
         if check.find_beside is None or manifest.object is None or severity is None or check.id in manifest.silenced:
             continue
         for issue in check.find_beside(manifest.object, inputs):
-            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), *_more(issue))
+            yield _finding(check, severity, issue, issue.field)
 
 
-def _more(issue: FieldIssue) -> tuple[Repair | None, FaultPlace | None, str]:
-    return (issue.repair, issue.at, issue.part) if isinstance(issue, LintIssue) else (None, None, "")
+def _finding(check: LintCheck, severity: Severity, issue: FieldIssue, field: str, preface: str = "") -> LintFinding:
+    """The finding of an issue at a field. ``preface``: of its message."""
+    finding = LintFinding(check.id, severity, visible(field), visible(f"{preface}{issue.message}"))
+    return (
+        replace(finding, repair=issue.repair, at=issue.at, part=issue.part) if isinstance(issue, LintIssue) else finding
+    )

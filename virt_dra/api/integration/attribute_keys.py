@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.wire import Json
@@ -204,24 +204,24 @@ def addresses(
                 "the same key and differ; the driver must publish one",
             )
     mdev = _first(attributes, mdevs)
-    if mdev is not None and not MDEV_UUID.fullmatch(mdev[1]):
+    if mdev is not None and not MDEV_UUID.fullmatch(mdev.text):
         return Unusable(
             NO_ADDRESS,
-            f"attribute {mdev[0]} is {mdev[1]!r}, which is no mdev UUID; the driver must publish one like {_UUID}",
+            f"attribute {mdev.key} is {mdev.text!r}, which is no mdev UUID; the driver must publish one like {_UUID}",
         )
     pci = _first(attributes, pcis)
     fault = ""
-    if pci is not None and not PCI_ADDRESS.fullmatch(pci[1]):
-        fault = f"attribute {pci[0]} is {pci[1]!r}, which is no PCI address like 0000:01:00.0"
+    if pci is not None and not PCI_ADDRESS.fullmatch(pci.text):
+        fault = f"attribute {pci.key} is {pci.text!r}, which is no PCI address like 0000:01:00.0"
         pci = None
     if mdev is not None:
-        return Addresses(pci[1] if pci else None, mdev[1], ignored=fault)
+        return Addresses(pci.text if pci else None, mdev.text, ignored=fault)
     if fault:
         return Unusable(
             NO_ADDRESS, f"{fault}; the driver must publish domain, bus, slot and function in hex, without blanks"
         )
     if pci is not None:
-        return Addresses(pci=pci[1])
+        return Addresses(pci=pci.text)
     return Unusable(NO_ADDRESS, _nothing_found(attributes, (*of_mdev, *of_pci)))
 
 
@@ -232,23 +232,30 @@ def published_keys(
     have."""
     of_mdev, of_pci = _keys(driver, tuple(extra))
     pci, mdev = (_first(attributes, pairs) for pairs in (of_pci, of_mdev))
-    return pci[0] if pci else None, mdev[0] if mdev else None
+    return pci.key if pci else None, mdev.key if mdev else None
 
 
 _UUID = "12345678-9abc-def0-1234-56789abcdef0"
 
 
 def _published(pairs: Iterable[_KeyPair], attributes: Mapping[str, DeviceAttribute]) -> list[_KeyPair]:
-    return [pair for pair in pairs if pair[0] in attributes or pair[1] in attributes]
+    return [(key, bare) for key, bare in pairs if key in attributes or bare in attributes]
 
 
-def _first(attributes: Mapping[str, DeviceAttribute], pairs: Iterable[_KeyPair]) -> tuple[str, str] | None:
-    """The first key, as published, with a text that isn't empty (K-6.2)."""
+class _PublishedText(NamedTuple):
+    """A key, as published, and its text."""
+
+    key: str
+    text: str
+
+
+def _first(attributes: Mapping[str, DeviceAttribute], pairs: Iterable[_KeyPair]) -> _PublishedText | None:
+    """The first text that isn't empty (K-6.2)."""
     for pair in pairs:
         for published in pair:
             text = _text(attributes.get(published))
             if text:
-                return published, text
+                return _PublishedText(published, text)
     return None
 
 

@@ -36,7 +36,7 @@ def lease_end(terms: KeepTerms | None) -> KeepEnd | None:
 def time_limit_end(limits: KeepLimits) -> KeepEnd | None:
     """The end by the shortest time that a policy allows."""
     limit = limits.time_limit()
-    return KeepEnd(limit[0], f"KeepPolicy {visible(limit[1])}") if limit is not None else None
+    return KeepEnd(limit.time, f"KeepPolicy {visible(limit.policy)}") if limit is not None else None
 
 
 def device_limit_end(over: str) -> KeepEnd | None:

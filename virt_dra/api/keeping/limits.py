@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, marked_time, other_consumers, vm_name_of
@@ -26,17 +27,24 @@ class StoppedVm:
     devices: DevicesByClass
 
 
+class TimeLimit(NamedTuple):
+    """The longest time for which a policy allows keeping."""
+
+    time: timedelta
+    policy: str
+
+
 @dataclass(frozen=True)
 class KeepLimits:
     """The policies of one namespace, all of which hold."""
 
     policies: tuple[KeepPolicy, ...] = ()
 
-    def time_limit(self) -> tuple[timedelta, str] | None:
-        """The longest time for which all policies allow keeping, and the policy that says it; None if none does."""
+    def time_limit(self) -> TimeLimit | None:
+        """The longest time for which all policies allow keeping; None if none limits it."""
         return min(
             (
-                (time, policy.name)
+                TimeLimit(time, policy.name)
                 for policy in self.policies
                 for time in [duration_of(policy.spec.stopped_for or "")]
                 if time is not None
@@ -51,11 +59,10 @@ class KeepLimits:
         if over:
             return f"the VM's devices aren't kept when it stops: {over}"
         limit = self.time_limit()
-        if limit is None or (terms.stopped_for is not None and terms.stopped_for <= limit[0]):
+        if limit is None or (terms.stopped_for is not None and terms.stopped_for <= limit.time):
             return ""
-        return (
-            f"KeepPolicy {visible(limit[1])} of the namespace allows to keep devices for {duration_text(limit[0])} only"
-        )
+        allowed = duration_text(limit.time)
+        return f"KeepPolicy {visible(limit.policy)} of the namespace allows to keep devices for {allowed} only"
 
     def exceeded(self, devices: DevicesByClass) -> str:
         """The limit that so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if

@@ -17,7 +17,14 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectT_co, TypedObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    Device,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.loops.virtual_machines import strategy_of
@@ -409,11 +416,17 @@ def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> fr
         ours, theirs = old.spec, new.spec
         if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
             return None
-    versions = [version.spec.devices if version is not None else () for version in (old, new)]
-    before, after = ({device.name: device for device in devices} for devices in versions)
-    if len(before) != len(versions[0]) or len(after) != len(versions[1]):
+    before, after = _devices_by_name(old), _devices_by_name(new)
+    if before is None or after is None:
         return None
     return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _devices_by_name(slice_: ResourceSlice | None) -> Mapping[str, Device] | None:
+    """The devices of a slice; None if two have one name."""
+    devices = slice_.spec.devices if slice_ is not None else ()
+    by_name = {device.name: device for device in devices}
+    return by_name if len(by_name) == len(devices) else None
 
 
 def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:

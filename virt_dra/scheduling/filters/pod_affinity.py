@@ -98,12 +98,13 @@ class TermsOfPods:
     def of(self, pod: Pod) -> PodTerms:
         if pod.spec.affinity is None:
             return NO_TERMS
-        kept = self._known.get(pod.metadata.uid)
-        if kept is None or kept[0] is not pod:
+        read_of, terms = self._known.get(pod.metadata.uid, (None, NO_TERMS))
+        if read_of is not pod:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            kept = self._known[pod.metadata.uid] = (pod, PodTerms.from_pod(pod))
-        return kept[1]
+            terms = PodTerms.from_pod(pod)
+            self._known[pod.metadata.uid] = pod, terms
+        return terms
 
 
 def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) -> bool:
@@ -201,17 +202,17 @@ class _AffinityAttempt(PluginAttempt):
                     counts[key, labels[key]] = counts.get((key, labels[key]), 0) + by * number
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        node_part = self._parts.get(state.name)
-        if node_part is None or node_part[0] == state.revision:
+        revision, part = self._parts.get(state.name, (state.revision, None))
+        if part is None or revision == state.revision:
             return self._judged(state.node)
         supposed = _NodePart(self._plugin, self._pod, self._own, state.pods.values())
-        self._add(state.node, node_part[1], -1)
+        self._add(state.node, part, -1)
         self._add(state.node, supposed, 1)
         try:
             return self._judged(state.node)
         finally:
             self._add(state.node, supposed, -1)
-            self._add(state.node, node_part[1], 1)
+            self._add(state.node, part, 1)
 
     def _judged(self, node: Node) -> FilterRefusal | None:
         labels = node.metadata.labels
