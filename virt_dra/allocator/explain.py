@@ -15,6 +15,7 @@ from virt_dra.allocator.features.taints import TAINTED
 from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, RejectingFeature, Rejection, Request, Slots
 from virt_dra.allocator.observer import Observer
 from virt_dra.allocator.pools import INCOMPLETE, INVALID, PoolProblem
+from virt_dra.api.counting import counted
 
 NO_DEVICES = "NoDevices"
 """The node reaches no device at all."""
@@ -113,7 +114,7 @@ def _most_common(rejections: Sequence[Rejection]) -> tuple[str, str]:
 
 def lines(explanation: Explanation) -> list[str]:
     """The explanation as text, one line per fact, indented by level."""
-    text = [f"node {explanation.node}: {explanation.summary} ({explanation.devices} devices reachable)"]
+    text = [f"node {explanation.node}: {explanation.summary} ({counted(explanation.devices, 'device')} reachable)"]
     text += [
         f"  claim {claim}: allocated already, and its devices can't be used from this node"
         for claim in explanation.elsewhere
@@ -123,7 +124,7 @@ def lines(explanation: Explanation) -> list[str]:
         limit = f", over the limit of {RESULT_LIMIT} devices a claim" if request.over_limit else ""
         text.append(
             f"  claim {request.claim}, request {request.request}: {request.placed} "
-            f"of {request.wanted} devices at best{limit}"
+            f"of {counted(request.wanted, 'device')} at best{limit}"
         )
         text += [f"    {rejection.device}: {rejection.reason}: {rejection.detail}" for rejection in request.rejections]
     return text

@@ -8,7 +8,7 @@ from virt_dra.cli.run.tree import SHOWN_LINES, SHOWN_SUBJECTS, shown
 def test_a_few_details_are_all_shown() -> None:
     details = [
         "node a: device in use",
-        "  claim c, request r: 0 of 1 devices at best",
+        "  claim c, request r: 0 of 1 device at best",
         *(f"    d/a/{number}: x" for number in range(6)),
     ]
     assert shown(details) == details
