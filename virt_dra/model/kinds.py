@@ -113,4 +113,4 @@ READ: Final[Mapping[str, ReadKinds]] = {
     "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
     "doctor": ReadKinds(optional=(KubeVirt, VirtualMachine, ResourceSlice, DeviceClass, Node)),
 }
-"""By command, with the kind of rows or the mode where these read differently."""
+"""By command, with the kind of rows or the mode where these read differently. ``top`` reads what ``report`` reads."""
