@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from node_driver.exposition import CONTENT_TYPE, Metric, exposition
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +21,7 @@ TAKEN_PAUSE: Final = 2.0
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
-async def serve_plain(host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+async def serve_plain(host: str, port: int, metrics: Sequence[Metric], ready: Callable[[], bool]) -> None:
     """Serves until it is cancelled. ``ready``: whether the devices have been looked at. Raises OSError for a port that
     can't be had, but for one that is taken."""
 
@@ -30,7 +29,7 @@ async def serve_plain(host: str, port: int, registry: CollectorRegistry, ready: 
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n")
-                writer.write(_response(request, registry, ready))
+                writer.write(_response(request, metrics, ready))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
@@ -49,10 +48,10 @@ async def serve_plain(host: str, port: int, registry: CollectorRegistry, ready: 
             await server.serve_forever()
 
 
-def _response(request: bytes, registry: CollectorRegistry, ready: Callable[[], bool]) -> bytes:
+def _response(request: bytes, metrics: Sequence[Metric], ready: Callable[[], bool]) -> bytes:
     match request.split(b" ")[:2]:
         case [b"GET", b"/metrics"]:
-            return _answer("200 OK", CONTENT_TYPE_LATEST, generate_latest(registry))
+            return _answer("200 OK", CONTENT_TYPE, exposition(metrics))
         case [b"GET", b"/healthz"]:
             return _answer("200 OK", _PLAIN, b"ok\n")
         case [b"GET", b"/readyz"]:

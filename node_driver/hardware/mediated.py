@@ -9,6 +9,7 @@ from typing import Final
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text
 from node_driver.hardware.inventory import MdevType, MediatedDevice, UnreadableDevice, VgpuFunction
+from node_driver.hardware.iommu_groups import iommu_group
 from node_driver.hardware.pci import DEVICES
 
 PARENTS: Final = "class/mdev_bus"
@@ -69,13 +70,10 @@ def _mdev(tree: FileTree, name: str) -> MediatedDevice:
         is_uuid = False
     if folder is None or not is_uuid:
         raise UnreadableFile(path, "isn't a mediated device inside of the tree")
-    group = tree.link(f"{folder}/iommu_group")
-    if group and not _COUNT.fullmatch(group):
-        raise has_text(f"{path}/iommu_group", group, "the number of a group")
     type_id = tree.link(f"{folder}/mdev_type")
     if not TYPE_NAME.fullmatch(type_id):
         raise has_text(f"{path}/mdev_type", type_id, "a link to its type")
-    return MediatedDevice(name, folder.split("/")[-2], type_id, int(group) if group else None)
+    return MediatedDevice(name, folder.split("/")[-2], type_id, iommu_group(tree, folder))
 
 
 def read_vgpus(tree: FileTree, addresses: Iterable[str]) -> tuple[Mapping[str, VgpuFunction], list[UnreadableDevice]]:

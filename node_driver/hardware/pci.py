@@ -9,6 +9,7 @@ from typing import Final
 
 from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text
 from node_driver.hardware.inventory import LONG_DOMAIN, PciFunction, UnreadableDevice
+from node_driver.hardware.iommu_groups import iommu_group
 
 DEVICES: Final = "bus/pci/devices"
 ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -17,7 +18,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 """Names of drivers and reset methods: they are published, and drivers become parts of paths."""
 _VIRTUAL_FUNCTION: Final = re.compile(r"virtfn(\d{1,5})")
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
-_GROUP: Final = re.compile(r"\d{1,9}")
 _NO_OVERRIDE: Final = "(null)"
 _NUMA_NODES_MAX: Final = 1024
 
@@ -38,8 +38,12 @@ def read_functions(tree: FileTree, names: Iterable[str]) -> tuple[Mapping[str, P
 def _group_of_unreadable(tree: FileTree, name: str) -> int | None:
     """The group that it spoils for others; None for an entry that isn't a device of its own."""
     folder = tree.resolved(f"{DEVICES}/{name}") or ""
-    group = tree.link(f"{folder}/iommu_group") if folder.rpartition("/")[2] == name else ""
-    return int(group) if _GROUP.fullmatch(group) else None
+    if folder.rpartition("/")[2] != name:
+        return None
+    try:
+        return iommu_group(tree, folder)
+    except UnreadableFile:
+        return None
 
 
 def _function(tree: FileTree, address: str) -> PciFunction:
@@ -65,7 +69,7 @@ def _function(tree: FileTree, address: str) -> PciFunction:
         subsystem_device=_hexadecimal(tree, f"{folder}/subsystem_device", 4, required=False),
         driver=_plain_name(f"{folder}/driver", tree.link(f"{folder}/driver")),
         driver_override="" if override == _NO_OVERRIDE else override,
-        iommu_group=_group(f"{folder}/iommu_group", tree.link(f"{folder}/iommu_group")),
+        iommu_group=iommu_group(tree, folder),
         numa_node=_numa_node(tree, f"{folder}/numa_node") if "numa_node" in names else None,
         pcie_root=root if folder.startswith("devices/") and _ROOT.fullmatch(root) else "",
         modalias=_optional(tree, folder, names, "modalias"),
@@ -126,12 +130,6 @@ def _numa_node(tree: FileTree, path: str) -> int | None:
     if not -1 <= node < _NUMA_NODES_MAX:
         raise has_text(path, str(node), f"-1 or a node below {_NUMA_NODES_MAX}")
     return None if node == -1 else node
-
-
-def _group(path: str, name: str) -> int | None:
-    if name and not _GROUP.fullmatch(name):
-        raise has_text(path, name, "the number of a group")
-    return int(name) if name else None
 
 
 def _plain_name(path: str, name: str) -> str:

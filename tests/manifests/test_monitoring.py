@@ -15,11 +15,10 @@ from typing import Any, Final
 import click
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry, generate_latest
 
 from devtools.cluster.programs import KUBECTL, binary
 from devtools.go_tools import go_tool
-from devtools.site.reference.metrics import PROCESSES, metric_rows
+from devtools.site.reference.metrics import PROCESSES, metric_rows, served_metrics
 from node_driver.conditions import ConditionReason
 from virt_dra.api.wire import Json
 from virt_dra.cli.main import cli
@@ -328,6 +327,4 @@ def test_every_expression_of_the_dashboard_is_one(tmp_path: Path) -> None:
 @pytest.mark.go
 @pytest.mark.parametrize("process", PROCESSES)
 def test_metrics_are_named_as_prometheus_wants_them(process: str) -> None:
-    registry = CollectorRegistry()
-    PROCESSES[process](registry)
-    promtool("check", "metrics", stdin=generate_latest(registry))
+    promtool("check", "metrics", stdin=served_metrics(process))

@@ -60,7 +60,7 @@ def test_every_registry_of_the_product_is_in_the_reference() -> None:
         "virt_dra/extender/metrics.py",
         "virt_dra/report_server/metrics.py",
     }
-    assert list(PROCESSES) == ["webhook", "operator", "keeper", "node driver", "extender", "report server"]
+    assert PROCESSES == ("webhook", "operator", "keeper", "node driver", "extender", "report server")
 
 
 @pytest.mark.parametrize("process", PROCESSES)

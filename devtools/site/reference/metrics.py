@@ -1,4 +1,4 @@
-"""Every Prometheus metric of the processes that there are, read from the registries that they serve."""
+"""Every Prometheus metric of the processes that there are, read from what they serve."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from devtools.site.markdown import code, escaped, table
+from node_driver.exposition import exposition
 from node_driver.metrics import DriverMetrics
 from virt_dra.extender.metrics import ExtenderMetrics
 from virt_dra.operator.keeper_metrics import KeeperMetrics
@@ -22,7 +23,7 @@ from webhooks.server.metrics import Metrics
 _INTRODUCTION: Final = """\
 # Metrics
 
-Made of the registries themselves. Each process serves them without TLS at `/metrics` of its plain port. A histogram
+Made of what the processes serve. Each process serves them without TLS at `/metrics` of its plain port. A histogram
 also has `_bucket`, `_sum` and `_count`. No label has a value that a user can choose. [Alerts and a
 dashboard](../docs/guides/monitoring.md) use them.
 """
@@ -70,23 +71,29 @@ def _keeper(registry: CollectorRegistry) -> None:
     KeeperMetrics(registry).count(_NothingYet())
 
 
-PROCESSES: Final[Mapping[str, Callable[[CollectorRegistry], object]]] = MappingProxyType(
+_REGISTERED: Final[Mapping[str, Callable[[CollectorRegistry], object]]] = MappingProxyType(
     {
         "webhook": Metrics,
         "operator": _operator,
         "keeper": _keeper,
-        "node driver": DriverMetrics,
         "extender": ExtenderMetrics,
         "report server": ReportMetrics,
     }
 )
-"""Each process with metrics -> what registers them."""
+"""What registers a process' metrics. The node driver has no registry (node_driver/exposition.py)."""
+
+PROCESSES: Final = ("webhook", "operator", "keeper", "node driver", "extender", "report server")
+"""Those with metrics."""
 
 
 def metric_rows(process: str) -> Iterator[MetricRow]:
     """The metrics of a process in the order of their registration."""
+    if process not in _REGISTERED:
+        for metric in DriverMetrics().all:
+            yield MetricRow(metric.name, metric.kind, metric.labels, metric.text)
+        return
     registry = _Registry()
-    PROCESSES[process](registry)
+    _REGISTERED[process](registry)
     for collector in registry.collectors:
         for family in collector.collect():
             labels = tuple(dict.fromkeys(name for sample in family.samples for name in sample.labels if name != "le"))
@@ -95,6 +102,15 @@ def metric_rows(process: str) -> Iterator[MetricRow]:
             declared = collector._labelnames if isinstance(collector, MetricWrapperBase) else labels
             name = f"{family.name}_total" if family.type == "counter" else family.name
             yield MetricRow(name, family.type, tuple(declared), family.documentation)
+
+
+def served_metrics(process: str) -> bytes:
+    """What a process that has just begun serves."""
+    if process not in _REGISTERED:
+        return exposition(DriverMetrics().all)
+    registry = CollectorRegistry()
+    _REGISTERED[process](registry)
+    return generate_latest(registry)
 
 
 def metrics_page() -> str:

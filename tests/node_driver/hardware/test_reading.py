@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -137,6 +138,29 @@ def test_a_group_that_is_no_number_of_one_is_refused(group: str, tmp_path: Path)
     link.symlink_to(f"../../kernel/iommu_groups/{group}")
     (unreadable,) = [device for device in read_hardware(tree.roots).unreadable if device.subject == address]
     assert unreadable.message.endswith(f"/iommu_group has '{group}' instead of the number of a group")
+
+
+def test_a_group_that_the_kernel_does_not_have_is_refused(tmp_path: Path) -> None:
+    """Whatever the device's link says, nothing can be opened there."""
+    tree = machine("mdev-card", tmp_path)
+    hardware = read_hardware(tree.roots)
+    address, function = next(item for item in hardware.functions.items() if item[1].iommu_group is not None)
+    uuid, mdev = next(iter(hardware.mdevs.items()))
+    for group in (function.iommu_group, mdev.iommu_group):
+        shutil.rmtree(tree.sysfs / f"kernel/iommu_groups/{group}")
+    after = read_hardware(tree.roots)
+    (card,) = (device for device in after.unreadable if device.subject == address)
+    assert card.message.endswith(
+        f"/{address}/iommu_group leads to the group {function.iommu_group}, which isn't in kernel/iommu_groups"
+    )
+    assert (address in after.functions, uuid in after.mdevs) == (False, False)
+
+
+def test_a_copy_without_the_list_of_groups_has_the_links(tmp_path: Path) -> None:
+    tree = machine("mdev-card", tmp_path)
+    hardware = read_hardware(tree.roots)
+    shutil.rmtree(tree.sysfs / "kernel/iommu_groups")
+    assert read_hardware(tree.roots) == hardware
 
 
 def test_a_tree_without_sysfs_is_refused(tmp_path: Path) -> None:

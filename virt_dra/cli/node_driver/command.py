@@ -18,7 +18,7 @@ from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import log_level_option, output_option
 
-_NEEDS: Final = "the node driver needs grpcio, protobuf, httptools, prometheus-client and the kubernetes package"
+_NEEDS: Final = "the node driver needs grpcio, protobuf, httptools and the kubernetes package"
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 SYSFS: Final = "/sys"
 _DRIVER_MAX: Final = 63
@@ -134,7 +134,7 @@ def command(
         _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
     if not node_name:
         raise click.UsageError("Missing option '--node' (or $NODE_NAME); --plan needs none")
-    with required(_NEEDS, "driver", "grpc", "google", "kubernetes", "httptools", "prometheus_client"):
+    with required(_NEEDS, "driver", "grpc", "google", "kubernetes", "httptools"):
         from node_driver.conditions import DEFAULT_EFFECTS, ConditionReason, TaintEffect
         from node_driver.wire.sockets import SocketsInUse
         from virt_dra.cli.node_driver.running import DriverPlaces, NodeDriver, run_driver

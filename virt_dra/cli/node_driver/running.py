@@ -107,7 +107,7 @@ async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper
         registry=places.registry, pod_uid=driver.pod_uid,
     )  # fmt: skip
     async with asyncio.TaskGroup() as group:
-        plain = partial(serve_plain, driver.plain_host, driver.plain_port, metrics.registry, lambda: survey.ready)
+        plain = partial(serve_plain, driver.plain_host, driver.plain_port, metrics.all, lambda: survey.ready)
         beside = [group.create_task(plain(), name="plain port"), group.create_task(policies.run(), name="policies")]
         await drive(survey, repair, publisher, server, locks, stop)
         for task in beside:
