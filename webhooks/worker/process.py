@@ -43,10 +43,13 @@ from webhooks.worker.wire import (
 
 CHILD_MEMORY_BYTES: Final = 48 * 1024 * 1024
 """Limit of the address space of a child beyond the worker's."""
+WORKER_NICE: Final = 5
+"""Niceness of the worker beyond the server's. Its own work comes when reviews have much to evaluate, which is when the
+server's event loop should go first."""
 NICE: Final = 5
 SLOW_NICE: Final = 10
-"""Niceness of a child beyond the worker's, so that the server's event loop goes first, and of one that takes long: the
-loop gets three and nine times as much of a processor that they share."""
+"""Niceness of a child beyond the worker's, and of one that takes long. All that may run at a time, the worker, four
+children and four slow ones, together get less of a processor that they share with the event loop than the loop does."""
 _FIRST: Final = (
     'device.driver == "a.example.com" && device.attributes["a.example.com"].?b.orValue("") in ["c"]',
     'has(device.attributes["a.example.com"].b) && device.attributes["a.example.com"].v.isGreaterThan(semver("1.2.3"))',
@@ -195,5 +198,5 @@ def main(server: Connection, control: int) -> None:
 
 PROGRAM: Final = SandboxProgram(
     "the process that evaluates selectors", main, REPLICA_CHANGES, ACKNOWLEDGEMENTS,
-    Confinement(memory=4 * 2**30, nice=0, forks=True),
+    Confinement(memory=4 * 2**30, nice=WORKER_NICE, forks=True),
 )  # fmt: skip

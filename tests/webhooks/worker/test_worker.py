@@ -22,7 +22,7 @@ from webhooks.lint import DeviceInventory
 from webhooks.server.reviewing import Collecting
 from webhooks.worker.evaluation_queue import QueueLimits
 from webhooks.worker.parent import Asked, Worker, WorkerLimits
-from webhooks.worker.process import SLOW_NICE
+from webhooks.worker.process import NICE, SLOW_NICE, WORKER_NICE
 
 pytestmark = pytest.mark.slow
 
@@ -312,9 +312,8 @@ async def test_children_may_do_little() -> None:
         assert [line.split()[-3:-1] for line in limits.splitlines() if line.startswith("Max core")] == [["0", "0"]]
         (space,) = [line.split()[3] for line in limits.splitlines() if line.startswith("Max address space")]
         assert int(space) < 1 << 30
-        assert os.getpriority(os.PRIO_PROCESS, int(child)) == os.getpriority(os.PRIO_PROCESS, 0) + SLOW_NICE, (
-            "it is slow"
-        )
+        own, slow = os.getpriority(os.PRIO_PROCESS, 0), os.getpriority(os.PRIO_PROCESS, int(child))
+        assert slow == min(own + WORKER_NICE + SLOW_NICE, 19)
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
         assert files_open(child) == 4, "three that go nowhere, and its own socket"
         assert not [
@@ -323,3 +322,15 @@ async def test_children_may_do_little() -> None:
         running.cancel()
 
     await run(test, WorkerLimits(processor_seconds=5, work=None, fast_seconds=0.02))
+
+
+def test_the_event_loop_gets_most_of_a_processor_that_all_share() -> None:
+    """By the weights of Linux' fair scheduler: a step of niceness is a fourth more."""
+    queue = QueueLimits()
+
+    def weight(nice: int) -> float:
+        return 1 / 1.25 ** min(nice, 19)
+
+    fast = queue.fast * weight(WORKER_NICE + NICE)
+    slow = queue.slow * weight(WORKER_NICE + SLOW_NICE)
+    assert weight(WORKER_NICE) + fast + slow < weight(0)
