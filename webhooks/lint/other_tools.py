@@ -3,6 +3,8 @@ kustomize, of package managers and editors."""
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_dra.api.reading.documents import Document
@@ -10,17 +12,44 @@ from virt_dra.api.reading.scheme import all_kinds
 
 _GROUPS: Final = frozenset({"kustomize.config.k8s.io"})
 """API groups whose objects only a tool reads."""
-_NAMES: Final = frozenset({
-    "kustomization.yaml", "kustomization.yml", "Chart.yaml", "Chart.yml", "package.json", "package-lock.json"
-})  # fmt: skip
+_KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml"})
+_NAMES: Final = frozenset({*_KUSTOMIZATIONS, "Chart.yaml", "Chart.yml", "package.json", "package-lock.json"})
 """Files of other tools, by whichever way they got into the input: a shell's ``*.yaml`` names them, too."""
 
 
-def is_of_another_tool(document: Document, *, named: bool) -> bool:
-    """True for a document that no API server is meant to get. ``named``: its file was named, not found in a folder, so
-    that only well-known files are doubted."""
+def kustomize_patches(documents: Iterable[Document]) -> frozenset[str]:
+    """The files that kustomizations among the documents name as patches: parts of objects, by the kustomization's own
+    path."""
+    return frozenset(
+        posixpath.normpath(posixpath.join(posixpath.dirname(document.source.name), path))
+        for document in documents
+        if isinstance(document.raw, dict) and _is_kustomization(document)
+        for path in _patches(document.raw)
+    )
+
+
+def _is_kustomization(document: Document) -> bool:
+    return _group(document.raw) in _GROUPS or posixpath.basename(document.source.name) in _KUSTOMIZATIONS
+
+
+def _patches(kustomization: dict[str, object]) -> Iterator[str]:
+    for field in ("patches", "patchesJson6902", "patchesStrategicMerge"):
+        listed = kustomization.get(field)
+        for patch in listed if isinstance(listed, list) else ():
+            path = patch.get("path") if isinstance(patch, dict) else patch  # patchesStrategicMerge has the paths alone
+            if isinstance(path, str):
+                yield path
+
+
+def _group(raw: object) -> str:
+    return str(raw.get("apiVersion")).partition("/")[0] if isinstance(raw, dict) else ""
+
+
+def is_of_another_tool(document: Document, patches: frozenset[str], *, named: bool) -> bool:
+    """True for a document that no API server is meant to get. ``patches``: of kustomize, by path; ``named``: its file
+    was named, not found in a folder, so that only well-known files are doubted."""
     raw = document.raw
-    if isinstance(raw, dict) and str(raw.get("apiVersion")).partition("/")[0] in _GROUPS:
+    if _group(raw) in _GROUPS or posixpath.normpath(document.source.name) in patches:
         return True
     name = document.source.name.rpartition("/")[2]
     values = name.startswith("values") and name.endswith((".yaml", ".yml", ".json"))  # of Helm, also values-prod.yaml

@@ -119,6 +119,22 @@ def test_files_of_other_tools_are_no_findings() -> None:
 
 
 @pytest.mark.usefixtures("repository")
+def test_patches_of_kustomize_are_parts_of_objects() -> None:
+    patch = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: vm}\nspec: {template: {spec: {}}}\n"
+    names = ("a/larger.yaml", "b/smaller.yaml", "c.yaml")
+    write(dict.fromkeys(names, patch))
+    write(
+        {
+            "a/kustomization.yaml": "resources: [..]\npatches: [{path: ./larger.yaml}, {patch: 'x'}, 5]\n",
+            "b/kustomization.yaml": "patchesStrategicMerge: [smaller.yaml]\npatchesJson6902: [{path: ../c.yaml}]\n",
+        }
+    )
+    assert findings(report(".")) == []
+    assert set(names) < set(report(".")["otherTools"])
+    assert findings(report("a/larger.yaml")) != [], "nobody says that it is a patch"
+
+
+@pytest.mark.usefixtures("repository")
 def test_what_is_meant_as_an_object_is_still_judged() -> None:
     write({"a/nokind.yaml": VM.replace("kind: VirtualMachineInstance\n", "").replace("name: vm", "name: a")})
     write({"a/noversion.yaml": "kind: ResourceClaim\nmetadata: {name: b}\n"})

@@ -51,7 +51,7 @@ from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint
 from webhooks.lint.documents import ProgressCallback
 from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
-from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool
+from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool, kustomize_patches
 from webhooks.lint.registry import OLD_VERSION
 
 if TYPE_CHECKING:
@@ -249,10 +249,12 @@ def command(
         complete_now = not outcome.problems and len(outcome.applied) == len(outcome.plan.texts)
         judgement = outcome.plan.result if complete_now else judge(documents)
         plan = None
-    of_other_tools = {doc.source.name for doc in documents if is_of_another_tool(doc, named=written.is_named(doc))}
+    manifests = _manifests(documents, written)
+    meant = {doc.source for doc in manifests}
+    of_other_tools = {doc.source.name for doc in documents if doc.source not in meant}
     of_other_tools |= {file.problem.source.name for file in foreign}
     report = LintReport(
-        judgement, latest(_manifests(documents, written), namespace).replaced,
+        judgement, latest(manifests, namespace).replaced,
         FindingPlaces(texts, judgement.sources), plan, outcome,
         tuple(sorted(of_other_tools)), len(broken), summary, strict,
     )  # fmt: skip
@@ -270,7 +272,8 @@ def command(
 
 def _manifests(documents: Sequence[Document], written: Written) -> list[Document]:
     """The documents that are meant as Kubernetes objects."""
-    return [doc for doc in documents if not is_of_another_tool(doc, named=written.is_named(doc))]
+    patches = kustomize_patches(documents)
+    return [doc for doc in documents if not is_of_another_tool(doc, patches, named=written.is_named(doc))]
 
 
 _WITH_FIXES: Final = ("text", "json", "yaml")
