@@ -49,6 +49,25 @@ def test_a_vm_that_would_wait_is_explained_the_nearest_first() -> None:
     assert (result.exit_code, result.stderr) == (1, "")
 
 
+def test_an_instance_is_found_as_a_vm_and_has_ended(tmp_path: Path) -> None:
+    parts = [*classes(), *node("n1", [gpu("g0")])]
+    for name, phase in (("new", "Pending"), ("old", "Succeeded")):
+        metadata = {"name": name, "namespace": "default"}
+        parts.append({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata,
+            "spec": {"domain": {"devices": {}}},
+            "status": {"phase": phase},
+        })  # fmt: skip
+    path = tmp_path / "dump.json"
+    path.write_text("\n".join(map(json.dumps, parts)))
+    answers = {name: _run("vm", name, "-f", str(path)).output.splitlines()[0] for name in ("new", "old", "gone")}
+    assert answers == {
+        "new": "VMI default/new fits on 1 of 1 node (n1): it isn't created yet",
+        "old": "VMI default/old fits on 1 of 1 node (n1): it has ended (Succeeded)",
+        "gone": "error: there is no VM gone in namespace default; there are default/new, default/old",
+    }
+
+
 def test_the_same_as_a_document() -> None:
     result = _run("vmi/team-a/vm-late", "-f", CLUSTER, "-o", "json")
     document = json.loads(result.stdout)

@@ -147,11 +147,10 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
 
 
 def _fits_text(subject: AskedSubject, fitting: Sequence[str], nodes: int) -> str:
-    waiting = (
-        "its pod waits for something else than devices and room, or for its turn"
-        if subject.made
-        else "it isn't created yet"
-    )
+    if subject.made:
+        waiting = "its pod waits for something else than devices and room, or for its turn"
+    else:
+        waiting = f"it has ended ({subject.ended})" if subject.ended else "it isn't created yet"
     where = f"{len(fitting):,} of {counted(nodes, 'node')} ({listed(fitting, 3)})"
     return f"{subject.title} fits on {where}: {waiting}"
 

@@ -60,7 +60,7 @@ class NoSubject(Exception):
 @dataclass(frozen=True)
 class AskedSubject:
     """What a question is about. ``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its
-    pod exists already.
+    pod exists already; ``ended``: the phase in which its VMI ended, "" for others.
 
     ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims.
     """
@@ -69,6 +69,7 @@ class AskedSubject:
     key: str
     wish: Wish | None = None
     made: bool = False
+    ended: str = ""
     node: str = ""
     problem: Reason | None = None
     claims: tuple[ResourceClaim, ...] = ()
@@ -88,6 +89,8 @@ class AskedSubject:
         return f"{_WORDS[self.kind]} {visible(self.key)}"
 
 
+_VMS: Final = (VirtualMachine, VirtualMachineInstance)
+"""Either is found where the other one is asked for; `virt-dra get vms` shows both."""
 _pods_by_owner = ModelIndex(Pod, owner_uids)
 
 
@@ -123,8 +126,8 @@ class SubjectFinder:
         """The subject of this kind and name. Raises NoSubject. ``word``: one of KINDS."""
         kind = KINDS[word.lower()]
         obj: TypedObject | None = self.get(kind, name, namespace)
-        if obj is None and kind is VirtualMachineInstance:
-            obj = self.get(VirtualMachine, name, namespace)
+        if obj is None and kind in _VMS:
+            obj = self.get(VirtualMachine, name, namespace) or self.get(VirtualMachineInstance, name, namespace)
         if obj is None:
             raise NoSubject(_missing(self._model, kind, name, namespace))
         asked = AskedSubject(type(obj), obj.key, keeping=self._keeping(obj))
@@ -135,7 +138,8 @@ class SubjectFinder:
             current = of_pod is not None and self._pod_of(of_pod) == obj
             return self._of_pod(asked, obj, of_pod if current else None)
         vmi = obj if isinstance(obj, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
-        vmi = vmi if vmi is not None and not vmi.finished else None
+        if vmi is not None and vmi.finished:
+            asked, vmi = replace(asked, ended=vmi.status.phase or ""), None
         pod = self._pod_of(vmi) if vmi is not None else None
         if pod is not None:
             return self._of_pod(asked, pod, vmi)
@@ -298,7 +302,7 @@ def _with_statuses(pod: Pod, claims: Iterable[ResourceClaim]) -> Pod:
 
 def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace: str) -> str:
     word = _WORDS[kind]
-    same = model.of(kind)
+    same = [obj for alike in (_VMS if kind in _VMS else (kind,)) for obj in model.of(alike)]
     elsewhere = sorted({obj.namespace for obj in same if obj.name == name})
     if elsewhere:
         others = visible(", ".join(elsewhere[:3]))
@@ -306,6 +310,6 @@ def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace:
     meant = nearest(name, [obj.name for obj in same if obj.namespace == namespace])
     if meant is not None:
         return f"there is no {word} {name} in namespace {namespace}; did you mean {visible(meant)}?"
-    keys = sorted(visible(obj.key) for obj in same)
+    keys = sorted({visible(obj.key) for obj in same})
     others = f"there are {listed(keys, 5)}" if keys else f"there is no {word} at all"
     return f"there is no {word} {name} in namespace {namespace}; {others}"
