@@ -98,11 +98,12 @@ class PlannedFiles:
 def _cluster(dumped: Sequence[str], live: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
     from virt_dra.cli.shared.file_input import accepted_of_files
     from virt_dra.model.cluster import ClusterModel
-    from virt_dra.model.feeds.files import model_of_files
+    from virt_dra.model.feeds.files import not_given
     from virt_dra.model.kinds import READ
 
     if live is None:
-        return model_of_files(accepted_of_files(dumped, output, namespace), namespace)
+        given = accepted_of_files(dumped, output, namespace)
+        return ClusterModel(given, namespace, not_given(given))
     objects, scope = live_objects(live, READ["plan"], namespace, output)
     return ClusterModel(objects, namespace, scope.unread, scope.partial)
 

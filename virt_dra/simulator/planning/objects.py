@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from virt_dra.api.keeping.claims import claim_terms, is_kept, other_consumers, vm_name_of
+from virt_dra.api.keeping.ends import keeping_end
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import OwnerReference, TypedObject
 from virt_dra.api.reading.namespaces import in_namespace
@@ -15,6 +17,7 @@ from virt_dra.api.schemas.applying import applied_in_order
 from virt_dra.api.wire import Json
 from virt_dra.controllers.loops.virtual_machines import wants_instance
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.admitted import as_admitted
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _OF_THE_SERVER: Final = ("status",)
@@ -39,7 +42,8 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class ChangedCluster:
-    """A cluster before and after. ``changes``: of the manifests' objects, in their order."""
+    """A cluster before and after, with VMs as they are admitted. ``changes``: of the manifests' objects, in their
+    order."""
 
     before: ClusterModel
     after: ClusterModel
@@ -50,7 +54,8 @@ def changed_cluster(
     before: ClusterModel, applied: Iterable[TypedObject], deleted: Iterable[TypedObject], namespace: str
 ) -> ChangedCluster:
     """The cluster with manifests applied as by ``kubectl apply``, and the objects of others deleted with all that they
-    own. A VM that is stopped loses its instance. ``namespace``: of manifests that name none."""
+    own. A VM that is stopped loses its instance, and a stopped one what it no longer asks to keep. ``before``: with VMs
+    as they are written. ``namespace``: of manifests that name none."""
     applied = [in_namespace(obj, namespace) for obj in applied]
     deleted = [in_namespace(obj, namespace) for obj in deleted]
     there = {_identity(obj): obj for obj in before.objects}
@@ -62,6 +67,7 @@ def changed_cluster(
     stopped = {obj.key for obj in effective if isinstance(obj, VirtualMachine) and not wants_instance(obj)}
     gone = {_identity(obj) for obj in deleted}
     gone |= {_identity(obj) for obj in stored if isinstance(obj, VirtualMachineInstance) and obj.key in stopped}
+    gone |= {_identity(claim) for claim in _given_up(stored, {obj.key for obj in effective}, gone)}
     gone = _with_dependents(gone, stored)
     left = [obj for obj in stored if _identity(obj) not in gone]
     pods = {(of, name) for kind, of, name in gone if kind == "Pod"}
@@ -71,7 +77,7 @@ def changed_cluster(
         before.unread,
         before.partial,
     )
-    return ChangedCluster(before, after, tuple(changes))
+    return ChangedCluster(as_admitted(before), as_admitted(after), tuple(changes))
 
 
 def _identity(obj: TypedObject) -> ObjectName:
@@ -138,6 +144,25 @@ def _with_dependents(gone: set[ObjectName], objects: Sequence[TypedObject]) -> s
         if not more:
             return deleted
         deleted |= more
+
+
+def _given_up(
+    objects: Iterable[TypedObject], changed: Collection[str], gone: Collection[ObjectName]
+) -> Iterator[ResourceClaim]:
+    """The claims that the keeper deletes, since their VMs, which are stopped, no longer ask to keep devices.
+    ``changed``: namespace and name of what is applied."""
+    left = [obj for obj in objects if _identity(obj) not in gone]
+    running = {obj.key for obj in left if isinstance(obj, VirtualMachineInstance) and not obj.finished}
+    stopped = {
+        obj.key: obj
+        for obj in left
+        if isinstance(obj, VirtualMachine) and obj.key in changed and obj.key not in running
+    }
+    for claim in left:
+        if isinstance(claim, ResourceClaim) and is_kept(claim) and not other_consumers(claim):
+            vm = stopped.get(f"{claim.namespace}/{vm_name_of(claim)}")
+            if vm is not None and keeping_end(claim_terms(vm, claim)[0]) is not None:
+                yield claim
 
 
 def _owners(obj: TypedObject, references: Iterable[OwnerReference]) -> Iterator[ObjectName]:
