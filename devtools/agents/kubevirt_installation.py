@@ -76,7 +76,7 @@ def _install(control_plane: ControlPlane, gates: Gates, webhooks: tuple[Json, Js
     control_plane.restart_controllers()  # so that VMIs go with their VMs soon
     wire = kubevirt.to_wire()
     control_plane.request("POST", _KUBEVIRTS, wire)
-    control_plane.request("PATCH", f"{_KUBEVIRTS}/kubevirt/status", {"status": wire["status"]}, _MERGE)
+    control_plane.merge(f"{_KUBEVIRTS}/kubevirt/status", {"status": wire["status"]})
     for path, configuration in zip(_WEBHOOKS, webhooks, strict=True):
         control_plane.request("POST", path, configuration)
 

@@ -66,6 +66,10 @@ class AdminRequests:
         answer: Json = json.loads(reported or b"{}")
         return answer
 
+    def merge(self, path: str, patch: Json) -> Json:
+        """Patches an object by a JSON merge patch. Raises as :meth:`request` does."""
+        return self.request("PATCH", path, patch, "application/merge-patch+json")
+
     def _asked(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Sends a request once; before that the pool checks whether the server has closed the connection
         (kube-apiserver: after 90 s)."""
@@ -111,7 +115,7 @@ class AdminRequests:
             },
         }
         self.request("POST", "/api/v1/nodes", node)
-        self.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, "application/merge-patch+json")
+        self.merge(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
         return name
 
     def wait_until_established(self, definition: str) -> None:
@@ -175,7 +179,7 @@ class AdminRequests:
                     continue
                 with _tolerating(404):
                     free = {"metadata": {"finalizers": None}}
-                    self.request("PATCH", f"{path}/{item['metadata']['name']}", free, "application/merge-patch+json")
+                    self.merge(f"{path}/{item['metadata']['name']}", free)
 
     def allows(
         self, user: str, groups: Sequence[str], verb: str, resource: str, *, group: str = "", namespace: str = ""

@@ -15,7 +15,6 @@ from devtools.deployed.webhook import kubevirt_kinds
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"
-MERGE = "application/merge-patch+json"
 VMI_KIND, VMID_KIND = "VirtualMachineInstance", "VirtualMachineInstanceDevices"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _CRDS = Path(__file__).parents[2] / "manifests" / "crds"
@@ -105,7 +104,7 @@ class Vms:
         }
         path = "/apis/resource.k8s.io/v1/resourceslices"
         if generation > 1:
-            self._plane.request("PATCH", f"{path}/{self._namespace}", {"spec": spec}, MERGE)
+            self._plane.merge(f"{path}/{self._namespace}", {"spec": spec})
         else:
             self._add_node()
             self._plane.request("POST", path, {"metadata": {"name": self._namespace}, "spec": spec})
@@ -123,10 +122,8 @@ class Vms:
             "devices.kubevirt.io/tun": "1k",
         }
         status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
-        self._plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": status}, MERGE)
-        self._plane.request(
-            "PATCH", "/api/v1/nodes/node-1", {"spec": {"taints": None}}, MERGE
-        )  # not-ready, of its creation
+        self._plane.merge("/api/v1/nodes/node-1/status", {"status": status})
+        self._plane.merge("/api/v1/nodes/node-1", {"spec": {"taints": None}})  # not-ready, of its creation
 
     def withdraw(self) -> None:
         self._plane.request("DELETE", "/api/v1/nodes/node-1")
@@ -168,7 +165,7 @@ class Vms:
         }
         self._plane.request("POST", self.path("resourceclaims"), claim)
         statuses = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
-        self._plane.request("PATCH", f"{self.path('pods')}/virt-launcher-{name}/status", {"status": statuses}, MERGE)
+        self._plane.merge(f"{self.path('pods')}/virt-launcher-{name}/status", {"status": statuses})
 
     def accepts(self, selector: str) -> bool:
         """Whether the API server stores a claim with it, by its own estimate of the cost."""
@@ -192,7 +189,7 @@ class Vms:
             "allocation": {"devices": {"results": [result]}},
             "reservedFor": [{"resource": "pods", "name": pod["name"], "uid": pod["uid"]}],
         }
-        self._plane.request("PATCH", f"{self.path('resourceclaims')}/{name}-gpu/status", {"status": status}, MERGE)
+        self._plane.merge(f"{self.path('resourceclaims')}/{name}-gpu/status", {"status": status})
 
     def path(self, plural: str) -> str:
         group = _GROUPS.get(plural, "/apis/kubevirt.io/v1")

@@ -50,7 +50,6 @@ Json = dict[str, Any]
 
 PATIENCE: Final = 60.0
 """For whatever a loaded machine takes; nothing waits that long on one of one's own."""
-MERGE: Final = "application/merge-patch+json"
 TOLD_WRITER: Final = "switch.example.com"
 """A driver that writes metadata files because an administrator has turned that on, and annotated a DeviceClass
 accordingly."""
@@ -184,7 +183,7 @@ class World:
         return items
 
     def patch(self, plural: str, name: str, merge: Json) -> Json:
-        return self.plane.request("PATCH", self.path(plural, name), merge, MERGE)
+        return self.plane.merge(self.path(plural, name), merge)
 
     def delete(self, plural: str, name: str) -> None:
         self.plane.request("DELETE", self.path(plural, name))

@@ -27,7 +27,6 @@ GATES: Final = {"TaintTolerationComparisonOperators": True}
 """The feature gates of the control plane."""
 ARGUMENTS: Final = ("--disable-admission-plugins", "TaintNodesByCondition")
 """Those of kube-apiserver: no new node gets a taint because it isn't ready."""
-_MERGE: Final = "application/merge-patch+json"
 _GATE: Final = "example.com/cluster-is-complete"
 _POLL: Final = 0.01
 _PATIENCE: Final = 1.0
@@ -168,7 +167,7 @@ class KubeSchedulerRounds:
                 raise
 
     def _patch(self, kind: str, name: str, patch: Json, subresource: str = "") -> None:
-        self._plane.request("PATCH", f"{_PATHS[kind]}/{name}{subresource}", patch, _MERGE)
+        self._plane.merge(f"{_PATHS[kind]}/{name}{subresource}", patch)
 
     # --- the answer -------------------------------------------------------------------------------------------------
 

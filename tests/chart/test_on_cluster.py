@@ -93,7 +93,7 @@ def test_a_release_is_upgraded_rolled_back_and_removed_and_keeps_what_others_wro
     count = len(plane.request("GET", CONFIGURATION)["webhooks"])
     bundles = [{"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": "QUFBQQ=="} for i in range(count)]
     plane.request("PATCH", CONFIGURATION, bundles, content="application/json-patch+json")
-    plane.request("PATCH", SECRET, {"data": written["secret"]}, content="application/merge-patch+json")
+    plane.merge(SECRET, {"data": written["secret"]})
     before = {**written, "replicas": 2, "columns": False, "old": True, "driver": False}
     assert state() == before
 

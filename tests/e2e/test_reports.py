@@ -299,7 +299,7 @@ def test_of_a_vmi_that_has_finished_nothing_is_ready(world: World) -> None:
     before = world.devices("host-device", lambda status: status["ready"] == "1/1")
     pod = world.launcher_pod(world.get("virtualmachineinstances", "host-device"))
     path = f"{world.path('pods', pod['metadata']['name'])}/status"
-    world.plane.request("PATCH", path, {"status": {"phase": "Succeeded"}}, "application/merge-patch+json")
+    world.plane.merge(path, {"status": {"phase": "Succeeded"}})
     world.in_phase("host-device", "Succeeded")
     status = world.devices("host-device", lambda status: status["ready"] == "0/1")
     assert status["integrationPaths"] == before["integrationPaths"] == "metadata-shim"

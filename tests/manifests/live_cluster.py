@@ -26,7 +26,7 @@ Json = dict[str, Any]
 PROGRAM = "from virt_dra.cli.main import main; main()"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESOURCE = "/apis/resource.k8s.io/v1"
-JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 OPERATOR, WEBHOOK, CERTIFICATES = "virt-dra-operator", "virt-dra-webhook", "virt-dra-certificates"
 
 
@@ -162,7 +162,7 @@ def live(cluster: Cluster) -> None:
     plane, namespace = cluster.plane, cluster.namespace
     plane.create_node("node-1", {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"})
     room = {f"devices.kubevirt.io/{device}": "100" for device in ("kvm", "tun", "vhost-net")}
-    plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": {"capacity": room, "allocatable": room}}, MERGE)
+    plane.merge("/api/v1/nodes/node-1/status", {"status": {"capacity": room, "allocatable": room}})
     gpus = [
         {"name": f"gpu-{i}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:0{i + 1}:00.0"}}}
         for i in range(4)

@@ -16,7 +16,7 @@ from devtools.deployed.webhook import until
 from tests.api.validation.test_validation import CASES, changed
 from tests.conftest import Golden
 from tests.manifests.described import undescribed
-from tests.manifests.live_cluster import MERGE, Cluster
+from tests.manifests.live_cluster import Cluster
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.validation import validate_create
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
@@ -151,7 +151,7 @@ def stored(cluster: Cluster) -> Iterator[str]:
 )
 def test_the_spec_of_an_instance_does_not_change(cluster: Cluster, stored: str, spec: Json) -> None:
     with pytest.raises(RequestError) as refused:
-        cluster.plane.request("PATCH", stored, {"spec": spec}, MERGE)
+        cluster.plane.merge(stored, {"spec": spec})
     assert "spec: Invalid value: update of VMI object is restricted" in str(refused.value)
 
 
@@ -164,13 +164,13 @@ def test_only_the_operator_writes_a_status(cluster: Cluster, stored: str) -> Non
     }
     ours = "the status of a VirtualMachineInstance is written by virt-dra's operator only; leave it out"
     with pytest.raises(RequestError) as changed:
-        cluster.plane.request("PATCH", stored, {"status": status}, MERGE)
+        cluster.plane.merge(stored, {"status": status})
     assert (changed.value.status, ours in str(changed.value)) == (403, True)
     forged = vmi({"domain": {}}, status=status)
     with pytest.raises(RequestError) as made:
         cluster.plane.request("POST", f"{VMIS}?dryRun=All", forged)
     assert ours in str(made.value)
-    annotated = cluster.plane.request("PATCH", stored, {"metadata": {"annotations": {"mine": "yes"}}}, MERGE)
+    annotated = cluster.plane.merge(stored, {"metadata": {"annotations": {"mine": "yes"}}})
     assert annotated["metadata"]["annotations"]["mine"] == "yes"
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devtools.cluster.control_plane import RequestError
-from tests.manifests.live_cluster import MERGE, Cluster, until
+from tests.manifests.live_cluster import Cluster, until
 from virt_dra.cli.main import cli
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
 from webhooks.tls.authority import SystemKeys, bootstrap
@@ -50,7 +50,7 @@ def well(cluster: Cluster) -> Iterator[Cluster]:
         generation = plane.request("GET", path)["metadata"]["generation"]
         status = {"observedGeneration": generation}
         status |= dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), count)
-        plane.request("PATCH", f"{path}/status", {"status": status}, MERGE)
+        plane.merge(f"{path}/status", {"status": status})
     slices = "/apis/discovery.k8s.io/v1/namespaces/virt-dra/endpointslices"
     labels = {"kubernetes.io/service-name": "virt-dra-webhook"}
     endpoints = [{"addresses": ["10.1.2.3"], "conditions": {"ready": True}}]

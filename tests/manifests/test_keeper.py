@@ -14,7 +14,7 @@ import pytest
 from devtools.cluster.control_plane import ControlPlane, RequestError
 from devtools.cluster.ports import free_port
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
-from tests.manifests.acting import MERGE, acting_as
+from tests.manifests.acting import acting_as
 from tests.manifests.live_cluster import CRDS, PROGRAM, until
 from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import packaged
@@ -156,11 +156,11 @@ def thief() -> Iterator[Thief]:
         namespace = plane.create_namespace()
         # An adminAccess claim is refused by the API server where the namespace isn't labelled for it.
         labels = {"resource.kubernetes.io/admin-access": "true"}
-        plane.request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}}, MERGE)
+        plane.merge(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
         claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
         for name, (made, users) in THERE.items():
             plane.request("POST", claims, made)
-            plane.request("PATCH", f"{claims}/{name}/status", status(users or None), MERGE)
+            plane.merge(f"{claims}/{name}/status", status(users or None))
         with acting_as(plane, plane.kubeconfig_of_service_account("virt-dra", KEEPER)) as ask:
             until(lambda: LABELLED in ask("DELETE", f"{claims}/unused")[1], "the policy of claims")
             until(
@@ -232,9 +232,9 @@ def test_with_its_rights_it_makes_holds_releases_and_deletes_a_claim(thief: Thie
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             until(lambda: users() == [], "the claim")
-            plane.request("PATCH", f"{claim_path}/status", status([POD]), MERGE)
+            plane.merge(f"{claim_path}/status", status([POD]))
             until(lambda: users() == ["launcher", "k"], "the VM among the claim's users")
-            plane.request("PATCH", f"{claim_path}/status", status([{**VM, "name": "k", "uid": owner["uid"]}]), MERGE)
+            plane.merge(f"{claim_path}/status", status([{**VM, "name": "k", "uid": owner["uid"]}]))
             plane.request("DELETE", f"{vms}/virtualmachineinstances/k")
             until(
                 lambda: (

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 PROGRAM = "from virt_dra.cli.main import main; main()"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESOURCE = "/apis/resource.k8s.io/v1"
-JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 
 # Of a template that the garbage collector forgot; test_thief_by_verb.py tries it.
 FORGOTTEN = Right(OPERATOR, "delete", "resource.k8s.io", "resourceclaimtemplates")

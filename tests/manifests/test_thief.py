@@ -162,19 +162,16 @@ def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieve
     namespace = f"/api/v1/namespaces/{cluster.namespace}"
     try:
         for policy in policies:
-            cluster.plane.request(
-                "PATCH",
-                path.format(policy["metadata"]["name"]),
-                {"spec": {"variables": policy["spec"]["variables"]}},
-                MERGE,
+            cluster.plane.merge(
+                path.format(policy["metadata"]["name"]), {"spec": {"variables": policy["spec"]["variables"]}}
             )
         until(lambda: not thieves.surprises(account | {"tries": refused}), "the policies", seconds=30)
-        cluster.plane.request("PATCH", namespace, {"metadata": {"labels": {label: ""}}}, MERGE)
+        cluster.plane.merge(namespace, {"metadata": {"labels": {label: ""}}})
         until(lambda: not thieves.surprises(account | {"tries": tries}), "the label", seconds=30)
-        cluster.plane.request("PATCH", namespace, {"metadata": {"labels": {label: None}}}, MERGE)
+        cluster.plane.merge(namespace, {"metadata": {"labels": {label: None}}})
     finally:
         for name, spec in before.items():
-            cluster.plane.request("PATCH", path.format(name), {"spec": {"variables": spec["variables"]}}, MERGE)
+            cluster.plane.merge(path.format(name), {"spec": {"variables": spec["variables"]}})
     assert len(before) == 2
     until(lambda: not thieves.surprises(account | {"tries": tries}), "the policies as they were", seconds=30)
 
@@ -262,7 +259,7 @@ class Thieves:
         asks = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {DEVICES_ANNOTATION: "gpu"}}
         cluster.create(pods, "Pod", "waits", "v1", metadata=asks, spec={**spec, "nodeSelector": {"there-is": "none"}})
         cluster.create(pods, "Pod", "placed", "v1", metadata=asks, spec={**spec, "nodeName": "nowhere"})
-        plane.request("PATCH", f"{pods}/runs/status", {"status": {"phase": "Running"}}, MERGE)
+        plane.merge(f"{pods}/runs/status", {"status": {"phase": "Running"}})
         event = {
             "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
             "source": {"component": "kubelet"},
@@ -287,7 +284,7 @@ class Thieves:
             "foreign-event": f"/api/v1/namespaces/{namespace}/events/of-others",
         }
         administrative = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
-        plane.request("PATCH", f"/api/v1/namespaces/{self.names['administrative']}", administrative, MERGE)
+        plane.merge(f"/api/v1/namespaces/{self.names['administrative']}", administrative)
         self._bases: dict[str, Json] = {"template": _template_of_a_profile(namespace)}
         if self.overlay == STANDALONE:
             wanted = planned(Choices(STANDALONE), packaged())

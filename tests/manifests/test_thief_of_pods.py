@@ -39,7 +39,6 @@ INSTALLED = (
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "PriorityClass", "CustomResourceDefinition",
 )  # fmt: skip
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-MERGE = "application/merge-patch+json"
 OPTIONS = StandaloneOptions("virt-dra-launcher:0.1.0", ("--uri=qemu:///session", "--daemon=virtqemud"))
 GATES = Gates.for_version(
     NEWEST, {"GPUsWithDRA": True, "HostDevicesWithDRA": True, "NetworkDevicesWithDRA": True, SIDECAR: False}
@@ -77,7 +76,7 @@ class Thief:
                 {**variable, "expression": expressions.get(variable["name"], variable["expression"])}
                 for variable in variables
             ]
-            self.plane.request("PATCH", policy, {"spec": {"variables": changed}}, MERGE)
+            self.plane.merge(policy, {"spec": {"variables": changed}})
 
 
 def without_server_fields(pod: Json) -> Json:
@@ -376,7 +375,7 @@ def test_what_the_clusters_admission_adds_is_admitted_once_the_policy_says_so(th
         f"/api/v1/namespaces/{thief.namespace}/limitranges",
         {"metadata": {"name": "l"}, "spec": {"limits": [limit]}},
     )
-    thief.plane.request("PATCH", account, {"imagePullSecrets": [{"name": "registry"}]}, MERGE)
+    thief.plane.merge(account, {"imagePullSecrets": [{"name": "registry"}]})
     thief.plane.request("POST", classes, {"metadata": {"name": "vms"}, "value": 1000, "globalDefault": True})
     wanted = planned(Choices(STANDALONE, launcher_pull_secrets=("registry",), launcher_priority=1000), packaged())
     policy = next(obj for obj in wanted if obj["metadata"]["name"] == LAUNCHER_POLICY)
@@ -393,5 +392,5 @@ def test_what_the_clusters_admission_adds_is_admitted_once_the_policy_says_so(th
     finally:
         thief.limit(highestPriority="0", pullSecrets="[]")
         thief.plane.request("DELETE", f"{classes}/vms")
-        thief.plane.request("PATCH", account, {"imagePullSecrets": None}, MERGE)
+        thief.plane.merge(account, {"imagePullSecrets": None})
         thief.plane.request("DELETE", f"/api/v1/namespaces/{thief.namespace}/limitranges/l")

@@ -78,30 +78,29 @@ def _kubeconfig(server: str) -> dict[str, object]:
 
 @pytest.mark.control_plane
 @pytest.mark.slow
-def test_it_serves_until_it_is_stopped() -> None:
-    with ControlPlane() as plane:
-        command = [
-            sys.executable,
-            "-c",
-            "from virt_dra.cli.main import main; main()",
-            "extender",
-            "--kubeconfig",
-            str(plane.kubeconfig),
-        ]
-        with subprocess.Popen([*command, "--port=0", "--plain-port=0"], stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            serving = json.loads(process.stderr.readline())
-            assert serving["message"] == "serving"
-            ready = json.loads(process.stderr.readline())
-            assert ready["message"] == "ready"
-            with urllib.request.urlopen(f"http://127.0.0.1:{serving['plainPort']}/readyz") as answer:
-                assert answer.read() == b"ok"
-            taken = subprocess.run(
-                [*command, f"--port={serving['port']}", "--plain-port=0"], capture_output=True, text=True, check=False
-            )
-            assert taken.returncode == 2
-            assert "Address already in use" in taken.stderr
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
-            with socket.socket() as late:
-                assert late.connect_ex(("127.0.0.1", serving["port"])) != 0
+def test_it_serves_until_it_is_stopped(control_plane: ControlPlane) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from virt_dra.cli.main import main; main()",
+        "extender",
+        "--kubeconfig",
+        str(control_plane.kubeconfig),
+    ]
+    with subprocess.Popen([*command, "--port=0", "--plain-port=0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        serving = json.loads(process.stderr.readline())
+        assert serving["message"] == "serving"
+        ready = json.loads(process.stderr.readline())
+        assert ready["message"] == "ready"
+        with urllib.request.urlopen(f"http://127.0.0.1:{serving['plainPort']}/readyz") as answer:
+            assert answer.read() == b"ok"
+        taken = subprocess.run(
+            [*command, f"--port={serving['port']}", "--plain-port=0"], capture_output=True, text=True, check=False
+        )
+        assert taken.returncode == 2
+        assert "Address already in use" in taken.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        with socket.socket() as late:
+            assert late.connect_ex(("127.0.0.1", serving["port"])) != 0

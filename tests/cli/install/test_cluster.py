@@ -28,7 +28,6 @@ pytestmark = pytest.mark.control_plane
 
 Json = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-MERGE = "application/merge-patch+json"
 OVERLAYS: tuple[Overlay, ...] = (BESIDE_KUBEVIRT, STANDALONE)
 
 
@@ -295,9 +294,7 @@ class TestLife:
         bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
         patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
         plane.request("PATCH", configuration, patch, "application/json-patch+json")
-        plane.request(
-            "PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE
-        )
+        plane.merge("/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}})
 
         upgraded = run(plane, "install", "--overlay", overlay, "--no-wait", "-o", "json")
         done = results(upgraded.stdout)
@@ -389,7 +386,7 @@ def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: thre
                     "readyReplicas": 2,
                     "availableReplicas": 2,
                 }
-                plane.request("PATCH", f"{base}/{name}/status", {"status": status}, MERGE)
+                plane.merge(f"{base}/{name}/status", {"status": status})
 
 
 @pytest.fixture(scope="class")
@@ -515,9 +512,7 @@ class TestInstalled:
             "restartCount": 0,
         }
         statuses = [{**container, **waiting, "imageID": ""}]
-        installed.request(
-            "PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE
-        )
+        installed.merge(f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}})
         stop = threading.Event()
         stand_in = threading.Thread(target=_status_of_deployments, args=(installed, ready, stop))
         stand_in.start()

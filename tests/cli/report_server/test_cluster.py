@@ -187,7 +187,7 @@ def test_a_nodes_heartbeat_changes_nothing(room: Room) -> None:
     beat = {
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}
     }
-    room.plane.request("PATCH", "/api/v1/nodes/node-1/status", beat, "application/merge-patch+json")
+    room.plane.merge("/api/v1/nodes/node-1/status", beat)
     time.sleep(5)
     assert room.running.metrics()["virt_dra_report_rendering_seconds_count"] == before
 

@@ -109,7 +109,7 @@ class Room:
     def version(self, version: str) -> None:
         """KubeVirt is another one from now on, and the webhook knows it."""
         change = {"status": {"observedKubeVirtVersion": version}}
-        self.plane.request("PATCH", f"{self.path('kubevirts')}/kubevirt", change, "application/merge-patch+json")
+        self.plane.merge(f"{self.path('kubevirts')}/kubevirt", change)
         number = version.removeprefix("v")
         until(lambda: any(f"KubeVirt {number} " in text or f"KubeVirt ({number})" in text for text in self._probed()))
 

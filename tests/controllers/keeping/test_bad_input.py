@@ -37,7 +37,6 @@ pytestmark = pytest.mark.control_plane(seconds=8)
 
 Json = dict[str, Any]
 T = TypeVar("T")
-MERGE = "application/merge-patch+json"
 DEVICES = 8
 PATIENCE = 120.0
 POLL = 0.1
@@ -83,7 +82,7 @@ class Users:
         return self.plane.request("POST", self.site.path("virtualmachines"), body)
 
     def change(self, name: str, body: Json, plural: str = "virtualmachines") -> None:
-        self.plane.request("PATCH", f"{self.site.path(plural)}/{name}", body, MERGE)
+        self.plane.merge(f"{self.site.path(plural)}/{name}", body)
 
     def annotate(self, name: str, annotations: Json) -> None:
         """The template of a VM."""
@@ -283,7 +282,7 @@ def test_a_quota_that_refuses_the_claim_is_said_and_the_vm_starts_once_it_is_rai
         users.vm("quota")
         users.said("WriteRefused", "exceeded quota: gpus", *both("quota"))
         assert users.shown("quota", "ClaimMissing")
-        users.plane.request("PATCH", f"{quotas}/gpus", {"spec": {"hard": {resource: "1"}}}, MERGE)
+        users.plane.merge(f"{quotas}/gpus", {"spec": {"hard": {resource: "1"}}})
         users.runs("quota")
     finally:
         users.plane.request("DELETE", f"{quotas}/gpus")
@@ -301,7 +300,7 @@ def test_a_profile_that_is_changed_and_deleted_while_it_is_used(users: Users) ->
         vmi = users.runs("drifts")
         device = users.held("drifts-ours", "drifts")["status"]["allocation"]["devices"]
         two = [{"name": "gpu", "count": 2, "deviceClassName": CLASS}]
-        users.plane.request("PATCH", f"{PROFILES}/{profile}", {"spec": {"devices": two}}, MERGE)
+        users.plane.merge(f"{PROFILES}/{profile}", {"spec": {"devices": two}})
         users.said("DeviceProfileChanged", "was changed since the VM was started", *both("drifts"))
         assert users.condition("drifts", "ProfilesApplied")["reason"] == "DeviceProfileChanged"
         users.plane.request("DELETE", f"{PROFILES}/{profile}")
@@ -441,7 +440,7 @@ def test_a_claim_that_is_being_deleted_is_made_again_once_it_is_gone(users: User
     users.plane.request("DELETE", f"{users.claims}/again-gpu")
     users.start("again")
     users.said("KeptClaimTerminating", "is still being deleted", *both("again"))
-    users.plane.request("PATCH", f"{users.claims}/again-gpu", {"metadata": {"finalizers": None}}, MERGE)
+    users.plane.merge(f"{users.claims}/again-gpu", {"metadata": {"finalizers": None}})
     users.runs("again")
     assert users.held("again-gpu", "again")["metadata"]["uid"] != old["metadata"]["uid"]
     users.delete("again")
@@ -572,10 +571,10 @@ def test_a_node_that_is_cordoned_for_longer_than_the_vm_waits_and_a_tainted_devi
         users.stop(name)
         users.stopped(f"{name}-gpu")
     try:
-        users.plane.request("PATCH", node, {"spec": {"unschedulable": True}}, MERGE)
+        users.plane.merge(node, {"spec": {"unschedulable": True}})
         users.said("KeptDevicesReleased", "has been cordoned for", ("VirtualMachine", "waits"))
     finally:
-        users.plane.request("PATCH", node, {"spec": {"unschedulable": False}}, MERGE)
+        users.plane.merge(node, {"spec": {"unschedulable": False}})
     assert users.released("KeptNodeLost") == 1
     results = users.held("stays-gpu", "stays")["status"]["allocation"]["devices"]["results"]
     device = {key: results[0][key] for key in ("driver", "pool", "device")}

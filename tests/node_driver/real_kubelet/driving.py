@@ -22,7 +22,6 @@ HOST_ROOT = "host"
 DRIVER = "passthrough.virt-dra.io"
 RESOURCES = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{RESOURCES}/namespaces/default/resourceclaims"
-MERGE = "application/merge-patch+json"
 CLASSES = Path(__file__).parents[3] / "manifests" / "driver" / "device_classes.yaml"
 VIRT_DRA = str(Path(sys.executable).with_name("virt-dra"))
 USER = 107
@@ -157,7 +156,7 @@ def eventually(condition: Callable[[], bool], node: Node, seconds: float = 60.0,
     while not condition():
         if retried:
             annotations = {"changed": str(time.monotonic())}
-            node.plane.request("PATCH", f"{PODS}/{retried}", {"metadata": {"annotations": annotations}}, MERGE)
+            node.plane.merge(f"{PODS}/{retried}", {"metadata": {"annotations": annotations}})
         if time.monotonic() > deadline:
             logs = [path.read_text(errors="replace")[-4000:] for path in node.folder.glob("*.log")]
             pytest.fail("\n".join(logs))

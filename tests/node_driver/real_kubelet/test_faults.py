@@ -22,7 +22,6 @@ from tests.node_driver.real_kubelet.driving import (
     HOST_ROOT,
     KUBECONFIG,
     MALFORMED,
-    MERGE,
     MOUNTS,
     NOTHING,
     OURS,
@@ -76,7 +75,7 @@ def test_a_claim_that_was_replaced_isnt_prepared_for_its_pod(driver: Node, cut_o
     create_pod(driver, "late", "replaced")
     wait_for_event(driver, "late", "replaced", "ResourceClaim default/replaced can't be read from the API server: ")
     driver.plane.request("DELETE", f"{CLAIMS}/replaced")
-    driver.plane.request("PATCH", f"{CLAIMS}/replaced", {"metadata": {"finalizers": None}}, MERGE)
+    driver.plane.merge(f"{CLAIMS}/replaced", {"metadata": {"finalizers": None}})
     create_claim(driver, "replaced")
     uid = driver.plane.request("GET", f"{CLAIMS}/replaced")["metadata"]["uid"]
     cut_off.hang = False
