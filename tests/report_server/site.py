@@ -13,8 +13,10 @@ from typing import Final
 
 import aiohttp
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.cli.report.page_forms import LIVE, LIVE_POLICY, NOTICE
+from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.port import Unavailable
 from virt_dra.html.frame import framed
 from virt_dra.report_server.attempts import AttemptLimits, Attempts
@@ -25,12 +27,12 @@ from virt_dra.report_server.metrics import ReportMetrics
 from virt_dra.report_server.rendering import RenderingProcess
 from virt_dra.report_server.serving import LiveNotice, ReportServer, ServingLimits
 from virt_dra.report_server.sessions import Sessions
-from virt_dra.report_server.viewers import ListedResource, Viewer
+from virt_dra.report_server.viewers import Viewer
 from webhooks.tls.authority import SystemKeys, bootstrap
 from webhooks.tls.reloading import CertificateFolder, ReloadingTls
 
 AT: Final = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
-PODS: Final = ListedResource("", "pods")
+PODS: Final = resource_of(Pod)
 
 
 def content(version: str) -> Content:
@@ -50,7 +52,7 @@ class _Reviews:
             raise Unavailable("nobody answers at https://internal:6443")
         return self.users.get(token)
 
-    async def may_list(self, viewer: Viewer, resource: ListedResource) -> bool:
+    async def may_list(self, viewer: Viewer, resource: ApiResource) -> bool:
         return viewer.name in self.rights
 
 

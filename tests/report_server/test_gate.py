@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.port import Unavailable
 from virt_dra.report_server.attempts import AttemptLimits, Attempts
 from virt_dra.report_server.gate import Gate, GateLimits, NotReviewed, TooManyAttempts
-from virt_dra.report_server.viewers import ListedResource, Viewer
+from virt_dra.report_server.viewers import Viewer
 
-PODS, NODES = ListedResource("", "pods"), ListedResource("", "nodes")
+PODS, NODES = resource_of(Pod), resource_of(Node)
 ANN = Viewer("ann")
 
 
@@ -34,7 +36,7 @@ class _Reviews:
             raise Unavailable("nobody answers")
         return self.users.get(token)
 
-    async def may_list(self, viewer: Viewer, resource: ListedResource) -> bool:
+    async def may_list(self, viewer: Viewer, resource: ApiResource) -> bool:
         return resource not in self.missing.get(viewer.name, ())
 
 

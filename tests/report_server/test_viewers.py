@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.kinds import resource_of
 from virt_dra.model.kinds import READ
 from virt_dra.report_server.viewers import (
     MOST_TOKEN,
-    ListedResource,
     Viewer,
     access_review,
     is_allowed,
@@ -70,7 +71,7 @@ def test_only_who_the_api_server_names_is_known(status: Any, viewer: Viewer | No
 
 
 def test_a_right_is_asked_for_with_everything_that_is_known_of_the_user() -> None:
-    review = access_review(ANN, ListedResource("resource.k8s.io", "resourceclaims"))
+    review = access_review(ANN, resource_of(ResourceClaim))
     assert review == {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.port import ApiError
 from virt_dra.report_server.attempts import Attempts
-from virt_dra.report_server.viewers import ListedResource, Reviews, Viewer, is_token
+from virt_dra.report_server.viewers import Reviews, Viewer, is_token
 
 GateOutcome = Literal["allowed", "forbidden", "unknown"]
 """``unknown``: the token isn't valid."""
@@ -38,7 +39,7 @@ class Judgement:
     outcome: GateOutcome
     until: float
     viewer: Viewer | None = None
-    missing: tuple[ListedResource, ...] = ()
+    missing: tuple[ApiResource, ...] = ()
 
 
 class TooManyAttempts(Exception):
@@ -65,7 +66,7 @@ class Gate:
     """Bound to one event loop."""
 
     def __init__(
-        self, reviews: Reviews, resources: Sequence[ListedResource], clock: Callable[[], float], *,
+        self, reviews: Reviews, resources: Sequence[ApiResource], clock: Callable[[], float], *,
         attempts: Attempts | None = None, limits: GateLimits | None = None, observer: GateObserver | None = None,
     ) -> None:  # fmt: skip
         self._reviews, self._resources, self._clock = reviews, tuple(resources), clock
@@ -142,7 +143,7 @@ class Gate:
         self._observe(outcome)
         return judgement
 
-    async def _missing(self, viewer: Viewer) -> tuple[ListedResource, ...]:
+    async def _missing(self, viewer: Viewer) -> tuple[ApiResource, ...]:
         allowed = await asyncio.gather(*(self._reviews.may_list(viewer, resource) for resource in self._resources))
         return tuple(resource for resource, may in zip(self._resources, allowed, strict=True) if not may)
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Final
 
 from virt_dra.api.wire import Json
+from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.kube.decoding import parsed
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.transport import KubeRequest, Transport
-from virt_dra.report_server.viewers import ListedResource, Viewer, access_review, is_allowed, token_review, viewer_of
+from virt_dra.report_server.viewers import Viewer, access_review, is_allowed, token_review, viewer_of
 
 REVIEW_LIMITS: Final = ClientLimits(qps=200, burst=400, timeout=5.0, connect_timeout=3.0, patience=6.0, attempts=3)
 """Somebody waits for each review, and a dozen make a viewer; without an answer the viewer is refused."""
@@ -26,7 +27,7 @@ class ClusterReviews:
     async def authenticated(self, token: str) -> Viewer | None:
         return viewer_of(await self._asked(_TOKENS, token_review(token), "tokenreviews"))
 
-    async def may_list(self, viewer: Viewer, resource: ListedResource) -> bool:
+    async def may_list(self, viewer: Viewer, resource: ApiResource) -> bool:
         return is_allowed(await self._asked(_ACCESS, access_review(viewer, resource), "subjectaccessreviews"))
 
     async def _asked(self, path: str, body: Json, subject: str) -> Json:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kinds import resource_of
+from virt_dra.cluster.kinds import ApiResource, resource_of
 
 MOST_TOKEN: Final = 16 * 1024
 """Characters of a token that is reviewed. The largest in use, of OpenID providers with many groups, have some
@@ -29,31 +29,19 @@ class Viewer:
     extra: Mapping[str, tuple[str, ...]] | None = None
 
 
-@dataclass(frozen=True, order=True)
-class ListedResource:
-    """What must be allowed to be listed in all namespaces."""
-
-    group: str
-    plural: str
-
-    def __str__(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-
 class Reviews(Protocol):
     """The questions to the API server. Both raise :class:`virt_dra.cluster.port.ApiError` where it doesn't answer."""
 
     async def authenticated(self, token: str) -> Viewer | None:
         """The user of a token; None for an invalid one."""
 
-    async def may_list(self, viewer: Viewer, resource: ListedResource) -> bool:
+    async def may_list(self, viewer: Viewer, resource: ApiResource) -> bool:
         """Whether the viewer may list the resource in all namespaces."""
 
 
-def resources_of(kinds: Iterable[type[TypedObject]]) -> tuple[ListedResource, ...]:
+def resources_of(kinds: Iterable[type[TypedObject]]) -> tuple[ApiResource, ...]:
     """What a viewer must be allowed to list, for a page that shows objects of these kinds."""
-    resources = (resource_of(kind) for kind in kinds)
-    return tuple(sorted({ListedResource(resource.group, resource.plural) for resource in resources}))
+    return tuple(sorted(set(map(resource_of, kinds)), key=lambda resource: (resource.group, resource.plural)))
 
 
 def is_token(text: str) -> bool:
@@ -77,7 +65,7 @@ def viewer_of(answer: Mapping[str, Any]) -> Viewer | None:
     return Viewer(name, str(user.get("uid") or ""), _texts(user.get("groups")), extra)
 
 
-def access_review(viewer: Viewer, resource: ListedResource) -> Json:
+def access_review(viewer: Viewer, resource: ApiResource) -> Json:
     """The SubjectAccessReview that asks whether the viewer may list the resource in all namespaces."""
     spec: Json = {
         "user": viewer.name,

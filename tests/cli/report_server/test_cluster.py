@@ -19,10 +19,12 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.deployed.report_server import RunningReport, bind, report_server, token_of
 from devtools.deployed.webhook import kubevirt_kinds, until
 from tests.manifests.acting import acting_as
+from virt_dra.api.core_v1 import Pod
+from virt_dra.cluster.kinds import resource_of
 from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import packaged
 from virt_dra.model.kinds import READ
-from virt_dra.report_server.viewers import ListedResource, Viewer, access_review, resources_of, token_review
+from virt_dra.report_server.viewers import Viewer, access_review, resources_of, token_review
 
 Json = dict[str, Any]
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -308,5 +310,5 @@ def test_what_a_thief_of_its_token_can_do_is_read_and_ask(room: Room) -> None:
     with acting_as(room.plane, room.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-report")) as ask:
         assert ask("GET", "/api/v1/pods")[0] == 200
         assert ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", token_review("guess"))[0] == 201
-        review = access_review(Viewer("ann"), ListedResource("", "pods"))
+        review = access_review(Viewer("ann"), resource_of(Pod))
         assert ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)[0] == 201
