@@ -1,4 +1,4 @@
-"""Numbers of things in messages."""
+"""Numbers of things, and long texts, in messages."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
         return f"{noun[:-1]}ies"
     return f"{noun}{'es' if noun.endswith(('s', 'x', 'ch')) else 's'}"
+
+
+def cut_after(text: str, characters: int) -> str:
+    """The text; of a longer one so many characters, and an ellipsis.
+
+    >>> cut_after("gpu-0", 5), cut_after("gpu-10", 5)
+    ('gpu-0', 'gpu-1…')
+    """
+    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def listed(names: Sequence[str], most: int) -> str:

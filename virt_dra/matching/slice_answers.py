@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Protocol
 
+from virt_dra.api.counting import cut_after
 from virt_dra.matching.positions import Moment, SlicePositions
 from virt_dra.matching.published_slice import PublishedSlice
 
@@ -41,7 +42,7 @@ class SliceFault:
     @classmethod
     def truncated(cls, selector: int, message: str, device: int | None = None) -> SliceFault:
         """A fault with its message truncated."""
-        return cls(selector, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…", device)
+        return cls(selector, cut_after(message, MAX_MESSAGE), device)
 
 
 @dataclass(frozen=True)

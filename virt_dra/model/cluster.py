@@ -130,7 +130,7 @@ class ClusterModel:
         copy.unread, copy.partial = self.unread, self.partial
         copy._by_kind = dict(self._by_kind)
         copy._ordered = {kind: ordered for kind, ordered in self._ordered.items() if kind not in kinds}
-        copy._derived = {value: of for value, of in self._derived.items() if value.kinds.isdisjoint(kinds)}
+        copy._derived = {value: made for value, made in self._derived.items() if value.kinds.isdisjoint(kinds)}
         return copy
 
     def _with(self, changes: Mapping[type[TypedObject], Mapping[str, TypedObject | None]]) -> Self:

@@ -21,7 +21,7 @@ def _followed(snapshot: Snapshot, changes: Iterable[ModelChange]) -> Snapshot | 
     """The snapshot after changes of claims alone."""
     allocated = snapshot.allocated
     for change in changes:
-        for claim, there in ((change.before, False), (change.after, True)):
+        for claim, is_added in ((change.before, False), (change.after, True)):
             if claim is None:
                 continue
             if not isinstance(claim, ResourceClaim):
@@ -29,7 +29,7 @@ def _followed(snapshot: Snapshot, changes: Iterable[ModelChange]) -> Snapshot | 
             allocation = claim.status.allocation
             if allocation is None:
                 continue
-            if there:
+            if is_added:
                 allocated = allocated.set(claim.key, claim)
                 snapshot = snapshot.with_allocation(allocation)
             else:

@@ -131,17 +131,19 @@ def _choose(asked: Fit, only_node: str | None, reasons: bool, interrupt: Interru
 
 
 def _placement(node: str, devices: DeviceAttempt | None) -> Placement:
-    there = None if devices is None else devices.nodes.found(node)
-    if devices is None or there is None:
+    of_node = None if devices is None else devices.nodes.found(node)
+    if devices is None or of_node is None:
         return Placement(node, (), ())
-    results, named = there.allocations(node), {claim.key for claim in devices.nodes.claims}
+    results, named = of_node.allocations(node), {claim.key for claim in devices.nodes.claims}
     special = next(
         (
             SpecialClaim(claim, results[claim.key], devices.nodes.mappings(node))
-            for claim in there.unallocated
+            for claim in of_node.unallocated
             if claim.key not in named
         ),
         None,
     )
-    allocations = tuple(ClaimAllocation(claim, results[claim.key]) for claim in there.unallocated if claim.key in named)
+    allocations = tuple(
+        ClaimAllocation(claim, results[claim.key]) for claim in of_node.unallocated if claim.key in named
+    )
     return Placement(node, tuple(devices.nodes.claims), allocations, special)

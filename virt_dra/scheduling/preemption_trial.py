@@ -48,14 +48,14 @@ class PreemptionTrial:
         """Trials so far."""
         self._nodes = {node.name: node for node in cluster.nodes}
         others = [other for other in cluster.pods if other.metadata.uid != pod.metadata.uid]
-        there = {present.metadata.uid for present in (pod, *cluster.pods)}
+        existing = {present.metadata.uid for present in (pod, *cluster.pods)}
         self._going = frozenset(
             {other.metadata.uid for other in others if other.metadata.deletion_timestamp is not None or other.finished}
             | {
                 consumer.uid
                 for claim in cluster.claims.values()
                 for consumer in claim.status.reserved_for
-                if consumer.uid not in there
+                if consumer.uid not in existing
             }
         )
         """Pods that release their devices without eviction: those that end, and those deleted already (C-10.9)."""

@@ -122,7 +122,7 @@ class SchedulingQueue:
         self._interested: dict[ClusterEvent, tuple[str, ...]] = {}
         for event in ClusterEvent:
             self._interested[event] = tuple(
-                name for name, of in hints.items() if any(event in hint.events for hint in of)
+                name for name, of_plugin in hints.items() if any(event in hint.events for hint in of_plugin)
             )
 
     def __len__(self) -> int:

@@ -99,8 +99,8 @@ async def run_on(
     surroundings = surroundings_of(written)
     sorted_out = aligned(sort_input(_as_in(admitted, once.objects)), surroundings)
     accepted, refused = judge((*sorted_out.others, *(obj for vm in sorted_out.vms for obj in vm.loaded)), KindRules())
-    there = {id(obj) for obj in accepted}
-    vms = [_unless_line_refused(_unless_refused(vm, there, refused), surroundings) for vm in sorted_out.vms]
+    accepted_ids = {id(obj) for obj in accepted}
+    vms = [_unless_line_refused(_unless_refused(vm, accepted_ids, refused), surroundings) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     at_hand = KubeVirtAtHand.configured(kubevirt, settings.kubevirt, settings.gates, settings.beside_kubevirt)
     made = stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node)

@@ -256,13 +256,13 @@ async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
 
 async def _without_their_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> frozenset[str]:
     """The pods that are taken over, have a node, and lack some of their claims in the input. Their VMs fail here."""
-    there = {claim.key for claim in (await cluster.list(ResourceClaim)).items}
+    existing = {claim.key for claim in (await cluster.list(ResourceClaim)).items}
     incomplete: set[str] = set()
     for run in _continuing(runs):
         pod = await _pod(cluster, run)
         if pod is None or not run.taken_over or not pod.spec.node_name:
             continue
-        missing = [claim.claim for claim in _claims_of(pod) if f"{pod.namespace}/{claim.claim}" not in there]
+        missing = [claim.claim for claim in _claims_of(pod) if f"{pod.namespace}/{claim.claim}" not in existing]
         if missing:
             incomplete.add(pod.key)
             message = f"pod {pod.name} has claims that the input lacks: {', '.join(missing)}"

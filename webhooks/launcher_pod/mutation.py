@@ -378,10 +378,10 @@ class _Mutation:
         devices = tuple(devices)
         new: list[PodResourceClaim] = []
         for entry in pod_claims(devices):
-            there = have.get(entry.name)
-            if there is None:
+            existing = have.get(entry.name)
+            if existing is None:
                 new.append(entry)
-            elif _source(there) != _source(entry):
+            elif _source(existing) != _source(entry):
                 index = [other.name for other in self.pod.spec.resource_claims].index(entry.name)
                 message = (
                     f"a claim is called {entry.name!r}, which is virt-dra's for a "
@@ -426,16 +426,16 @@ class _Mutation:
         new: list[Json] = []
         for variable in dict.fromkeys(name for device in devices for name in device.variables):
             annotation = paths.address_annotation(variable)
-            there = [(index, env_var) for index, env_var in enumerate(self.compute.env) if env_var.name == variable]
-            if not there:
+            existing = [(index, env_var) for index, env_var in enumerate(self.compute.env) if env_var.name == variable]
+            if not existing:
                 new.append({"name": variable, "valueFrom": {"fieldRef": annotation_reference(annotation)}})
-            elif not refers_to((there[-1][1].value_from or {}).get("fieldRef"), annotation):
+            elif not refers_to((existing[-1][1].value_from or {}).get("fieldRef"), annotation):
                 message = (
                     f"variable {variable} is set by something else, so KubeVirt would "
                     "not see the addresses of the claims' devices"
                 )
                 self.causes.append(
-                    AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name")
+                    AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{existing[-1][0]}].name")
                 )
         self.patch.append((*self._at, "env"), len(self.compute.env), new)
 

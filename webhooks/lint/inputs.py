@@ -196,8 +196,8 @@ class LintInputs:
         keys = tuple(address_keys)
         slices = model.of(ResourceSlice)
         inventory = DeviceInventory.from_slices(slices, keys) if keys else _inventory(model)
-        there = Instancetypes.from_objects(model.of(UnknownObject), DEFAULT_NAMESPACE)
-        return cls(model, configuration, inventory, frozenset(known_kinds), instancetypes=there)
+        given = Instancetypes.from_objects(model.of(UnknownObject), DEFAULT_NAMESPACE)
+        return cls(model, configuration, inventory, frozenset(known_kinds), instancetypes=given)
 
     def lines(self, namespace: str) -> LineSurroundings:
         """What the lines of VMs depend on. ``namespace``: of VMs that name none."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from virt_dra.api.counting import cut_after
 from webhooks.review import BadReview
 
 DEFAULT_NAME: Final = "kube-apiserver"
@@ -80,5 +81,4 @@ def names_of(peer: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _shown(names: frozenset[str]) -> str:
-    text = ", ".join(repr(name) for name in sorted(names))
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return cut_after(", ".join(repr(name) for name in sorted(names)), _MAX_SHOWN)

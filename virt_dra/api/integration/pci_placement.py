@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from virt_dra.api.counting import cut_after
+
 
 @dataclass(frozen=True)
 class PciPlacementChoice:
@@ -46,6 +48,5 @@ def pci_placement_choice(value: str) -> PciPlacementChoice:
     """The choice of a value; blanks don't count. Raises ValueError for another value."""
     choice = PCI_PLACEMENT_CHOICES.get(value.replace(" ", ""))
     if choice is None:
-        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
-        raise ValueError(f"{shown!r} is not one of {'; '.join(PCI_PLACEMENT_CHOICES)}")
+        raise ValueError(f"{cut_after(value, _SHOWN)!r} is not one of {'; '.join(PCI_PLACEMENT_CHOICES)}")
     return choice

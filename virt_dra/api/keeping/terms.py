@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from virt_dra.api.counting import cut_after
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 
 KEEP_ANNOTATION: Final = "virt-dra.io/keep-devices"
@@ -37,7 +38,7 @@ class KeepingError(ValueError):
     """An annotation has a value that means nothing. ``annotation``: which; ``wanted``: what it must be."""
 
     def __init__(self, annotation: str, value: str, wanted: str) -> None:
-        shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+        shown = cut_after(value, _SHOWN)
         super().__init__(f"{annotation}: {json.dumps(shown)} is neither {wanted}")
         self.annotation, self.value, self.wanted = annotation, shown, f"must be {wanted.replace(' nor ', ' or ')}"
 

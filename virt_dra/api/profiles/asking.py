@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api import names
+from virt_dra.api.counting import cut_after
 from virt_dra.api.validation.field_errors import Errors, FieldError, each_invalid, invalid, too_long, too_many
 
 DEVICES_ANNOTATION: Final = "virt-dra.io/devices"
@@ -83,8 +84,7 @@ def _faults(item: str, field: str) -> Errors:
 
 
 def _shown(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return cut_after(text.strip(), _SHOWN)
 
 
 def _asked(item: str) -> AskedProfile:

@@ -145,8 +145,8 @@ class _Addition:
 
     def joined(self) -> Sequence[Any]:
         """What is written, and after it what isn't written yet; the list itself if nothing is added."""
-        there = {entry.name for entry in self.written}
-        added = tuple(entry for entry in self.made if entry.name not in there)
+        names = {entry.name for entry in self.written}
+        added = tuple(entry for entry in self.made if entry.name not in names)
         return (*self.written, *added) if added else self.written
 
     def contradictions(self, spec_path: str) -> Errors:

@@ -94,8 +94,8 @@ class LineSurroundings:
         if not asked:
             return None
         namespace = obj.namespace or self.namespace
-        there = self.namespaces.get(namespace)
-        labels = None if there is None else there.metadata.labels
+        home = self.namespaces.get(namespace)
+        labels = None if home is None else home.metadata.labels
         return VmLine(obj, asked, VmAsking(obj.name, namespace, labels, above, self.pod_binding))
 
     def admitted(self, obj: VirtualMachine | VirtualMachineInstance) -> AdmittedVm:

@@ -76,10 +76,10 @@ def rendered(inputs: Sequence[Sourced[TypedObject]], namespace: str, rules: Rule
         lines.append(line)
         for template in expanded.templates:
             # The files have it if they were rendered before.
-            there = written.get((line.vm.namespace, template.name))
-            if there is None:
+            existing = written.get((line.vm.namespace, template.name))
+            if existing is None:
                 made.append(line.beside_it(template))
-            elif there.spec != template.spec:
+            elif existing.spec != template.spec:
                 refused += _refused(sourced, [_taken(line, template)])
         made.append(line.with_spec(expanded.spec))
     return RenderedManifests(tuple(made), tuple(refused), _unchecked(lines, surroundings.profiles), len(lines))

@@ -16,6 +16,7 @@ from typing import Any, Generic
 
 from pydantic_core import to_json
 
+from virt_dra.api.counting import cut_after
 from virt_dra.api.meta import ObjectT_co, TypedObject
 from virt_dra.api.reading import json_text, yaml_text
 from virt_dra.api.reading.collector import collector_paused
@@ -180,7 +181,7 @@ def _title(raw: object) -> str:
 
 def _short(text: str) -> str:
     """The beginning of a text, as long as a name may be: it is repeated in each problem of its object."""
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+    return cut_after(text, _LONGEST_NAME)
 
 
 def _take_list(text: str, name: str, take: Callable[[Document], object]) -> bool:
@@ -241,7 +242,7 @@ _ACTION_LENGTH = 60
 def template_action(text: str) -> str | None:
     """The first ``{{ … }}`` or ``{% … %}`` on a line of a text, in short; None without one."""
     match = _ACTION.search(text)
-    return None if match is None else match[0] if len(match[0]) <= _ACTION_LENGTH else f"{match[0][:_ACTION_LENGTH]}…"
+    return None if match is None else cut_after(match[0], _ACTION_LENGTH)
 
 
 def _unrendered(text: str, at: int) -> tuple[int, str] | None:

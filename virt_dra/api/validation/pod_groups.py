@@ -160,8 +160,8 @@ def _template(template: PodGroupTemplate, path: str) -> Errors:
 
 
 def _policy(policy: PodGroupSchedulingPolicy, path: str) -> Errors:
-    there = [name for name, value in (("basic", policy.basic), ("gang", policy.gang)) if value is not None]
-    yield from _exactly_one(there, ["basic", "gang"], path)
+    members = [name for name, value in (("basic", policy.basic), ("gang", policy.gang)) if value is not None]
+    yield from _exactly_one(members, ["basic", "gang"], path)
     if policy.gang is not None:
         yield from _min_count(policy.gang.min_count, f"{path}.gang.minCount")
 
@@ -204,8 +204,8 @@ def _claim(claim: PodGroupResourceClaim, path: str) -> Errors:
 
 
 def _disruption(mode: DisruptionMode, path: str) -> Errors:
-    there = [name for name, value in (("single", mode.single), ("all", mode.all)) if value is not None]
-    yield from _exactly_one(there, ["single", "all"], path)
+    members = [name for name, value in (("single", mode.single), ("all", mode.all)) if value is not None]
+    yield from _exactly_one(members, ["single", "all"], path)
 
 
 def _priority(class_name: str, priority: int | None, path: str) -> Errors:
@@ -222,10 +222,10 @@ def _required_name(name: str, path: str, rule: Callable[[str, str], Errors]) -> 
         yield required(path)
 
 
-def _exactly_one(there: list[str], fields: list[str], path: str) -> Errors:
+def _exactly_one(members: list[str], fields: list[str], path: str) -> Errors:
     """The fault of a union that has no member, or several."""
     listed = ", ".join(f"`{name}`" for name in fields)
-    if not there:
+    if not members:
         yield invalid(path, "", f"must specify one of: {listed}")
-    elif len(there) > 1:
-        yield invalid(path, f"{{{', '.join(there)}}}", f"must specify exactly one of: {listed}")
+    elif len(members) > 1:
+        yield invalid(path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {listed}")

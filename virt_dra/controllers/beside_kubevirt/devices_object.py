@@ -142,11 +142,11 @@ def finished(
         for device in status.devices
     )
     conditions: tuple[Json, ...] = without([condition.to_wire() for condition in status.conditions], ALLOCATABLE)
-    was = {condition.type: condition.status for condition in status.conditions}
+    statuses = {condition.type: condition.status for condition in status.conditions}
     # What went wrong stays: it may be why the VMI failed.
-    if was.get(DEVICES_RESOLVED) == "True":
+    if statuses.get(DEVICES_RESOLVED) == "True":
         conditions = put(conditions, DEVICES_RESOLVED, "False", FINISHED_VMI, message, now)
-    if was.get(DEVICES_HEALTHY) == "True":
+    if statuses.get(DEVICES_HEALTHY) == "True":
         conditions = put(conditions, DEVICES_HEALTHY, "Unknown", FINISHED_VMI, "", now)
     listed = tuple(Condition.from_wire(condition) for condition in conditions)
     return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
@@ -279,8 +279,8 @@ def transitions(
         same = was_target is not None and was_target.pod_uid == target.pod_uid
         where = f"migration target {target.pod_name}: "
         events += _troubles(vmi, where, was_target.devices if was_target is not None and same else (), target.devices)
-    was, now = _by_type(old), _by_type(new)
-    if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
+    before, after = _by_type(old), _by_type(new)
+    if _turned_true(before, after, DEVICES_RESOLVED) and new.devices:
         resolved = ", ".join(
             f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}"
             for device in new.devices
@@ -288,10 +288,11 @@ def transitions(
         # kube-scheduler allocates claims a moment before it binds the pod.
         place = f"on node {new.node_name}: " if new.node_name else ""
         events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{resolved}")))
-    if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
+    healthy = before.get(DEVICES_HEALTHY)
+    if _turned_true(before, after, DEVICES_HEALTHY) and healthy is not None and healthy.status == "False":
         events.append(normal(vmi, DEVICES_HEALTHY, "all devices are healthy again"))
-    allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)
-    if allocatable is not None and allocatable.status == "False" and allocatable != earlier:
+    allocatable = after.get(ALLOCATABLE)
+    if allocatable is not None and allocatable.status == "False" and allocatable != before.get(ALLOCATABLE):
         events.append(warning(vmi, NOT_ALLOCATABLE, shortened(allocatable.message)))
     return tuple(events)
 
@@ -314,5 +315,9 @@ def _by_type(status: VirtualMachineInstanceDevicesStatus | None) -> Mapping[str,
     return {condition.type: condition for condition in status.conditions} if status is not None else {}
 
 
-def _turned_true(was: Mapping[str, Condition], now: Mapping[str, Condition], kind: str) -> bool:
-    return kind in now and now[kind].status == "True" and (kind not in was or was[kind].status != "True")
+def _turned_true(before: Mapping[str, Condition], after: Mapping[str, Condition], kind: str) -> bool:
+    return _is_true(after.get(kind)) and not _is_true(before.get(kind))
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"

@@ -11,6 +11,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.scheduling_v1 import POD_GROUP_FINALIZER, PodGroup
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.index_keys import group_of
 from virt_dra.scheduling.claim_references import pod_group_name
 
 _ACTIVE = "protection of pod groups: active pods"
@@ -58,5 +59,4 @@ class PodGroupProtection:
 
 
 def _active(pod: Pod) -> tuple[tuple[str, str], ...]:
-    group = pod_group_name(pod)
-    return () if group is None or pod.finished else ((pod.namespace, group),)
+    return () if pod.finished else group_of(pod)

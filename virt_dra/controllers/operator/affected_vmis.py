@@ -186,8 +186,8 @@ class WatchedSources:
         return self._profiles_by_name
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        there = self._namespaces.get(name)
-        return there.metadata.labels if there is not None else {}
+        namespace = self._namespaces.get(name)
+        return namespace.metadata.labels if namespace is not None else {}
 
     def pool(self, driver: str, name: str) -> PoolView | None:
         tracked = self._pools.get((driver, name))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from virt_dra.allocator import DEFAULT, Features, Interrupt
 from virt_dra.api.core_v1 import Namespace, Node, Pod
@@ -281,7 +281,7 @@ def took_too_long(
         f"{problem} (limit: {limits.seconds:g} s), so it is not known why the pod waits. "
         f"{advice}. Attempts are repeated less and less often"
     )
-    return _condition(("Unknown", NOT_DECIDED, text), previous, now)
+    return _condition(_Verdict("Unknown", NOT_DECIDED, text), previous, now)
 
 
 def too_large(pod: Pod, limit: int, previous: Condition | None, now: datetime) -> Condition:
@@ -290,38 +290,39 @@ def too_large(pod: Pod, limit: int, previous: Condition | None, now: datetime) -
         f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, "
         "so it is not known why the pod waits; use fewer"
     )
-    return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), previous, now)
+    return _condition(_Verdict("Unknown", NOT_DECIDED, f"{text} or smaller claims"), previous, now)
 
 
-def _condition(says: tuple[str, str, str], previous: Condition | None, now: datetime) -> Condition:
-    """The condition; ``previous`` itself if it says the same."""
-    status, reason, message = says
-    message = shortened(message, MESSAGE_LIMIT)
-    if previous is not None and (previous.status, previous.reason, previous.message) == (status, reason, message):
+class _Verdict(NamedTuple):
+    """The content of the condition Allocatable."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def _condition(verdict: _Verdict, previous: Condition | None, now: datetime) -> Condition:
+    """The condition; ``previous`` itself if it has the same content."""
+    verdict = verdict._replace(message=shortened(verdict.message, MESSAGE_LIMIT))
+    if previous is not None and (previous.status, previous.reason, previous.message) == verdict:
         return previous
-    return Condition(
-        type=ALLOCATABLE, status=status, reason=reason, message=message, last_transition_time=format_time(now)
-    )
+    return Condition(type=ALLOCATABLE, **verdict._asdict(), last_transition_time=format_time(now))
 
 
-def _verdict(outcome: Placement | Unplaced, pod: Pod, view: View) -> tuple[str, str, str]:
+def _verdict(outcome: Placement | Unplaced, pod: Pod, view: View) -> _Verdict:
     if isinstance(outcome, Placement):
         message = (
             f"the claims can be allocated on node {outcome.node}; the pod's "
             "condition PodScheduled says what else it waits for"
         )
         unknown = unknown_facts(view.model, pod_requests(pod))
-        return "True", FITS, message + unknown_text(unknown, sampled=len(view.model.nodes) < view.nodes)
+        return _Verdict("True", FITS, message + unknown_text(unknown, sampled=len(view.model.nodes) < view.nodes))
     if outcome.reason == SCHEDULER_ERROR:
-        return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
+        return _Verdict("Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}")
     if not outcome.nodes:
-        return "False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}"
+        return _Verdict("False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}")
     text = allocatable_text(outcome.nodes, view.nodes)
     if view.left_out:
-        return (
-            "Unknown",
-            NOT_DECIDED,
-            f"{counted(view.left_out, 'device')} in pools that are too large "
-            f"were not considered; of the others: {text}",
-        )
-    return "False", NO_NODE_FITS, text
+        left_out = f"{counted(view.left_out, 'device')} in pools that are too large were not considered"
+        return _Verdict("Unknown", NOT_DECIDED, f"{left_out}; of the others: {text}")
+    return _Verdict("False", NO_NODE_FITS, text)

@@ -74,13 +74,13 @@ def fit_in(answer: ExplanationResult, nodes: int) -> ProfileFit:
 def with_status(profile: DeviceProfile, vms: int, fit: ProfileFit) -> DeviceProfile:
     """The profile with the fields of its status that are the operator's. ``vms``: how many ask for it."""
     ours = ("vms", "fitting_nodes", "reason", "message")
-    said = {
+    fields = {
         "fitting_nodes": fit.nodes,
         "reason": fit.reason or None,
         "message": shortened(fit.message, _MESSAGE) or None,
     }
     kept = profile.status.without(*ours)
     status: DeviceProfileStatus = kept.with_(
-        vms=vms, **{name: value for name, value in said.items() if value is not None}
+        vms=vms, **{name: value for name, value in fields.items() if value is not None}
     )
     return profile.with_(status=status)

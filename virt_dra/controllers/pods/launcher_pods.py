@@ -323,8 +323,8 @@ def _with_claims(
 ) -> tuple[PodResourceClaim, ...]:
     ours = {claim.name: claim for claim in wanted}
     kept = [ours.get(claim.name, claim) for claim in have]
-    there = {claim.name for claim in have}
-    return (*kept, *(claim for name, claim in ours.items() if name not in there))
+    names = {claim.name for claim in have}
+    return (*kept, *(claim for name, claim in ours.items() if name not in names))
 
 
 def _with_references(

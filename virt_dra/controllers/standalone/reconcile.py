@@ -229,16 +229,16 @@ def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> 
             events.append(normal(new, str(new.status.phase), f"the guest {state}{where}"))
     before = {condition.get("type"): condition for condition in old.status.conditions}
     for condition in new.status.conditions:
-        kind, was = condition.get("type"), before.get(condition.get("type"), {})
+        kind, earlier = condition.get("type"), before.get(condition.get("type"), {})
         status, why, text = (condition.get(key) for key in ("status", "reason", "message"))
-        changed = (status, why, text) != (was.get("status"), was.get("reason"), was.get("message"))
+        changed = (status, why, text) != (earlier.get("status"), earlier.get("reason"), earlier.get("message"))
         if kind == ALLOCATABLE and status == "False" and changed:
             events.append(warning(new, NOT_ALLOCATABLE, shortened(str(text))))
         elif kind == DEVICES_SHARED and changed:
             events.append(warning(new, SHARED_ADDRESS, shortened(str(text))))
-        elif kind == "DevicesHealthy" and status == "False" and why != was.get("reason"):
+        elif kind == "DevicesHealthy" and status == "False" and why != earlier.get("reason"):
             events.append(warning(new, str(why), shortened(str(text))))
-        elif kind == "DevicesResolved" and status == "True" and was.get("status") != "True":
+        elif kind == "DevicesResolved" and status == "True" and earlier.get("status") != "True":
             events.append(normal(new, "DevicesResolved", "every device has an address"))
     return tuple(events)
 
@@ -264,8 +264,8 @@ async def reconcile(
     if planned.check_gone:
         # The informers of VMIs and pods are independent: a VMI must not fail because its pod is missing in a stale
         # store.
-        there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
-        if there.items:
+        existing = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
+        if existing.items:
             return Reconciled(stale=True)
     if applied is not None and applied.lost is not None:
         # The VM makes another. The pod must be as it was judged: it may have a node by now.

@@ -52,5 +52,5 @@ def _completed(model: ClusterModel) -> Iterator[TypedObject]:
 
 def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
     """The kinds of which files have nothing, although nearly every cluster in use has some: they weren't dumped."""
-    there = {type(obj) for obj in objects}
-    return [kind for kind in _MOST_OFTEN_LACKING if kind not in there]
+    given = {type(obj) for obj in objects}
+    return [kind for kind in _MOST_OFTEN_LACKING if kind not in given]

@@ -71,8 +71,8 @@ def _clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     for address, protocol, port in used_ports:
         addresses.setdefault((protocol, port), set()).add(address)
     for address, protocol, port in wanted:
-        there = addresses.get((protocol, port), set())
-        if there and (address == _EVERYWHERE or _EVERYWHERE in there or address in there):
+        taken = addresses.get((protocol, port), set())
+        if taken and (address == _EVERYWHERE or _EVERYWHERE in taken or address in taken):
             return True
     return False
 

@@ -161,11 +161,11 @@ class _NodePart:
 
     __slots__ = ("existing", "hated", "liked")
 
-    def __init__(self, plugin: InterPodAffinity, pod: Pod, own: PodTerms, there: Iterable[Pod]) -> None:
+    def __init__(self, plugin: InterPodAffinity, pod: Pod, own: PodTerms, present: Iterable[Pod]) -> None:
         self.liked = 0
         self.hated: dict[str, int] = {}
         self.existing: dict[str, int] = {}
-        for other in there:
+        for other in present:
             self.liked += _all(own.wanted, other, plugin.labels_of)
             for term in own.unwanted:
                 if term.matches(other, plugin.labels_of):

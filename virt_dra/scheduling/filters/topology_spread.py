@@ -202,13 +202,13 @@ def _matching(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]
 
 
 def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-    there = [state for state in (old, new) if state is not None]
-    if any(state.namespace != pod.namespace for state in there):
+    states = [state for state in (old, new) if state is not None]
+    if any(state.namespace != pod.namespace for state in states):
         return False
     constraints = hard_constraints(pod)
     if old is not None and new is not None:
         return _labels_help(constraints, old, new)
-    return any(_matching(constraints, state.metadata.labels) for state in there)
+    return any(_matching(constraints, state.metadata.labels) for state in states)
 
 
 def _labels_help(constraints: Sequence[SpreadConstraint], old: Pod, new: Pod) -> bool:

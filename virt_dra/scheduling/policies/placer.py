@@ -678,10 +678,10 @@ def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:
     """What an empty node has. ``listed``: resources that some node lists; of others, and of nodes that list none, it
     isn't known how much there is."""
     allocatable = amounts(node.status.allocatable)
-    cpu, memory, pods = there = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
+    cpu, memory, pods = offered = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
     cpu_left, memory_left, pods_left = (
         amount if allocatable and name in listed else UNLIMITED
-        for name, amount in zip((CPU, MEMORY, PODS), there, strict=True)
+        for name, amount in zip((CPU, MEMORY, PODS), offered, strict=True)
     )
     return NodeRoom(cpu, memory, pods, cpu_left, memory_left, pods_left)
 

@@ -110,13 +110,13 @@ class _Judge:
     def _searched(self, refusal: FilterRefusal, devices: PodDevices, node: Node) -> ExplainedRefusal:
         if refusal.code == NODE_ERROR:
             return _undecided(refusal, devices.explain(node))
-        key, there = devices.refusal_key(node), devices.reachable(node)
+        key, reachable = devices.refusal_key(node), devices.reachable(node)
         alike = self._alike.get(key) if key is not None else None
         if alike is not None:
-            return alike.on(there)
-        explained = self._explained(refusal, devices.explain(node), there)
+            return alike.on(reachable)
+        explained = self._explained(refusal, devices.explain(node), reachable)
         if key is not None and _decided_by_key(explained):
-            positions = {device.id: place for place, device in enumerate(there)}
+            positions = {device.id: place for place, device in enumerate(reachable)}
             places = tuple(
                 tuple([positions[refused.device] for refused in request.devices]) for request in explained.requests
             )

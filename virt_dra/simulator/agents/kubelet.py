@@ -220,9 +220,9 @@ class Kubelet:
         """Give back, now and then, what pods used that no longer exist."""
         while True:
             await asyncio.sleep(RECONCILE_SECONDS)
-            there = {pod.metadata.uid for pod in self._pods.store.values()}
+            existing = {pod.metadata.uid for pod in self._pods.store.values()}
             for manager in self._managers.values():
-                for uid in sorted(manager.pods - there):
+                for uid in sorted(manager.pods - existing):
                     with suppress(PrepareError):  # tried again next time
                         await manager.unprepare(uid)
 

@@ -33,12 +33,12 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
         raise BadExperiment(
             f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"
         )
-    there = [in_namespace(obj, _NAMESPACE) for obj in (*cluster, *objects) if not isinstance(obj, Node)]
+    present = [in_namespace(obj, _NAMESPACE) for obj in (*cluster, *objects) if not isinstance(obj, Node)]
     vm = in_namespace(vms[0], _NAMESPACE)
     if isinstance(vm, Pod):
-        pod, claims = _of_pod(vm, there, source)
+        pod, claims = _of_pod(vm, present, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
-        model = model_of_files(there)
+        model = model_of_files(present)
         wish = SubjectFinder(model).start_of(model.by_key(type(vm)).get(vm.key, vm))
         if isinstance(wish, Reason):
             raise BadExperiment(f"{source}: {vm.KIND} {vm.key} can't start: {wish.text}")
@@ -56,9 +56,9 @@ def shape_of(wish: Wish, name: str) -> VmShape:
     return replace(Shapes().of(wish.pod, own, shared), name=name)
 
 
-def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:
-    templates = {template.key: defaulted(template) for template in of_kind(there, ResourceClaimTemplate)}
-    direct = {claim.key: defaulted(claim) for claim in of_kind(there, ResourceClaim)}
+def _of_pod(pod: Pod, present: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:
+    templates = {template.key: defaulted(template) for template in of_kind(present, ResourceClaimTemplate)}
+    direct = {claim.key: defaulted(claim) for claim in of_kind(present, ResourceClaim)}
     claims: list[ResourceClaim] = []
     for number, entry in enumerate(pod.spec.resource_claims):
         if entry.resource_claim_template_name is not None:

@@ -55,9 +55,9 @@ def build_experiment(
     CSV file; ``seed``: instead of the description's; ``added``: nodes beside those of the cluster, and their slices.
     Raises BadExperiment with every fault of a part."""
     seed = description.seed if seed is None else seed
-    there = cluster_of((*objects, *added))
-    nodes = [*there.model.of(Node)]
-    slices = [*there.model.of(ResourceSlice)]
+    dumped = cluster_of((*objects, *added))
+    nodes = [*dumped.model.of(Node)]
+    slices = [*dumped.model.of(ResourceSlice)]
     for part in description.cluster.nodes:
         made = nodes_of(part, source)
         nodes += made
@@ -72,21 +72,21 @@ def build_experiment(
     if description.cluster.pods is not None:
         lifetime, random = description.cluster.pods.lifetime, Random(f"{seed}/pods")
         numbers = {node.name: number for number, node in enumerate(nodes)}
-        running, waiting, followed = beginning(there, numbers, lambda: _lifetime(lifetime, random))
+        running, waiting, followed = beginning(dumped, numbers, lambda: _lifetime(lifetime, random))
         arriving += waiting
     if not arriving:
         raise BadExperiment(f"{source}: vms: no VM arrives; give a kind of VM its arrivals, or an arrivals file")
-    classes = _classes(description, there.model.of(DeviceClass), slices, source)
+    classes = _classes(description, dumped.model.of(DeviceClass), slices, source)
     described = [*nodes, *slices, *classes]
-    unread = there.model.unread - {Node} if objects else ()
+    unread = dumped.model.unread - {Node} if objects else ()
     return Experiment(
-        cluster=ClusterModel((*there.model.objects, *described), unread=unread).changed(removed=followed),
+        cluster=ClusterModel((*dumped.model.objects, *described), unread=unread).changed(removed=followed),
         running=running,
         nodes=tuple(nodes),
         arrivals=by_time(arriving),
         disturbances=_disturbances(description.events, nodes, source),
         until=description.until,
-        notes=there.notes,
+        notes=dumped.notes,
     )
 
 
@@ -128,9 +128,9 @@ def _devices(part: DevicesPart, first: int) -> Iterator[Json]:
 
 
 def _classes(
-    description: Description, there: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str
+    description: Description, dumped: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str
 ) -> Iterator[DeviceClass]:
-    given: dict[str, DeviceClass] = {device_class.name: device_class for device_class in there}
+    given: dict[str, DeviceClass] = {device_class.name: device_class for device_class in dumped}
     for number, raw in enumerate(description.classes):
         made = accepted(DeviceClass, raw, f"{source}: classes[{number}]")
         given[made.name] = made
@@ -141,11 +141,11 @@ def _classes(
     yield from given.values()
 
 
-def _each_once(names: Iterable[str], where: str, thing: str) -> None:
+def _each_once(names: Iterable[str], where: str, kind: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise BadExperiment(f"{where}: two {thing}s are called {name}")
+            raise BadExperiment(f"{where}: two {kind}s are called {name}")
         seen.add(name)
 
 

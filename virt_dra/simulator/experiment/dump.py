@@ -92,9 +92,9 @@ def _dumped(pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[st
     used = {key: claims.get(key or "") for key in _claim_keys(pod)}
     if None in used.values():
         return DumpedPod(pod, None)
-    there = [claim for claim in used.values() if claim is not None]
-    of_others = [claim.status.allocation for claim in there if claim.key in shared]
-    own = tuple(claim for claim in there if claim.key not in shared)
+    present = [claim for claim in used.values() if claim is not None]
+    of_others = [claim.status.allocation for claim in present if claim.key in shared]
+    own = tuple(claim for claim in present if claim.key not in shared)
     return DumpedPod(pod, own, tuple(allocation for allocation in of_others if allocation is not None))
 
 

@@ -444,7 +444,7 @@ class Simulation:
         """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives. ``keeps``:
         those that keep their devices wait for these."""
         running = self._journal.running
-        for number in [number for number, of in running.items() if any(map(concerns, of.placed))]:
+        for number in [number for number, vms in running.items() if any(map(concerns, vms.placed))]:
             arrival, since = running[number].arrival, running[number].since
             ended = self._journal.ends(number, self._now, self._cards_of(arrival), evicted=True)
             again = replace(self._rest(arrival, since), evicted=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from virt_dra.allocator.model import DeviceId
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.api.wire import Json
 from virt_dra.scheduling.policies.placer import PlacedVm
 from virt_dra.simulator.experiment.measures import KindMeasures, ModelMeasures, Waits
@@ -165,8 +166,8 @@ class Journal:
         """The measures of each model of device."""
         none = Waits()
         return tuple(
-            ModelMeasures(model, of.cards, self._models.get(model, none).percentiles(()), of.mean, of.end)
-            for model, of in used.items()
+            ModelMeasures(model, cards.cards, self._models.get(model, none).percentiles(()), cards.mean, cards.end)
+            for model, cards in used.items()
         )
 
     def _kind(self, arrival: Arrival) -> _KindTotals:
@@ -179,10 +180,13 @@ class Journal:
         return cards * max(now - max(running.since, self._warm_up), 0.0)
 
     def _models_of(self, vm: PlacedVm) -> Iterable[str]:
-        given = [device for result in vm.results for device in result.devices.results]
-        ids = [DeviceId(device.driver, device.pool, device.device) for device in given]
-        return dict.fromkeys(self._model_of[of] for of in ids if of in self._model_of)
+        devices = (DeviceId(given.driver, given.pool, given.device) for given in _devices_of(vm))
+        return dict.fromkeys(self._model_of[device] for device in devices if device in self._model_of)
 
     def _stay(self, arrival: Arrival, name: str, now: float, vm: PlacedVm) -> Stay:
-        devices = [f"{of.driver}/{of.pool}/{of.device}" for result in vm.results for of in result.devices.results]
+        devices = [f"{given.driver}/{given.pool}/{given.device}" for given in _devices_of(vm)]
         return Stay(name, arrival.shape.name, arrival.at, now, None, False, self._nodes[vm.node], tuple(devices))
+
+
+def _devices_of(vm: PlacedVm) -> Iterator[DeviceRequestAllocationResult]:
+    return (device for result in vm.results for device in result.devices.results)

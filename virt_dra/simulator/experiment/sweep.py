@@ -76,15 +76,15 @@ RunAll = Callable[[Sequence[Run]], Sequence[RunResult]]
 # --- the smallest size that will do -----------------------------------------------------------------------------------
 
 _MEASURED: Final[dict[str, Callable[[Measures], float]]] = {
-    "p50 wait": lambda of: of.pending_p50,
-    "p95 wait": lambda of: of.pending_p95,
-    "p99 wait": lambda of: of.pending_p99,
-    "waiting": lambda of: of.waiting,
-    "evicted": lambda of: of.evictions,
-    "unused": lambda of: of.unallocated,
-    "used": lambda of: of.used_mean,
-    "fragmented": lambda of: of.last.fragmentation,
-    "largest vm": lambda of: of.last.largest_vm,
+    "p50 wait": lambda measures: measures.pending_p50,
+    "p95 wait": lambda measures: measures.pending_p95,
+    "p99 wait": lambda measures: measures.pending_p99,
+    "waiting": lambda measures: measures.waiting,
+    "evicted": lambda measures: measures.evictions,
+    "unused": lambda measures: measures.unallocated,
+    "used": lambda measures: measures.used_mean,
+    "fragmented": lambda measures: measures.last.fragmentation,
+    "largest vm": lambda measures: measures.last.largest_vm,
 }
 _COMPARED: Final[dict[str, Callable[[float, float], bool]]] = {
     "<": lambda a, b: a < b,
@@ -106,8 +106,8 @@ class Target:
     def __str__(self) -> str:
         return f"{self.measure} {self.comparison} {self.value_text(self.limit)}"
 
-    def value(self, of: Measures) -> float:
-        return _MEASURED[self.measure](of)
+    def value(self, measures: Measures) -> float:
+        return _MEASURED[self.measure](measures)
 
     def met(self, results: Iterable[RunResult]) -> bool:
         """Whether every run met it."""

@@ -217,7 +217,7 @@ class Prospect:
             case "add" if isinstance(added, NodeFile):
                 taken = {node.name for node in self._nodes}
                 copies = copies_of_node(added.objects, change.number, taken, added.name)
-                self._go_on_with(self._model.changed(labelled(of) if isinstance(of, Node) else of for of in copies))
+                self._go_on_with(self._model.changed(labelled(obj) if isinstance(obj, Node) else obj for obj in copies))
             case "add" if isinstance(added, VmShape):
                 new = {id(vm) for vm in self._add(added, change.number)}
         for vm in sorted((vm for vm in self._vms if vm.placed is None), key=lambda vm: -vm.priority):
@@ -297,7 +297,8 @@ class Prospect:
             raise BadExperiment(f"{change.text!r}: no such {'devices' if change.verb == 'driver' else 'device'}{hint}")
 
         def has_one(allocations: Iterable[AllocationResult]) -> bool:
-            return any((d.driver, d.pool, d.device) in concerned for of in allocations for d in of.devices.results)
+            devices = (device for allocation in allocations for device in allocation.devices.results)
+            return any((device.driver, device.pool, device.device) in concerned for device in devices)
 
         self._evict(lambda vm: vm.placed is not None and has_one(vm.placed.results), outcome)
         for vm in self._vms:

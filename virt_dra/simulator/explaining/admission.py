@@ -49,10 +49,10 @@ class AdmissionReview:
 
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, trial: Trial) -> None:
         unread = {kind.KIND for kind in (*model.unread, *model.partial)}
-        there = {obj.kind for obj in model.of(UnknownObject)}.intersection(instancetypes.NAMESPACED_KINDS)
+        instancetype_kinds = {obj.kind for obj in model.of(UnknownObject)}.intersection(instancetypes.NAMESPACED_KINDS)
         # Namespaces that objects only name stand for ones of which no label is known.
         named = [namespace for namespace in model.of(Namespace) if not namespace.metadata.labels]
-        inputs = LintInputs.from_model(model, (frozenset(KINDS) | there) - unread, configuration)
+        inputs = LintInputs.from_model(model, (frozenset(KINDS) | instancetype_kinds) - unread, configuration)
         self._inputs = replace(inputs, model=model.changed(removed=named), trial=trial)
         self._evaluator = ImmediateEvaluator(Work(_WORK))
 

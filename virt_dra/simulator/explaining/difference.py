@@ -63,6 +63,10 @@ class FitState:
         resources = {resource for pod in pods if pod is not None for resource in pod_requests(pod)}
         return unknown_facts(self.state.model, resources)
 
+    def answer(self, title: str) -> tuple[FitWord | None, str]:
+        """As :meth:`fits`; None for a subject that this state doesn't have."""
+        return self.fits(self.subjects[title]) if title in self.subjects else (None, "")
+
     def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:
         """Whether a subject fits; if not, why."""
         self.restart()
@@ -89,11 +93,10 @@ def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterSt
 
 def differences(before: FitState, after: FitState, progress: JudgeProgress) -> Iterator[FitChange]:
     """The VMs for which the answer differs, by name; and those that are in one state only. Raises FatalError."""
-    then, now = before.subjects, after.subjects
-    titles = sorted({*then, *now})
+    titles = sorted({*before.subjects, *after.subjects})
     for number, title in enumerate(titles):
         progress(number, len(titles))
-        was = before.fits(then[title]) if title in then else (None, "")
-        is_ = after.fits(now[title]) if title in now else (None, "")
-        if was[0] != is_[0]:
-            yield FitChange(title, was[0], is_[0], is_[1] or (was[1] if is_[0] is not None else ""))
+        fitted, why_before = before.answer(title)
+        fits, why_after = after.answer(title)
+        if fitted != fits:
+            yield FitChange(title, fitted, fits, why_after or (why_before if fits is not None else ""))

@@ -39,11 +39,11 @@ def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason 
         if failure is None:
             return None
         if creation_failure(vmi) is not None:
-            who = f"{refuser(failure)} refuses its pod"
+            text = f"{refuser(failure)} refuses its pod"
         else:
-            who = f"KubeVirt doesn't create its pod ({failure.reason})"
-        said = f"{who}: {failure.message}"
-        return Reason(POD_NOT_CREATED, f"{said}. KubeVirt retries; the VMI's events have the latest attempt")
+            text = f"KubeVirt doesn't create its pod ({failure.reason})"
+        retries = "KubeVirt retries; the VMI's events have the latest attempt"
+        return Reason(POD_NOT_CREATED, f"{text}: {failure.message}. {retries}")
     current = current_devices(inputs)
     for device in current.report.devices if current is not None else ():
         withheld = device.withheld

@@ -191,13 +191,13 @@ class SubjectFinder:
         pod, claims = wanted
         return Wish(_with_statuses(pod, claims), each_once(claims))
 
-    def is_placed(self, there: VirtualMachineInstance | Pod) -> bool:
+    def is_placed(self, subject: VirtualMachineInstance | Pod) -> bool:
         """Whether the subject's pod has a node and nothing is known to be in the way: :meth:`find` would say the same,
         but looks at claims too."""
-        pod = self._pod_of(there) if isinstance(there, VirtualMachineInstance) else there
+        pod = self._pod_of(subject) if isinstance(subject, VirtualMachineInstance) else subject
         if pod is None or not pod.spec.node_name:
             return False
-        return isinstance(there, Pod) or self._why_not_started(there) is None
+        return isinstance(subject, Pod) or self._why_not_started(subject) is None
 
     def _why_not_started(self, vmi: VirtualMachineInstance) -> Reason | None:
         from virt_dra.simulator.explaining.starting import why_not_started  # it needs the operator's rooms

@@ -58,9 +58,9 @@ def changed_cluster(
     as they are written. ``namespace``: of manifests that name none."""
     applied = [in_namespace(obj, namespace) for obj in applied]
     deleted = [in_namespace(obj, namespace) for obj in deleted]
-    there = {_identity(obj): obj for obj in before.objects}
-    changes = [PlannedChange(_action(obj, there.get(_identity(obj))), *_identity(obj)) for obj in applied]
-    changes += [PlannedChange("delete", *_identity(obj)) for obj in deleted if _identity(obj) in there]
+    stored_before = {_identity(obj): obj for obj in before.objects}
+    changes = [PlannedChange(_action(obj, stored_before.get(_identity(obj))), *_identity(obj)) for obj in applied]
+    changes += [PlannedChange("delete", *_identity(obj)) for obj in deleted if _identity(obj) in stored_before]
     # An unchanged one keeps what the server added.
     effective = [obj for obj, change in zip(applied, changes, strict=False) if change.action != "none"]
     stored = applied_in_order([*before.objects, *effective], namespace)
@@ -70,7 +70,7 @@ def changed_cluster(
     gone |= {_identity(claim) for claim in _given_up(stored, {obj.key for obj in effective}, gone)}
     gone = _with_dependents(gone, stored)
     left = [obj for obj in stored if _identity(obj) not in gone]
-    pods = {(of, name) for kind, of, name in gone if kind == "Pod"}
+    pods = {(namespace, name) for kind, namespace, name in gone if kind == "Pod"}
     after = ClusterModel(
         (_released(obj, pods) if isinstance(obj, ResourceClaim) else obj for obj in left),
         namespace,
@@ -84,14 +84,14 @@ def _identity(obj: TypedObject) -> ObjectName:
     return (obj.kind or obj.KIND, obj.namespace, obj.name)
 
 
-def _action(manifest: TypedObject, there: TypedObject | None) -> ObjectAction:
-    if there is None:
+def _action(manifest: TypedObject, existing: TypedObject | None) -> ObjectAction:
+    if existing is None:
         return "create"
     wanted = manifest.to_wire()
     for field in _OF_THE_SERVER:
         wanted.pop(field, None)
-    stored = there.to_wire()
-    return "none" if _contains(stored, wanted) and not _left_out(there, wanted) else "change"
+    stored = existing.to_wire()
+    return "none" if _contains(stored, wanted) and not _left_out(existing, wanted) else "change"
 
 
 def _contains(stored: object, wanted: object) -> bool:
@@ -104,14 +104,14 @@ def _contains(stored: object, wanted: object) -> bool:
         return (
             isinstance(stored, list)
             and len(stored) == len(wanted)
-            and all(_contains(there, value) for there, value in zip(stored, wanted, strict=True))
+            and all(_contains(entry, value) for entry, value in zip(stored, wanted, strict=True))
         )
     return stored == wanted
 
 
-def _left_out(there: TypedObject, wanted: Json) -> bool:
+def _left_out(existing: TypedObject, wanted: Json) -> bool:
     """True if the manifest that was applied last had something that this one hasn't."""
-    text = there.metadata.annotations.get(LAST_APPLIED)
+    text = existing.metadata.annotations.get(LAST_APPLIED)
     if text is None:
         return False
     try:

@@ -70,12 +70,11 @@ def vm_changes(
     yield from _changed_while_running(changed)
     earlier, later = _starts(changed.before), _starts(changed.after)
     for title, start in sorted(later.items()):
-        was = earlier.get(title)
-        if was is None or bool(was.node) != bool(start.node):
+        start_before = earlier.get(title)
+        if start_before is None or bool(start_before.node) != bool(start.node):
             yield VmChange("starts" if start.node else "waits", title, start.node, start.why)
-    before, after = (
-        FitState(ClusterState.from_model(model, interrupt), restart) for model in (changed.before, changed.after)
-    )
+    before = FitState(ClusterState.from_model(changed.before, interrupt), restart)
+    after = FitState(ClusterState.from_model(changed.after, interrupt), restart)
     for change in differences(before, after, progress):
         title = _as_vm(change.title)
         # What is new or waits is said above; these run, and would be asked when they are started again.
@@ -126,8 +125,8 @@ def _changed_while_running(changed: ChangedCluster) -> Iterator[VmChange]:
     running = {vmi.key for vmi in changed.after.of(VirtualMachineInstance) if not vmi.finished}
     before = changed.before.by_key(VirtualMachine)
     for vm in changed.after.of(VirtualMachine):
-        was = before.get(vm.key)
-        if was is not None and vm.key in running and was.spec.template.to_wire() != vm.spec.template.to_wire():
+        earlier = before.get(vm.key)
+        if earlier is not None and vm.key in running and earlier.spec.template.to_wire() != vm.spec.template.to_wire():
             yield VmChange("needs-restart", f"VM {vm.key}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from virt_dra.api.counting import cut_after
 from virt_dra.api.wire import Json
 from virt_dra.simulator.scenario.scenario import Compared
 
@@ -89,5 +90,4 @@ _ABSENT: Final = _Absent()
 def _shown(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return cut_after(json.dumps(value, ensure_ascii=False, sort_keys=True), _SHOWN)

@@ -34,11 +34,11 @@ def run_here(
     """The results of runs one after the other; of an interrupted sweep, those that exist so far. ``progress``: of each.
     Raises BadExperiment."""
     results: list[RunResult] = []
-    of: tuple[int, int | None] | None = None
+    made_for: tuple[int, int | None] | None = None
     experiment: Experiment | None = None
     for run in runs:
-        if of != (run.seed, run.size):
-            of, experiment = (run.seed, run.size), sweep.experiment(run.seed, run.size)
+        if made_for != (run.seed, run.size):
+            made_for, experiment = (run.seed, run.size), sweep.experiment(run.seed, run.size)
         with progress(run) as report:
             results.append(simulate(sweep, run, report, experiment))
         if not results[-1].measures.complete:

@@ -125,7 +125,7 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 compared += 1
                 class_names = sorted(linted.inputs.model.classes)
                 first = nearest_first(option.class_name, class_names) if compared <= NAMES_COMPARED else class_names
-                there = (
+                alternatives = (
                     f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"
                     if first
                     else "there are no classes"
@@ -133,7 +133,7 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 yield LintIssue(
                     claim.field,
                     f"{claim} {option.path}.deviceClassName: there is no DeviceClass "
-                    f"{quoted(option.class_name)}; {there}. "
+                    f"{quoted(option.class_name)}; {alternatives}. "
                     "Install the driver that provides the class, or name another one",
                     at=claim.place(f"{option.path}.deviceClassName"),
                 )
@@ -155,8 +155,8 @@ def claim_not_listed(linted: Linted) -> Iterator[FieldIssue]:
 def not_listed(name: str, entries: Collection[str], path: str) -> str:
     """The clause for a claim that the VM lacks: ``claimName "gpuclaim" is not in spec.resourceClaims; it has
     "gpu-claim"``."""
-    there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
-    return f"claimName {quoted(name)} is not in {path}; {there}"
+    entries_text = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
+    return f"claimName {quoted(name)} is not in {path}; {entries_text}"
 
 
 def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:

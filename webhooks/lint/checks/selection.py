@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, cut_after
 from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import LISTED, nearest, nearest_first
 from virt_dra.api.quantity import Quantity
@@ -211,8 +211,7 @@ def _first_line(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= SHOWN_TEXT else f"{flat[:SHOWN_TEXT]}…"
+    return cut_after(" ".join(text.split()), SHOWN_TEXT)
 
 
 def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:

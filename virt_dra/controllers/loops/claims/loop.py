@@ -51,7 +51,7 @@ from virt_dra.controllers.loops.claims.measuring import ClaimGauges, count_creat
 from virt_dra.controllers.loops.claims.releasing import for_claim
 from virt_dra.controllers.loops.claims.view import LookNeeded
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.scheduling.claim_references import pod_group_name
+from virt_dra.controllers.loops.index_keys import group_of
 
 COMPONENT: Final = "resource_claim"
 WORKERS: Final = 8
@@ -98,7 +98,7 @@ class ResourceClaimController:
         claims.store.add_index(OF_OWNER, owner_key)
         self._pods.store.add_index(OF_CLAIM, _claim_keys)
         self._pods.store.add_index(OF_TEMPLATE, template_keys)
-        self._pods.store.add_index(OF_GROUP, _group_keys)
+        self._pods.store.add_index(OF_GROUP, group_of)
         if self._groups is not None:
             self._groups.store.add_index(OF_CLAIM, _claim_keys)
             self._groups.store.add_index(OF_TEMPLATE, template_keys)
@@ -285,8 +285,3 @@ def _parted(decided: Iterable[PodDecision]) -> tuple[list[ClaimAction], list[Eve
 
 def _claim_keys(owner: ClaimOwner) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((owner.namespace, name) for name in names_of(owner)))
-
-
-def _group_keys(pod: Pod) -> tuple[tuple[str, str], ...]:
-    group = pod_group_name(pod)
-    return () if group is None else ((pod.namespace, group),)

@@ -13,6 +13,7 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourcePoo
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.index_keys import pools_of
 from virt_dra.controllers.loops.pool_status.pools import COMPLETE, has_incomplete, pool_request_status
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class PoolStatusRequests:
             informers.of(ResourceClaim),
             informers.of(DeviceTaintRule),
         )
-        self._slices.store.add_index(_SLICE_INDEX, _pools_of)
+        self._slices.store.add_index(_SLICE_INDEX, pools_of)
         self._claims.store.add_index(_CLAIM_INDEX, _pools_used_by)
         self._queue: WorkQueue[str] = WorkQueue(chance=context.chance)
         self._attempts: dict[str, int] = {}
@@ -126,11 +127,6 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
         return since is not None and now - parse_time(since) > lifetime
     except ValueError:  # of the year 0, say, which Go knows and Python doesn't
         return False
-
-
-def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
-    """The keys by which a slice is found: its driver, and driver and pool."""
-    return (published.spec.driver, None), published.pool_key
 
 
 def _pools_used_by(claim: ResourceClaim) -> Iterator[tuple[str, str | None]]:

@@ -17,6 +17,7 @@ from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.index_keys import group_of, pools_of
 from virt_dra.controllers.loops.scheduler.pod_writes import with_condition as with_pod_condition
 from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, Eviction, pod_eviction, rule_selects
 from virt_dra.controllers.loops.taint_eviction.rule_status import (
@@ -28,7 +29,7 @@ from virt_dra.controllers.loops.taint_eviction.rule_status import (
     with_condition,
 )
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
-from virt_dra.scheduling.claim_references import POD_GROUPS, PODS, pod_group_name
+from virt_dra.scheduling.claim_references import POD_GROUPS, PODS
 
 COMPONENT: Final = "device-taint-eviction-controller"
 REASON: Final = "DeviceTaintManagerEviction"
@@ -76,9 +77,9 @@ class TaintEviction:
         self._pods, self._claims = informers.of(Pod), informers.of(ResourceClaim)
         self._slices = informers.of(ResourceSlice)
         self._rules = informers.of(DeviceTaintRule)
-        self._slices.store.add_index(_POOL_INDEX, _pools_of)
+        self._slices.store.add_index(_POOL_INDEX, pools_of)
         if self._groups:
-            self._pods.store.add_index(_GROUP_INDEX, _group_of)
+            self._pods.store.add_index(_GROUP_INDEX, group_of)
         self._events = context.recorder(COMPONENT)
         self._queue: WorkQueue[PodRef | RuleRef] = WorkQueue(longest_delay=LONGEST_DELAY, chance=context.chance)
         self._taints = AllocatedTaints()
@@ -311,16 +312,6 @@ class TaintEviction:
 def _pending(pods: Iterator[Pod]) -> PendingPods:
     namespaces = [pod.namespace for pod in pods if pod.metadata.deletion_timestamp is None]
     return PendingPods(len(namespaces), len(set(namespaces)))
-
-
-def _group_of(pod: Pod) -> tuple[tuple[str, str], ...]:
-    group = pod_group_name(pod)
-    return () if group is None else ((pod.namespace, group),)
-
-
-def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
-    """A slice is found by its driver, and by driver and pool."""
-    return (published.spec.driver, None), published.pool_key
 
 
 def _claims_differ(old: Pod, new: Pod) -> bool:
