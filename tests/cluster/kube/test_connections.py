@@ -187,7 +187,7 @@ async def test_nothing_can_be_slipped_into_a_request(target: str, value: str, wa
         (CHUNKED + b"zz\r\n", "what came is no HTTP: "),
         (b"", "the server closed it"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "what came is no HTTP: "),
-        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "what came is no HTTP: "),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "to another protocol"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * MIB, "more than 65536 bytes of a head"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * MIB, "more than 65536 bytes of a head"),
         (b"HTTP/1.1 103 Hints\r\n\r\n" * MIB, "more than 65536 bytes of a head"),

@@ -114,6 +114,7 @@ def test_arrivals_of_a_file() -> None:
         (["at,vm,gang\n", "1,one,0\n"], "a.csv:2: gang: must be 1 to 1000, is 0"),
         (["at,vm,priority\n", "1,one,high\n"], "a.csv:2: priority: must be a whole number, is 'high'"),
         (["at,vm\n", "1,one,more\n"], "a.csv:2: more values than the 2 columns"),
+        (["at,vm,at\n"], "a.csv:1: there are 2 columns 'at'"),
         (["at,vm\n", '1,"one\n'], "a.csv:2: not CSV: unexpected end of data"),
     ],
 )

@@ -218,7 +218,10 @@ class HttpConnection(asyncio.Protocol):
         self._without_body += len(data)
         try:
             self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade) as error:
+        except HttpParserUpgrade:
+            self._fail("the server goes over to another protocol")
+            return
+        except HttpParserError as error:
             self._fail(f"what came is no HTTP: {error.__context__ or error}")
             return
         if self._without_body > _MOST_HEAD:

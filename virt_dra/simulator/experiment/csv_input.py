@@ -36,6 +36,8 @@ def read_csv(
                     f"{name}:1: column {column!r} is missing{hint}; the columns are {', '.join(columns)}"
                 )
         for column in present:
+            if column in columns and present.count(column) > 1:
+                raise BadExperiment(f"{name}:1: there are {present.count(column)} columns {column!r}")
             if optional is not None and column not in columns:
                 raise BadExperiment(f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(columns)}")
         for row in reader:
