@@ -11,7 +11,7 @@ TEXT_MAX: Final = 64 * 1024
 
 
 def entries(folder: Path) -> Iterator[Path]:
-    """The names in a folder; none of a folder that can't be read."""
+    """The entries of a folder, by name; none of a folder that can't be read."""
     try:
         yield from sorted(folder.iterdir())
     except OSError:

@@ -36,7 +36,7 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
 @dataclass(frozen=True)
 class Allocated:
-    """One result per claim, in the order of the claims. ``steps``: how much the search did."""
+    """The claims fit. One result per claim, in the order of the claims. ``steps``: how much the search did."""
 
     results: tuple[AllocationResult, ...]
     steps: int

@@ -33,11 +33,11 @@ class FatalError(AllocationError):
 
 
 class NodeError(AllocationError):
-    """This node can't be decided or can't serve the claims; other nodes may (A-1.3 c)."""
+    """Raised where this node can't be decided or can't serve the claims; other nodes may (A-1.3 c)."""
 
 
 class Aborted(FatalError):
-    """No decision was reached (E23). ``cause`` says why, ``progress`` how far the search came."""
+    """Raised where no decision was reached (E23). ``cause`` says why, ``progress`` how far the search came."""
 
     def __init__(self, cause: str, progress: str = "") -> None:
         self.cause = cause

@@ -101,7 +101,7 @@ class Explanation:
 
 
 def _nearest(rejections: Sequence[Rejection]) -> list[Rejection]:
-    """Those whose reason is nearest to a placement, in the same order."""
+    """The rejections whose reason is nearest to a placement, in the same order."""
     distances = [DISTANCES.get(rejection.reason, ORDINARY_DISTANCE) for rejection in rejections]
     least = min(distances, default=0)
     return [rejection for rejection, distance in zip(rejections, distances, strict=True) if distance == least]

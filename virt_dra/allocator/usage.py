@@ -59,7 +59,7 @@ class DeviceUse(NamedTuple):
 
 
 def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceUse]:
-    """One per result, except with admin access, which uses nothing up (A-3.3)."""
+    """The uses of devices, one per result, except with admin access, which uses nothing up (A-3.3)."""
     for allocation in allocations:
         for result in allocation.devices.results:
             if not result.admin_access:

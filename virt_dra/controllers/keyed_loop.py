@@ -75,11 +75,11 @@ class KeyedLoop(ABC):
 
     @abstractmethod
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        """Reconciles one key. Returns the number of seconds after which to requeue it even without a change; None:
-        don't."""
+        """Reconciles one key. Returns the result, and the number of seconds after which to requeue the key even without
+        a change; None: don't."""
 
     def _beside_workers(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Runs for as long as the workers do, and is cancelled with them."""
+        """The coroutines that run for as long as the workers do, and are cancelled with them."""
         return ()
 
     # --- running ---

@@ -22,7 +22,7 @@ class ProfileSources(Protocol):
         """All profiles, by name."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; None for one that isn't in the informer yet: then no profile that selects
+        """The labels of a namespace; empty for one that isn't in the informer yet: then no profile that selects
         namespaces is for it."""
 
 

@@ -54,8 +54,8 @@ class NoAdvice(Exception):
 
 @dataclass(frozen=True)
 class AdvisorSettings:
-    """``policy``: the default; ``seconds``: limit of one answer; ``turn``: of one turn of evaluating, after which
-    others' pods are answered."""
+    """The settings of the advisor. ``policy``: the default; ``seconds``: limit of one answer; ``turn``: of one turn of
+    evaluating, after which others' pods are answered."""
 
     policy: str
     features: Features

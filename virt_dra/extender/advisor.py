@@ -73,7 +73,8 @@ then goes on where it ended."""
 
 @dataclass(frozen=True)
 class Advice:
-    """``scores``: of the nodes that were asked for, in their order; None without a preference."""
+    """The answer about a pod. ``scores``: of the nodes that were asked for, in their order; None without a
+    preference."""
 
     verdict: AdviceVerdict
     policy: str = ""
@@ -82,8 +83,8 @@ class Advice:
 
 @dataclass(frozen=True)
 class _PodClaims:
-    """``wanted``: claims that kube-scheduler will allocate; ``held``: what the pod's others have, which binds it to
-    nodes."""
+    """The claims of a pod. ``wanted``: claims that kube-scheduler will allocate; ``held``: what the pod's others have,
+    which binds it to nodes."""
 
     wanted: tuple[ResourceClaim, ...]
     held: tuple[AllocationResult, ...] = ()
@@ -91,7 +92,7 @@ class _PodClaims:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Where a pod runs; "" for one whose place is counted otherwise."""
+    """The place of a pod; "" for one that is counted otherwise."""
 
     node: str
     pod: Pod
@@ -109,7 +110,7 @@ class _Assumed:
 
 @dataclass
 class _TimeLimit:
-    """Of evaluations: it begins with the first of them."""
+    """The time limit of evaluations; it begins with the first of them."""
 
     clock: Callable[[], float]
     allowed: float = inf
@@ -431,7 +432,7 @@ class Advisor:
         return list(by_name.values())
 
     def _shape(self, key: object, pod: Pod, claims: _PodClaims) -> VmShape:
-        """The same object for pods that ask for the same, whose key is equal."""
+        """The shape of a pod: the same object for pods that ask for the same, whose key is equal."""
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= _MOST_SHAPES:

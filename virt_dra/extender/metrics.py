@@ -14,7 +14,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class ExtenderMetrics:
-    """One registry for one extender, its own if none is given."""
+    """The metrics of one extender, in a registry of its own if none is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = CollectorRegistry() if registry is None else registry

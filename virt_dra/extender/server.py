@@ -49,8 +49,8 @@ log = logging.getLogger("virt_dra.extender")
 
 @dataclass(frozen=True)
 class ExtenderPorts:
-    """``port``: for kube-scheduler, on ``host``; ``plain_port``: for probes and metrics, on ``plain_host``. 0: any free
-    one."""
+    """The ports of the server. ``port``: for kube-scheduler, on ``host``; ``plain_port``: for probes and metrics, on
+    ``plain_host``. 0: any free one."""
 
     host: str = "127.0.0.1"
     port: int = 8766

@@ -26,8 +26,9 @@ from virt_dra.fairness.use import Tenant, TenantUse
 
 @dataclass(frozen=True)
 class LaneLimits:
-    """``waiting``: turns of one tenant that wait. ``share``: seconds of use from which a tenant is heavy, half of them
-    forgotten after ``half_life`` seconds. ``longest_rest``: seconds that heavy tenants wait at most."""
+    """The limits of a lane. ``waiting``: turns of one tenant that wait. ``share``: seconds of use from which a tenant
+    is heavy, half of them forgotten after ``half_life`` seconds. ``longest_rest``: seconds that heavy tenants wait at
+    most."""
 
     waiting: int = 256
     share: float = 0.5

@@ -94,7 +94,7 @@ class EarliestStartFirst:
                 self._put(level)
 
     def first(self) -> Tenant | None:
-        """None if there are none."""
+        """The tenant that starts first; None if there is none."""
         level: Tenant = ()
         while heap := self._heaps.get(level):
             while self._places.get((*level, heap[0][2])) != heap[0]:

@@ -14,7 +14,8 @@ REMEMBERED: Final = 4096
 
 @dataclass
 class TooSlow:
-    """By tenant, so that one who makes something slow once can't have that of others left undone. Bounded."""
+    """Remembers what took too long, by tenant, so that a tenant who makes something slow can't have that of others left
+    undone. Bounded."""
 
     clock: Callable[[], float]
     seconds: float = 30.0

@@ -55,8 +55,8 @@ def build(read: Read, folder: str, components: Iterable[str] = ()) -> tuple[Json
 def _built(
     read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()
 ) -> list[Json]:
-    """``before``: the objects that a component extends and changes; empty for a kustomization. ``more``: further
-    components."""
+    """The objects of a kustomization. ``before``: the objects that a component extends and changes; empty for a
+    kustomization. ``more``: further components."""
     if folder in within:
         raise ManifestError(f"{folder}/{KUSTOMIZATION}: includes itself")
     here = _kustomization(read, folder)
@@ -164,7 +164,8 @@ def _labelled(obj: Json, entry: Mapping[str, object], path: str) -> Json:
 
 
 def _with_images(obj: Json, images: Mapping[str, Json]) -> Json:
-    """``images``: as kustomize's, by name without tag: ``newName``, ``newTag``, ``digest``."""
+    """The object with these images. ``images``: as kustomize's, by name without tag: ``newName``, ``newTag``,
+    ``digest``."""
     if obj.get("kind") != "Deployment" or not images:
         return obj
     return with_containers(obj, lambda container: {**container, "image": _image(container["image"], images)})

@@ -1,4 +1,4 @@
-"""Which objects an installation is: the manifests, with what the user chose. Pure; files come through a function.
+"""The objects of an installation: the manifests, with what the user chose. Pure; files come through a function.
 
 ``virt-dra install --dry-run`` prints these objects and ``virt-dra install`` applies them: there is no third place that
 changes one.

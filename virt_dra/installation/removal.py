@@ -18,8 +18,9 @@ VMI_ANNOTATIONS: Final = frozenset((DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION))
 
 @dataclass(frozen=True)
 class Removal:
-    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotations, to be removed.
-    ``kept``: CRDs of VMs that stay. ``lost``: how many objects are deleted with each CRD."""
+    """What an uninstallation removes and keeps. ``keys``: objects to remove, in order. ``annotated``: VMIs with the
+    operator's annotations, to be removed. ``kept``: CRDs of VMs that stay. ``lost``: how many objects are deleted with
+    each CRD."""
 
     namespace: str
     keys: tuple[ObjectKey, ...]

@@ -68,7 +68,7 @@ class Remarks(Protocol):
 
 @dataclass(frozen=True)
 class DetailSources:
-    """``remarks``: of events and lint."""
+    """The sources of details. ``remarks``: of events and lint."""
 
     model: ClusterModel
     options: RowOptions

@@ -46,7 +46,7 @@ def row_kind(name: str) -> RowKind:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """``keys``: attributes that are addresses, besides the well-known ones."""
+    """The options of rows. ``keys``: attributes that are addresses, besides the well-known ones."""
 
     now: datetime
     keys: tuple[DriverKeys, ...] = ()

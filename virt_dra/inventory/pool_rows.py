@@ -219,7 +219,7 @@ def classes_by_driver(model: ClusterModel) -> tuple[Mapping[str, list[str]], tup
 def selected_by(
     classes: Iterable[DeviceClass], slices: Iterable[ResourceSlice]
 ) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
-    """As :func:`classes_by_driver`, for the devices of these slices."""
+    """The classes of each driver, as :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
     published = (PublishedSlice.from_slice(slice_, {}, position) for position, slice_ in enumerate(slices))
     groups = SliceGroups(SlicesByPosition(published if classes else ()))
@@ -238,7 +238,7 @@ def selected_by(
 
 
 def _selected(class_: DeviceClass, groups: SliceGroups, work: Work) -> list[str]:
-    """Raises Interrupted when the selectors take too long."""
+    """The drivers with a device that a class selects, sorted. Raises Interrupted when the selectors take too long."""
     expressions = tuple(selector.cel.expression for selector in class_.spec.selectors if selector.cel is not None)
     selectors = compiled(expressions, work)
     if isinstance(selectors, SliceFault):

@@ -325,7 +325,7 @@ def _stopped(vm: VirtualMachine) -> VmRow:
 
 
 def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: ResolutionOptions) -> VmRow:
-    """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
+    """The row of a VM whose objects can't be read, by the newest of its launcher pods."""
     pod = max(
         pods,
         key=lambda candidate: (not candidate.finished, candidate.metadata.creation_timestamp or "", candidate.name),

@@ -224,7 +224,7 @@ def _class(device_class: DeviceClass) -> DeviceClass:
 
 
 def _labels_only(obj: ObjectT) -> ObjectT:
-    """Of a Node or a Namespace."""
+    """A Node or a Namespace with its labels alone."""
     return type(obj)(metadata=_identity(obj.metadata).with_(labels=obj.metadata.labels))
 
 

@@ -21,8 +21,8 @@ GateOutcome = Literal["allowed", "forbidden", "unknown"]
 
 @dataclass(frozen=True)
 class GateLimits:
-    """``seconds``: how long an answer is remembered, ``refused_seconds`` a refusal. ``at_once``: reviews for strangers,
-    ``waiting``: and of those who wait for one. ``remembered``: tokens."""
+    """The limits of questions about viewers. ``seconds``: how long an answer is remembered, ``refused_seconds`` a
+    refusal. ``at_once``: reviews for strangers, ``waiting``: and of those who wait for one. ``remembered``: tokens."""
 
     seconds: float = 60.0
     refused_seconds: float = 10.0

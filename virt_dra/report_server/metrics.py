@@ -17,7 +17,7 @@ _JUDGED: Final = (
 
 
 class ReportMetrics:
-    """One registry for one server, its own if none is given."""
+    """The metrics of one server, in a registry of its own if none is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = CollectorRegistry() if registry is None else registry

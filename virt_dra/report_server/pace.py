@@ -1,4 +1,4 @@
-"""When to render next. Pure: the clock is passed in."""
+"""The time of the next rendering. Pure: the clock is passed in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SETTLE_SECONDS: Final = 0.2
 
 @dataclass
 class Pace:
-    """``least``: seconds from the end of a rendering to the next. ``times``: as many times as long as the last took, if
-    that is more: so it takes a fifth of a processor at most. ``refresh``: seconds until it is rendered anew without a
-    change, since what is waited for may be late by then."""
+    """The pace of renderings. ``least``: seconds from the end of a rendering to the next. ``times``: as many times as
+    long as the last took, if that is more: so it takes a fifth of a processor at most. ``refresh``: seconds until it is
+    rendered anew without a change, since what is waited for may be late by then."""
 
     least: float = 3.0
     times: float = 4.0

@@ -44,8 +44,9 @@ log = logging.getLogger("virt_dra.report")
 
 @dataclass(frozen=True)
 class RenderingLimits:
-    """When a process is ended, in seconds: ``silence``: without any message, as it says that it lives also while it
-    renders; ``longest``: in one rendering, where 50 waiting VMs are explained within two seconds each."""
+    """The limits of a rendering process. When a process is ended, in seconds: ``silence``: without any message, as it
+    says that it lives also while it renders; ``longest``: in one rendering, where 50 waiting VMs are explained within
+    two seconds each."""
 
     silence: float = 12 * ALIVE_SECONDS
     longest: float = 300.0

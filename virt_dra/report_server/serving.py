@@ -75,7 +75,7 @@ log = logging.getLogger("virt_dra.report")
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """``streams``: open streams of changes, ``streams_of_user`` of one user."""
+    """The limits of streams. ``streams``: open streams of changes, ``streams_of_user`` of one user."""
 
     streams: int = 200
     streams_of_user: int = 10
@@ -111,7 +111,7 @@ class _Refusal(Exception):
 
 @dataclass(frozen=True)
 class _Admitted:
-    """Who asks: their token, what is known of it, and the session it came by."""
+    """A viewer: the token, what is known of it, and the session it came by."""
 
     token: str
     judgement: Judgement
@@ -274,7 +274,7 @@ class ReportServer:
         return _form(refusal.status, page, refusal.headers)
 
     async def _admitted(self, request: web.BaseRequest) -> _Admitted:
-        """Who asks, and may see the page. Raises :class:`_Refusal`."""
+        """The viewer of a request, who may see the page. Raises :class:`_Refusal`."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._allowed(token.strip(), None, request)

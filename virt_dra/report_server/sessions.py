@@ -15,8 +15,8 @@ _ID_BYTES: Final = 32
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """``seconds``: how long a session lasts; ``of_user``, ``overall``: how many there may be, the oldest ends for a new
-    one."""
+    """The limits of sessions. ``seconds``: how long a session lasts; ``of_user``, ``overall``: how many there may be,
+    the oldest ends for a new one."""
 
     seconds: float = 3600.0
     of_user: int = 10

@@ -56,7 +56,7 @@ def one_ramfb_of_main(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Iterator[AdmissionCause]:
-    """At most one display has a ramfb. The trailing blank of the message is KubeVirt's."""
+    """The refusal of a second display with a ramfb. The trailing blank of the message is KubeVirt's."""
     displays = (gpu.virtual_gpu_options.display for gpu in subject.spec.domain.devices.gpus if gpu.virtual_gpu_options)
     shown = [display for display in displays if display is not None and display.enabled is not False]
     if sum(display.ram_fb is None or enabled(display.ram_fb) for display in shown) > 1:

@@ -39,7 +39,8 @@ def discontinued_bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """No binding or several, masquerade or passt without the pod network (K-2.42)."""
+    """The refusals of interfaces with several bindings or none, and of masquerade or passt without the pod network
+    (K-2.42)."""
     exactly_one = subject.gates.version >= V1_9_0
     networks = _by_name(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):

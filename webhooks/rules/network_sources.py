@@ -15,7 +15,8 @@ T = TypeVar("T", Network, Interface)
 
 
 def one_default(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """At most one network is the pod network, or a Multus network in its place (K-2.38)."""
+    """The refusals of several pod networks, of several Multus networks in its place, and of one beside the other
+    (K-2.38)."""
     networks = subject.spec.networks
     pods = sum(network.pod is not None for network in networks)
     defaults = sum(network.multus is not None and network.multus.get("default") is True for network in networks)

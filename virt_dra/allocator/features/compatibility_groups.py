@@ -87,7 +87,7 @@ class _Members:
 
 
 class CompatibilityGroups(Check):
-    """One for all claims of an attempt."""
+    """The check of compatibility groups, one for all claims of an attempt."""
 
     def __init__(self, used: Used, pools: Pools, node: Node) -> None:
         self._used = used

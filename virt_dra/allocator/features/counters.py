@@ -42,7 +42,7 @@ class _Taken:
 
 
 class Counters(Check):
-    """One for all claims of an attempt."""
+    """The check of counters, one for all claims of an attempt."""
 
     def __init__(self, used: Used, pools: Pools) -> None:
         self._used = used

@@ -218,7 +218,7 @@ class _DocumentEditor:
         )
 
     def _removed(self, owner: TextNode, at: int) -> TextEdit:
-        """The text without the entry at a position, its line and the comment at its end included."""
+        """The edit that removes the entry at a position, with its line and the comment at its end."""
         key, value = owner.entries[at]
         end = max(key.end, value.end)
         following = owner.entries[at + 1][0] if at + 1 < len(owner.entries) else None

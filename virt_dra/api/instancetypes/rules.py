@@ -84,7 +84,7 @@ class PreferenceSpec(Wire):
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """None of its fields is required."""
+        """The required fields that are missing; a preference has none."""
         return ()
 
 

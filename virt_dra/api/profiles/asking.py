@@ -88,7 +88,7 @@ def _shown(text: str) -> str:
 
 
 def _asked(item: str) -> AskedProfile:
-    """The request of an item without faults."""
+    """The profile that an item without faults asks for."""
     match = _ITEM.fullmatch(item.strip())
     assert match is not None
     name, profile, copies = match.groups()

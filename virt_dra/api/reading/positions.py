@@ -42,7 +42,8 @@ class SourceText:
         return self._bytes.decode("utf-8-sig", "replace").splitlines()
 
     def position(self, source: DocumentSource, field: str) -> FieldPosition | None:
-        """``field``: ``spec.domain.devices.gpus[0].name``, "" for the object itself. None if it can't be found."""
+        """The position of a field; None if it can't be found. ``field``: ``spec.domain.devices.gpus[0].name``, "" for
+        the object itself."""
         root = self._roots[source.document - 1] if source.document <= len(self._roots) else None
         if root is None:
             return None

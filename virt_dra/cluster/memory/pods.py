@@ -38,7 +38,7 @@ def bound(pod: Pod, node: str, labels: Mapping[str, str], now: str) -> Pod:
 
 
 def check_target(node: str) -> None:
-    """Raises :class:`ApiError` (500, as the API server does) for an invalid node name."""
+    """Refuses an invalid node name. Raises :class:`ApiError` (500, as the API server does)."""
     if not node:
         raise ApiError("target.name: Required value")
     faults = [f"target.name: Invalid value: {quoted(node)}: {fault}" for fault in names.dns1123_subdomain(node)]

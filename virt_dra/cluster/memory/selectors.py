@@ -235,7 +235,7 @@ def _unparsable(why: str) -> BadRequest:
 
 
 def _integer(text: str) -> int | None:
-    """As strconv.ParseInt(text, 10, 64)."""
+    """The number in a text, as strconv.ParseInt(text, 10, 64)."""
     if not re.fullmatch(r"[+-]?[0-9]{1,64}", text):
         return None
     number = int(text)

@@ -51,7 +51,7 @@ class ResourceTable:
         self._order = None
 
     def in_order(self) -> list[TypedObject]:
-        """By namespace and name, as an API server lists."""
+        """The objects by namespace and name, as an API server lists them."""
         if self._order is None:
             self._order = sorted(self.objects)
         return [self.objects[key] for key in self._order]

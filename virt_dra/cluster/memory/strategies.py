@@ -39,7 +39,8 @@ _GATED = (
 
 
 def for_create(resource: ApiResource, obj: ObjectT) -> ObjectT:
-    """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
+    """The object to store, without the status that only the subresource may set; a pod starts Pending, a namespace
+    Active (C-13.1)."""
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
         return obj
@@ -88,7 +89,8 @@ def for_update(
 
 
 def for_status_update(submitted: ObjectT, stored: ObjectT, permitted: Callable[[ObjectT, ObjectT], ObjectT]) -> ObjectT:
-    """Only status from the request (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled gates (C-13.4)."""
+    """The stored object with the request's status (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled
+    gates (C-13.4)."""
     updated = permitted(as_in(stored, submitted, "status"), stored)
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
         return (

@@ -15,12 +15,12 @@ PodsOfClaim = Callable[[str], Iterable[str]]
 
 
 def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint, ...]:
-    """The events that may help a pod that DynamicResources refused. ``usable``: the claims of a pod, if all of them can
-    be used."""
+    """The hints for a pod that DynamicResources refused. ``usable``: the claims of a pod, if all of them can be
+    used."""
 
     def concerned(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
-        """Whether the change may help the pod: devices that become free may help any pod, everything else only those
-        that use the claim."""
+        """The UIDs of the pods that a change may help; None for all. Devices that become free may help any pod,
+        everything else only those that use the claim."""
         if _allocated(old) and not _allocated(new):
             return None
         claim = new or old

@@ -158,7 +158,7 @@ _WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another r
 
 
 def _undecided(refusal: FilterRefusal, why: Explanation) -> ExplainedRefusal:
-    """The reason of a node whose pools are invalid, or for which the search came to no end."""
+    """The refusal of a node whose pools are invalid, or for which the search came to no end."""
     if why.pools:
         reason = Reason(why.pools[0].reason, "pool invalid", why.pools[0].detail)
     else:

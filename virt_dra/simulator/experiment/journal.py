@@ -126,7 +126,8 @@ class Journal:
                 self._models.setdefault(model, Waits()).add(now - since)
 
     def ends(self, number: int, now: float, cards: int, *, evicted: bool = False) -> RunningVms:
-        """Records an end. ``cards``: thousandths that it had. Raises KeyError for one that doesn't run."""
+        """Records an end, and returns what ran. ``cards``: thousandths that it had. Raises KeyError for one that
+        doesn't run."""
         running = self.running.pop(number)
         self._use(running, now, cards)
         if evicted and now >= self._warm_up:

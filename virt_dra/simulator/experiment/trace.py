@@ -194,7 +194,7 @@ def _task(row: _Row, *, timed: bool) -> Task:
 
 
 def _shapes() -> Callable[[Task], VmShape]:
-    """The shape of each task: one object for all tasks that ask for the same."""
+    """A function that returns the shape of a task: one object for all tasks that ask for the same."""
 
     @cache
     def shape(cpu: int, memory: int, count: int, milli: int, models: tuple[str, ...]) -> VmShape:

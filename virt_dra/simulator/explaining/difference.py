@@ -64,7 +64,7 @@ class FitState:
         return unknown_facts(self.state.model, resources)
 
     def answer(self, title: str) -> tuple[FitWord | None, str]:
-        """As :meth:`fits`; None for a subject that this state doesn't have."""
+        """Whether the subject of a title fits, as :meth:`fits`; None for a title that this state doesn't have."""
         return self.fits(self.subjects[title]) if title in self.subjects else (None, "")
 
     def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:

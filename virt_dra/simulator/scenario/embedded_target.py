@@ -62,7 +62,7 @@ class ScenarioPlane(Protocol):
     async def patch(
         self, cluster: MemoryCluster, kind: type[TypedObject], name: str, namespace: str, patch: Json, subresource: str
     ) -> None:
-        """The object after a patch. Raises :class:`WireError`, :class:`ApiError`."""
+        """Patches an object. Raises :class:`WireError`, :class:`ApiError`."""
 
 
 class PresentPlane:

@@ -1,4 +1,4 @@
-"""Who may change which part of a claim's status (C-13.6)."""
+"""Permissions for the parts of a claim's status (C-13.6)."""
 
 from __future__ import annotations
 

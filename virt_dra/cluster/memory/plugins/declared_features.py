@@ -15,7 +15,8 @@ FEATURE = "DRANodeAllocatableResources"
 
 
 def check_node_features(request: WriteRequest) -> tuple[TypedObject, ...]:
-    """Raises :class:`Forbidden` for the first device on a node that isn't there or doesn't declare the feature."""
+    """Refuses a slice with a device that uses a node's own resources, where the node isn't there or doesn't declare the
+    feature. Raises :class:`Forbidden`."""
     if isinstance(request.new, ResourceSlice) and request.gates.node_allocatable_resources:
         for device in request.new.spec.devices:
             if device.node_allocatable_resources:

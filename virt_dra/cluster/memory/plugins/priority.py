@@ -46,7 +46,7 @@ def with_priority(request: WriteRequest) -> TypedObject:
 
 
 def check_default_class(request: WriteRequest) -> tuple[TypedObject, ...]:
-    """Only one PriorityClass can be the default. Raises :class:`Forbidden`."""
+    """Refuses a second PriorityClass that is the default. Raises :class:`Forbidden`."""
     obj = request.new
     if isinstance(obj, PriorityClass) and obj.global_default:
         default = _default(request)
