@@ -36,6 +36,10 @@ class ClassicRelease:
         """The scheduler adds a consumer by a strategic merge patch, which puts it first; 1.31 replaces the status."""
         return self.minor < 31
 
+    def reservation_failed(self, namespace: str, name: str) -> str:
+        """What the scheduler's error begins with where a consumer couldn't be added; "" for the API server's words."""
+        return "" if self.minor < 31 else f"add reservation to claim {namespace}/{name}"
+
     @property
     def counts_nodes_in_pre_bind(self) -> bool:
         """What PreBind says is counted as a node's refusal in the pod's condition; until 1.30 it is the condition."""

@@ -149,7 +149,7 @@ class ClassicScheduler:
         self._contexts.on_change(self._context_changed)
         self._nodes.on_change(self._node_changed)
         for informer in (self._classes, self._device_classes, self._slices, self._of_classes, self._of_claims):
-            informer.on_change(lambda old, new: self._wake_all())
+            informer.on_change(lambda old, new: self._wake_all() if new is not None else None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.takes_room:
@@ -387,7 +387,8 @@ class ClassicScheduler:
             allocation = fits.structured.get(index)
             if allocation is not None:
                 if BUILTIN_FINALIZER not in claim.metadata.finalizers:
-                    claim = await self._cluster.update(with_finalizer(claim, BUILTIN_FINALIZER))
+                    with _named_by("add finalizer"):
+                        claim = await self._cluster.update(with_finalizer(claim, BUILTIN_FINALIZER))
                 cls = self._classes.store.get(claim.spec.resource_class_name)
                 driver = cls.driver_name if cls is not None else allocation.resource_handles[0].driver_name
                 claim = claim.with_(status=claim.status.with_(driver_name=driver, allocation=allocation))
@@ -397,7 +398,8 @@ class ClassicScheduler:
                     if is_reserved(claim, state.pod)
                     else with_consumer(claim, state.pod, first=self._release.patches_reservations)
                 )
-                self._assumed.wrote(await self._cluster.update_status(reserved))
+                with _named_by(self._release.reservation_failed(claim.namespace, claim.name)):
+                    self._assumed.wrote(await self._cluster.update_status(reserved))
 
     async def _bind(self, pod: Pod, node: str) -> None:
         """Bind the pod. After an error the pod is read: if it was bound all the same, its reservations must stay."""
@@ -452,10 +454,12 @@ class ClassicScheduler:
 
 @contextmanager
 def _named_by(where: str) -> Iterator[None]:
-    """An error's text begins with where it came from (C-19)."""
+    """An error's text begins with where it came from, unless that is "" (C-19)."""
     try:
         yield
     except ApiError as error:
+        if not where:
+            raise
         raise ApiError(f"{where}: {error}") from error
 
 
