@@ -34,10 +34,10 @@ def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
     if not isinstance(linted.object, VirtualMachine):
         return
     terms = _terms(linted, linted.object)
-    policies = [policy for policy in linted.inputs.model.of(KeepPolicy) if policy.namespace == linted.namespace]
+    policies = _policies_of(linted.inputs.model, linted.namespace)
     if terms is None or not policies:
         return
-    limits = KeepLimits(tuple(policies))
+    limits = KeepLimits(policies)
     devices: Counter[str] = Counter()
     for claim in linted.claims:
         if claim.spec is not None and (not claim.direct or _is_own(linted.object, claim)):
@@ -158,6 +158,7 @@ def _names(vm: VirtualMachine) -> tuple[NamespacedName, ...]:
     )
 
 
+_policies_of = ModelIndex(KeepPolicy, lambda policy: (policy.namespace,))
 _would_keep = ModelIndex(VirtualMachine, _names)
 
 
