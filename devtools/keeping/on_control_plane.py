@@ -51,6 +51,8 @@ class Outcome:
 
     histories: Counter[str] = field(default_factory=Counter)
     restarts_with_same_device: int = 0
+    restarted: int = 0
+    """VMs that had started with the claim of an earlier one, and were restarted to have their own."""
     stolen: int = 0
     """How often a thief got a device."""
     killed: Counter[str] = field(default_factory=Counter)
@@ -219,6 +221,13 @@ class Play:
                 and any(map(is_vm_reference, claim.status.reserved_for))
             ):  # fmt: skip
                 return claim
+            if (
+                vm is not None and vmi is not None and claim is not None
+                and vmi.is_controlled_by(vm) and vmi.status.phase == "Running"
+                and claim.metadata.deletion_timestamp is not None and not claim.is_controlled_by(vm)
+            ):  # fmt: skip
+                await self._replaced(VirtualMachineInstance, name)
+                self.outcome.restarted += 1
             assert time.monotonic() < end, f"{name} doesn't run: {vmi and vmi.to_wire()} {claim and claim.to_wire()}"
             await asyncio.sleep(_POLL * 2)
 

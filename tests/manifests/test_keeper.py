@@ -119,7 +119,7 @@ TRIES = (
     Try("the owner is another", "PATCH", "idle",
         {"metadata": {"ownerReferences": None}}, "may change annotations of a claim only", status=False),
     Try("a VM's unused claim is deleted", "DELETE", "kept-unused", None, "", status=False),
-    Try("a claim in use is deleted", "DELETE", "idle", None, "may delete claims only that nobody uses", status=False),
+    Try("a VM's claim is deleted while it is kept", "DELETE", "idle", None, "", status=False),
     Try("a claim with the label that no VM owns is deleted", "DELETE", "orphan", None, OF_A_VM, status=False),
     Try("… or noted as stopped", "PATCH", "orphan",
         {"metadata": {"annotations": {"virt-dra.io/stopped-since": "2026-11-24T11:00:00Z"}}}, OF_A_VM, status=False),

@@ -32,6 +32,7 @@ def test_vms_keep_their_devices(tmp_path: Path) -> None:
         site(plane, log, BESIDE_KUBEVIRT, tmp_path, VMS + THIEVES - 1, "--keeper") as here,
     ):
         outcome = played(here, VMS, HISTORIES, THIEVES, SEED, KILLED)
+    print(outcome)  # noqa: T201 - seen in make conformance, and of a failure
     assert outcome.problems == []
     assert sum(outcome.histories.values()) == VMS * HISTORIES
     assert outcome.restarts_with_same_device > VMS / 2

@@ -176,11 +176,13 @@ def _is_of_earlier(claim: ResourceClaim, vm: VirtualMachine) -> bool:
 
 
 def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimWrites:
-    """Drop VMs from the consumers of a claim that is being deleted, or whose VM is gone (P-8); then delete it, as the
-    garbage collector may never do (P-15). Pods keep it."""
+    """Delete a claim whose VM is gone, as the garbage collector may never do (P-15), before another pod gets it; drop
+    VMs from the consumers of one that is being deleted (P-8). Pods keep it."""
+    if _is_left_behind(claim):
+        return ClaimWrites((Delete.object(claim, unchanged=True),))
     pods = tuple(consumer for consumer in other_consumers(claim) if consumer.uid not in inputs.ended)
     if not any(map(is_vm_reference, claim.status.reserved_for)) and pods == claim.status.reserved_for:
-        return ClaimWrites((Delete.object(claim, unchanged=True),)) if _is_left_behind(claim) else ClaimWrites()
+        return ClaimWrites()
     about = claim if inputs.vm is None else inputs.vm
     why = "it is being deleted" if claim.metadata.deletion_timestamp else "no VM owns it any more"
     event = normal(about, RELEASED, f"ResourceClaim {visible(claim.name)} is released: {why}")
@@ -188,10 +190,10 @@ def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimWrites:
 
 
 def _is_left_behind(claim: ResourceClaim) -> bool:
-    """True if nobody uses a kept claim, and nobody else owns it than the VM that is gone."""
-    owners = claim.metadata.owner_references
-    unused = not claim.status.reserved_for and claim.metadata.deletion_timestamp is None
-    return unused and claim.metadata.labels.get(KEPT_LABEL) == "true" and len(owners) == 1 and bool(vm_name_of(claim))
+    """True if a kept claim isn't being deleted, and nobody else owns it than the VM that is gone."""
+    owners, deleted = claim.metadata.owner_references, claim.metadata.deletion_timestamp is not None
+    kept = claim.metadata.labels.get(KEPT_LABEL) == "true"
+    return kept and not deleted and len(owners) == 1 and bool(vm_name_of(claim))
 
 
 def _with_consumers(claim: ResourceClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> PatchStatus:
@@ -319,10 +321,8 @@ def _made(inputs: KeepingInputs, vm: VirtualMachine) -> tuple[list[ClaimWrites],
         template = inputs.templates.get(template_name)
         shown = visible(name)
         if there is not None and _is_of_earlier(there, vm):
-            used = there.metadata.deletion_timestamp is None and other_consumers(there)
-            in_use = "is of an earlier VM of this name, and in use; it is made again once no pod uses it"
-            gone = "is still being deleted; it is made again once that is gone"
-            said += _both(vm, vmi, EARLIER_CLAIM, f"ResourceClaim {shown} {in_use if used else gone}")
+            text = f"ResourceClaim {shown} is still being deleted; it is made again once that is gone"
+            said += _both(vm, vmi, EARLIER_CLAIM, text)
         elif there is not None and not (is_kept(there) and _is_of(there, vm)):
             other = vm_name_of(there)
             whose = f"is kept by VM {visible(other)}: rename" if other else "isn't the VM's: delete it, or rename"
