@@ -225,7 +225,8 @@ def test_a_configuration_sets_options_and_severities(file: str) -> None:
     table = "[lint]\n" if file == ".virt-dra.toml" else "[tool.virt-dra.lint]\n"
     write({"template.yaml": TEMPLATE, "bad/x.yaml": "kind: Pod\n", "sub/.keep": "", ".git/HEAD": ""})
     options = 'filename = ["."]\nexclude = ["/bad/"]\nkubevirt-version = "1.8.3"\n'
-    write({file: f'{table}{options}warn = ["no-matching-device"]\nignore = ["feature-gate-off"]\n'})
+    written = f'{table}{options}warn = ["no-matching-device"]\nignore = ["feature-gate-off"]\n'
+    write({file: written})
     os.chdir("sub")
     ran = run()
     assert (ran.exit_code, ran.stdout.splitlines()[-2]) == (
@@ -235,6 +236,8 @@ def test_a_configuration_sets_options_and_severities(file: str) -> None:
     assert run("--warn", "unused-claim").exit_code == 1  # of one option the command line's values count alone
     assert run("--kubevirt-version", "1.9").stdout.splitlines()[-2].startswith("1 VM checked against KubeVirt 1.9: ")
     assert run("--config", "/dev/null", "..").exit_code == 1
+    write({f"../{file}": f"{written}strict = true\n"})
+    assert run().exit_code == 1
 
 
 @pytest.mark.usefixtures("repository")

@@ -54,6 +54,7 @@ class LintTable(BaseModel):
     kubevirt_gates: dict[str, bool] = {}
     namespace: str | None = None
     address_keys: str | None = None
+    strict: bool | None = None
     complete: bool | None = None
     summary: bool | None = None
     quiet: bool | None = None
@@ -84,6 +85,7 @@ class LintConfiguration:
             "gates": gates,
             "namespace": table.namespace,
             "address_keys": None if table.address_keys is None else str(self.folder / table.address_keys),
+            "strict": table.strict,
             "complete": table.complete,
             "summary": table.summary,
             "quiet": table.quiet,
