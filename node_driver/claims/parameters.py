@@ -20,9 +20,10 @@ from virt_dra.api.nearest import did_you_mean
 
 API_VERSION: Final = "virt-dra.io/v1alpha1"
 KIND: Final = "PassthroughConfig"
-MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
-"""Of one interface: the lowest bit of the first byte means a group."""
+MAC: Final = re.compile(r"(?!00(:00){5})[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
+"""Of one interface: the lowest bit of the first byte means a group, and nobody has the address of zeros."""
 VLAN_MAX: Final = 4094
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 QOS_MAX: Final = 7
 RATE_MAX: Final = 2**32 - 1
 LINK_STATES: Final = ("auto", "enable", "disable")
@@ -31,7 +32,7 @@ SHOWN_MAX: Final = 200
 
 _BOOLEAN: Final = "true or false"
 _NETWORK: Final[Mapping[str, str]] = {
-    "mac": 'a unicast address as in "02:00:00:00:00:01"',
+    "mac": 'a unicast address in lower case, as in "02:00:00:00:00:01"',
     "vlan": f"a number from 0 to {VLAN_MAX}",
     "vlanQos": f"a number from 0 to {QOS_MAX}",
     "spoofCheck": _BOOLEAN,
@@ -64,6 +65,9 @@ def network_settings(parameters: Any, path: str) -> str:
             for field, value in network.items()
             if field in _NETWORK and not _fits(field, value)
         ]
+        least, most = network.get("minTxRate", 0), network.get("maxTxRate", 0)
+        if not problems and most and least > most:  # 0: no limit
+            problems.append(f"{path}.network.minTxRate: {least} is more than maxTxRate, {most}")
     if problems:
         raise _refusal(problems)
     return json.dumps(network, sort_keys=True) if network else ""
@@ -88,8 +92,13 @@ def _object(value: Any, path: str, problems: list[str]) -> Mapping[str, Any]:
 
 def _unknown(config: Mapping[str, Any], names: tuple[str, ...], path: str, problems: list[str]) -> None:
     problems += [
-        f"{path}.{_cut(name)}: unknown field{did_you_mean(name, names)}" for name in sorted(set(config) - set(names))
+        f"{path}.{_field(name)}: unknown field{did_you_mean(name, names)}" for name in sorted(set(config) - set(names))
     ]
+
+
+def _field(name: str) -> str:
+    """A name that the user chose: it reaches terminals."""
+    return _cut(name if _PLAIN.fullmatch(name) else quoted(name))
 
 
 def _shown(value: Any) -> str:
