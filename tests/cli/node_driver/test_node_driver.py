@@ -110,6 +110,35 @@ def test_it_publishes_serves_and_taints_before_it_ends(
         control_plane.request("DELETE", f"/api/v1/nodes/{node}")
 
 
+@pytest.mark.control_plane
+@pytest.mark.slow(seconds=15)
+def test_a_second_driver_of_the_same_pod_ends_with_a_sentence(
+    control_plane: ControlPlane, unused_tcp_port: int, request: pytest.FixtureRequest
+) -> None:
+    folder = tempfile.TemporaryDirectory(prefix="driver-")
+    request.addfinalizer(folder.cleanup)
+    first, second = Path(folder.name, "1"), Path(folder.name, "2")
+    node = "node-of-two-drivers"
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+    try:
+        with running(control_plane, first, node, unused_tcp_port):
+            socket = first / "k" / "plugins" / "passthrough.virt-dra.io" / "dra-pod-1.sock"
+            end = time.monotonic() + 60
+            while not socket.exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            second.mkdir()
+            (second / "k").symlink_to(first / "k")
+            with running(control_plane, second, node, unused_tcp_port) as process:
+                assert process.wait(60) == 1
+                assert process.stderr is not None
+                (said,) = (line for line in process.stderr.read().splitlines() if not line.startswith("{"))
+    finally:
+        control_plane.request("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3D{node}")
+        control_plane.request("DELETE", f"/api/v1/nodes/{node}")
+    served = second / "k" / "plugins" / "passthrough.virt-dra.io" / "dra-pod-1.sock"
+    assert said == (f"Error: another process serves {served}: two instances of a driver on a node need a pod UID each")
+
+
 def test_what_takes_memory_is_not_imported_where_the_cluster_has_the_policies() -> None:
     """YAML takes 5 MiB, KubeVirt's objects 2, the kubernetes package 10, aiohttp 8, prometheus_client 2 with what
     reads mail."""

@@ -79,9 +79,17 @@ async def run_driver(driver: NodeDriver) -> None:
     try:
         with _stopped_by_signals() as stop:
             await _run(driver, KubeCluster(transport), helper, stop)
+    except ExceptionGroup as errors:  # of parts that run beside each other: the first one has ended the others
+        raise _first(errors) from errors
     finally:
         helper.close()
         await transport.close()
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper, stop: asyncio.Event) -> None:
