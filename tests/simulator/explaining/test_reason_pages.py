@@ -25,6 +25,7 @@ from virt_dra.controllers.profiles.problems import REASONS as PROBLEM_REASONS
 from virt_dra.scheduling.claim_checks import CLAIM_REASONS
 from virt_dra.scheduling.placement import NO_NODE
 from virt_dra.scheduling.why.distance import NODE_REASONS
+from virt_dra.scheduling.why.groups import group_text
 from virt_dra.simulator.explaining.answer import FITS, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
@@ -68,6 +69,24 @@ def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
     state = ClusterState.from_objects(there)
     answer = answered(find_subject(kind, "wanted", "default", state.model), state, lambda done, total: None)
     return answer.verdict, {answer.reason, *(miss.code for group in answer.groups for miss in group.reasons)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("HostPortTaken", "node-1: host port 8080/TCP is taken"),
+        ("PodAffinityMismatch", "node-1: a pod that its anti-affinity excludes runs in the node's domain"),
+        (
+            "TopologySpreadMismatch",
+            "node-1: one more pod in the node's domain would exceed maxSkew of a topology spread constraint",
+        ),
+    ],
+)
+def test_a_filter_that_looks_at_other_pods_says_it_in_words_for_one_node(reason: str, text: str) -> None:
+    examples = dict(_EXAMPLE.findall((FOLDER / f"{reason}.md").read_text(encoding="utf-8")))
+    state = ClusterState.from_objects(_objects(examples["Before"], "before"))
+    answer = answered(find_subject("pod", "wanted", "default", state.model), state, lambda done, total: None)
+    assert text in [group_text(group) for group in answer.groups]
 
 
 @pytest.mark.parametrize("reason", [page for page in PAGES if page not in WITHOUT_EXAMPLE])

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from virt_dra.api.core_v1 import ContainerPort, Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 PORT_TAKEN: Final = "HostPortTaken"
 """A pod on the node has a host port that this one asks for."""
 
 _EVERYWHERE = "0.0.0.0"
 
-HostPort = tuple[str, str, int]
-"""Address, protocol, port."""
+
+class HostPort(NamedTuple):
+    """A port of the host that a pod asks for."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def __str__(self) -> str:
+        own = "" if self.address == _EVERYWHERE else f"{self.address}:"
+        return f"{own}{self.port}/{self.protocol}"
 
 
 class NodePorts(SchedulingPlugin):
@@ -40,8 +49,7 @@ class _PortsAttempt(PluginAttempt):
         self._wanted = wanted
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        used = [port for pod in state.pods.values() for port in host_ports(pod)]
-        if not _clash(self._wanted, used):
+        if not self._taken(state):
             return None
         return FilterRefusal(
             NodePorts.name,
@@ -49,6 +57,15 @@ class _PortsAttempt(PluginAttempt):
             resolvable=True,
             code=PORT_TAKEN,
         )
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        taken = self._taken(state)
+        if taken:
+            ports = f"host port {taken[0]} is" if len(taken) == 1 else f"host ports {', '.join(map(str, taken))} are"
+            yield Reason(PORT_TAKEN, f"{ports} taken")
+
+    def _taken(self, state: NodeState) -> list[HostPort]:
+        return _taken_of(self._wanted, (port for pod in state.pods.values() for port in host_ports(pod)))
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -61,22 +78,22 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def _of(port: ContainerPort) -> HostPort:
-    return port.host_ip or _EVERYWHERE, port.protocol or "TCP", port.host_port
+    return HostPort(port.host_ip or _EVERYWHERE, port.protocol or "TCP", port.host_port)
 
 
-def _clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """An address that stands for all clashes with any."""
-    used_ports = set(used)
+def _taken_of(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> list[HostPort]:
+    """The wanted ports that are in use: an address that stands for all clashes with any."""
     addresses: dict[tuple[str, int], set[str]] = {}
-    for address, protocol, port in used_ports:
-        addresses.setdefault((protocol, port), set()).add(address)
-    for address, protocol, port in wanted:
-        taken = addresses.get((protocol, port), set())
-        if taken and (address == _EVERYWHERE or _EVERYWHERE in taken or address in taken):
-            return True
-    return False
+    for other in used:
+        addresses.setdefault((other.protocol, other.port), set()).add(other.address)
+    taken: list[HostPort] = []
+    for port in wanted:
+        users = addresses.get((port.protocol, port.port), set())
+        if users and (port.address == _EVERYWHERE or _EVERYWHERE in users or port.address in users):
+            taken.append(port)
+    return taken
 
 
 def _frees(pod: Pod, old: Pod, new: object) -> bool:
     """Whether the deleted pod had a port that the waiting one wants."""
-    return _clash(host_ports(pod), host_ports(old))
+    return bool(_taken_of(host_ports(pod), host_ports(old)))

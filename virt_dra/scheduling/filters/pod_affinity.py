@@ -3,7 +3,7 @@ rather."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,13 +11,19 @@ from virt_dra.api.core_v1 import LabelSelector, Node, Pod, PodAffinity, PodAffin
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 POD_AFFINITY: Final = "PodAffinityMismatch"
 """A required pod affinity or anti-affinity excludes the node: the pod's own, or that of a pod that runs there."""
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+_OF_ONE_NODE: Final = {
+    NO_AFFINITY: "no pod that its affinity requires runs in the node's domain",
+    ANTI_AFFINITY: "a pod that its anti-affinity excludes runs in the node's domain",
+    EXISTING: "a pod in the node's domain excludes it by anti-affinity",
+}
+"""The refusals in words for one node."""
 
 NamespaceLabels = Callable[[str], Mapping[str, str]]
 """Namespace -> its labels; none for one that isn't there."""
@@ -213,6 +219,11 @@ class _AffinityAttempt(PluginAttempt):
         finally:
             self._add(state.node, supposed, -1)
             self._add(state.node, part, 1)
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        refusal = self.filter(state)
+        if refusal is not None:
+            yield Reason(POD_AFFINITY, _OF_ONE_NODE[refusal.reasons[0]])
 
     def _judged(self, node: Node) -> FilterRefusal | None:
         labels = node.metadata.labels

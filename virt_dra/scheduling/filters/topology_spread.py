@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
 from typing import Final
@@ -13,12 +13,17 @@ from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 SPREAD: Final = "TopologySpreadMismatch"
 """A topology spread constraint with `DoNotSchedule` excludes the node."""
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED = "node(s) didn't match pod topology spread constraints"
+_OF_ONE_NODE: Final = {
+    NO_LABEL: "it lacks a label of the topology spread constraints",
+    SKEWED: "one more pod in the node's domain would exceed maxSkew of a topology spread constraint",
+}
+"""The refusals in words for one node."""
 _HARD = "DoNotSchedule"
 _SOFT = "ScheduleAnyway"
 _HOSTNAME = "kubernetes.io/hostname"
@@ -148,6 +153,11 @@ class _SpreadAttempt(PluginAttempt):
             if domains.get(domain, 0) + itself - least > constraint.max_skew:
                 return FilterRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True, code=SPREAD)
         return None
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        refusal = self.filter(state)
+        if refusal is not None:
+            yield Reason(SPREAD, _OF_ONE_NODE[refusal.reasons[0]])
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """The fewer pods count in a node's domains, the more; nodes without one of the labels get nothing."""
