@@ -166,10 +166,11 @@ def snapshot(given: Mapping[str, Any]) -> Snapshot:
         [device_class(class_spec) for class_spec in given.get("classes", ("gpu",))],
         used,
     )
-    return built.with_uses(_use(entry) for entries in given.get("state", {}).values() for entry in entries)
+    return built.with_uses(device_use(entry) for entries in given.get("state", {}).values() for entry in entries)
 
 
-def _use(entry: Mapping[str, Any]) -> DeviceUse:
+def device_use(entry: Mapping[str, Any]) -> DeviceUse:
+    """A device in use, of a case or a recorded problem."""
     consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
     return DeviceUse(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
 

@@ -4,11 +4,9 @@ make them."""
 from __future__ import annotations
 
 import http.client
-import json
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.deployed.webhook import PROGRAM, until
+from devtools.deployed.webhook import PROGRAM, log_reader, until
 
 Json = dict[str, Any]
 COOKIE = "__Host-virt-dra-report"
@@ -167,13 +165,7 @@ def report_server(kubeconfig: Path, folder: Path, *options: str) -> Iterator[Run
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         running = RunningReport(process, tls)
 
-        def read() -> None:
-            assert process.stderr is not None
-            for line in process.stderr:
-                running.log.append(json.loads(line) if line.startswith("{") else {"message": line})
-
-        reading = threading.Thread(target=read, daemon=True)
-        reading.start()
+        reading = log_reader(process, running.log)
         try:
             yield running
         finally:

@@ -183,6 +183,19 @@ class Webhook:
         return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
+def log_reader(process: subprocess.Popen[str], log: list[dict[str, Any]]) -> threading.Thread:
+    """A thread that reads the lines of a process's standard error into a list, until it ends."""
+
+    def read() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            log.append(json.loads(line) if line.startswith("{") else {"message": line})
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    return reading
+
+
 @contextmanager
 def webhook(
     plane: ControlPlane, namespace: str, *options: str, configuration: str = "", port: int = 0
@@ -207,13 +220,7 @@ def webhook(
         )
         running = Webhook(process)
 
-        def read() -> None:
-            assert process.stderr is not None
-            for line in process.stderr:
-                running.log.append(json.loads(line) if line.startswith("{") else {"message": line})
-
-        reading = threading.Thread(target=read, daemon=True)
-        reading.start()
+        reading = log_reader(process, running.log)
         try:
             yield running
         finally:

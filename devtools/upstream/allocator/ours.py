@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from devtools.allocator.build import device_use
 from devtools.upstream.allocator.problems import FEATURES, Json
 from virt_dra.allocator import (
     DEFAULT_EFFORT,
@@ -17,9 +18,7 @@ from virt_dra.allocator import (
     Snapshot,
     Unsatisfiable,
 )
-from virt_dra.allocator.usage import DeviceUse
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 
 STEPS = 100_000
@@ -45,12 +44,11 @@ def snapshot(problem: Json) -> Snapshot:
         [ResourceClaim.from_wire(raw) for raw in problem["allocated"]],
     )
     state = problem.get("allocated_state")
-    return built if state is None else built.with_uses(_use(entry) for entries in state.values() for entry in entries)
-
-
-def _use(entry: Json) -> DeviceUse:
-    consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
-    return DeviceUse(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
+    return (
+        built
+        if state is None
+        else built.with_uses(device_use(entry) for entries in state.values() for entry in entries)
+    )
 
 
 def ours(problem: Json, effort: Effort = DEFAULT_EFFORT) -> Json:

@@ -15,11 +15,11 @@ import yaml
 
 from virt_dra.api.editing.changes import CannotChange
 from virt_dra.api.reading.document_error import MAX_DEPTH
+from virt_dra.api.reading.json_members import after_space
 
 NodeKind = Literal["scalar", "mapping", "sequence", "alias", "skipped"]
 
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 _NONE: Final[list[Any]] = []
@@ -130,15 +130,10 @@ def nodes_of(text: str, wanted: Collection[NodePlace]) -> Mapping[NodePlace, Tex
     raise CannotChange("its text can't be edited; write it as plain YAML or JSON")
 
 
-def _skip(text: str, position: int) -> int:
-    space = _SPACE.match(text, position)
-    return space.end() if space else position
-
-
 def _json_roots(text: str, wanted: Mapping[int, set[int] | None]) -> Iterator[tuple[int, TextNode]]:
     """Concatenated values, each of which is also YAML."""
     decoder = json.JSONDecoder()
-    position, document = _skip(text, 0), 0
+    position, document = after_space(text, 0), 0
     lines = TextLines(text)
     while position < len(text):
         _, end = decoder.raw_decode(text, position)
@@ -148,7 +143,7 @@ def _json_roots(text: str, wanted: Mapping[int, set[int] | None]) -> Iterator[tu
             shift = _Shift(position, line, lines.column(position))
             for _, root in _yaml_roots(text[position:end], {1: wanted[document]}, shift):
                 yield document, root
-        position = _skip(text, end)
+        position = after_space(text, end)
 
 
 @dataclass(frozen=True)

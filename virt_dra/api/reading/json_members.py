@@ -42,9 +42,9 @@ def _members(
     members: dict[str, object] = {}
     position = _after("{", text, 0)
     if text[position : position + 1] == "}":
-        end = _skip(text, position + 1)
+        end = after_space(text, position + 1)
     else:
-        end = _skip(text, position)
+        end = after_space(text, position)
         while True:
             key, position = decoder.raw_decode(text, end)
             if not isinstance(key, str):
@@ -56,10 +56,10 @@ def _members(
                 members[key], position = _items(text, position, decoder, convert[key])
             else:
                 members[key], position = decoder.raw_decode(text, position)
-            end = _skip(text, position)
+            end = after_space(text, position)
             if text[end : end + 1] != ",":
                 break
-            end = _skip(text, end + 1)
+            end = after_space(text, end + 1)
         end = _after("}", text, end)
     if end != len(text):
         raise _Unexpected
@@ -69,29 +69,30 @@ def _members(
 def _items(text: str, position: int, decoder: json.JSONDecoder, convert: ConvertItem) -> tuple[list[object], int]:
     """The list that begins at a position, and the position after it."""
     items: list[object] = []
-    position = _skip(text, position + 1)
+    position = after_space(text, position + 1)
     if text[position : position + 1] == "]":
         return items, position + 1
     while True:
         value, position = decoder.raw_decode(text, position)
         items.append(convert(value, len(items)))
-        position = _skip(text, position)
+        position = after_space(text, position)
         if text[position : position + 1] != ",":
             break
-        position = _skip(text, position + 1)
+        position = after_space(text, position + 1)
     if text[position : position + 1] != "]":
         raise _Unexpected
     return items, position + 1
 
 
-def _skip(text: str, position: int) -> int:
+def after_space(text: str, position: int) -> int:
+    """The position of what follows JSON's white space."""
     space = _SPACE.match(text, position)
     return space.end() if space else position
 
 
 def _after(sign: str, text: str, position: int) -> int:
     """The position of what follows a sign and the space around it."""
-    position = _skip(text, position)
+    position = after_space(text, position)
     if text[position : position + 1] != sign:
         raise _Unexpected
-    return _skip(text, position + 1)
+    return after_space(text, position + 1)

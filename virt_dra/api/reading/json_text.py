@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed, limit_depth, too_deep
 from virt_dra.api.reading.json_lists import TakeItem, take_items
+from virt_dra.api.reading.json_members import after_space
 from virt_dra.api.reading.yaml_scalars import whole
 
-_SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
 _LONE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGE = 64 * 1024
@@ -30,7 +30,7 @@ class _BadNumber(ValueError):
 def parse(text: str, name: str) -> tuple[Parsed, ...]:
     """All values, in order. Raises :class:`DocumentError`."""
     values: list[Parsed] = []
-    position = _skip(text, 0)
+    position = after_space(text, 0)
     counted, line = 0, 1
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -39,18 +39,13 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
         parsed = Parsed(value, line, len(values) + 1, end - position)
         limit_depth(parsed, name)
         values.append(parsed)
-        position = _skip(text, end)
+        position = after_space(text, end)
     return tuple(values)
 
 
 def take_list(text: str, take: TakeItem) -> bool:
     """:func:`take_items` for a text that is large; else False."""
     return len(text) >= _LARGE and _LONE.search(text) is None and take_items(text, _DECODER, take)
-
-
-def _skip(text: str, position: int) -> int:
-    space = _SPACE.match(text, position)
-    return space.end() if space else position
 
 
 def _value(text: str, position: int, name: str, line: int, document: int) -> tuple[object, int]:

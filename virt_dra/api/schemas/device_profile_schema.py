@@ -15,7 +15,7 @@ from virt_dra.api.names import LABEL_MAX, SUBDOMAIN_MAX
 from virt_dra.api.profiles import device_profile_v1alpha1 as profiles
 from virt_dra.api.profiles.profile_limits import CAPACITIES_MAX, CONFIGURATIONS_MAX, DURATION, NEVER, TOLERATIONS_MAX
 from virt_dra.api.schemas.node_policy_schema import LABEL_SELECTOR_DESCRIPTIONS, LABEL_SELECTORS
-from virt_dra.api.schemas.structural import Additions, Descriptions
+from virt_dra.api.schemas.structural import Additions, Descriptions, cel_rule
 from virt_dra.api.validation.claims import ALTERNATIVES_MAX, CONSTRAINTS_MAX, REQUESTS_MAX
 from virt_dra.api.validation.expressions import EXPRESSION_MAX, SELECTORS_MAX
 from virt_dra.api.validation.formats import DRIVER_MAX, IDENTIFIER_MAX, QUALIFIED_MAX
@@ -28,10 +28,6 @@ _LABEL_PART: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _STANDARD: Final = "|".join(profiles.STANDARD_ATTRIBUTES)
 _GIVEN: Final = "has(self.{0}) && size(self.{0}) > 0"
 _HAS_ALTERNATIVES: Final = _GIVEN.format("firstAvailable")
-
-
-def _rule(expression: str, message: str, field: str = "") -> Json:
-    return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
 
 
 def _text(pattern: str, most: int, least: int = 0) -> Json:
@@ -50,7 +46,7 @@ def _names(most: int, longest: int) -> Json:
 
 def _domain_within(field: str, most: int) -> Json:
     """A rule that the part in front of the slash isn't longer: a pattern can only bound the whole."""
-    return _rule(
+    return cel_rule(
         f"!has(self.{field}) || self.{field}.indexOf('/') <= {most}",
         f"the part of {field} in front of the slash must be no more than {most} characters",
         f".{field}",
@@ -76,7 +72,7 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["spec"],
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     f"!self.metadata.name.contains('.') && size(self.metadata.name) <= {LABEL_MAX}",
                     "metadata.name must be a label: claims are called after it",
                 )
@@ -87,18 +83,18 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["devices"],
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     f"self.devices.map(device, has(device.count) ? device.count : 1).sum() <= {REQUESTS_MAX}",
                     f"a profile has at most {REQUESTS_MAX} devices, which are requests of one claim",
                     ".devices",
                 ),
-                _rule(
+                cel_rule(
                     "!has(self.align) || self.align.all(alignment, !has(alignment.devices) || "
                     "alignment.devices.all(name, self.devices.exists(device, device.name == name)))",
                     "align names a device that the profile doesn't have",
                     ".align",
                 ),
-                _rule(_NAMES_OF_REQUESTS, "config names a device that the profile doesn't have", ".config"),
+                cel_rule(_NAMES_OF_REQUESTS, "config names a device that the profile doesn't have", ".config"),
             ],
         },
         fields={
@@ -111,16 +107,16 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["name"],
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     f"({_GIVEN.format('deviceClassName')}) != ({_HAS_ALTERNATIVES})",
                     "exactly one of deviceClassName and firstAvailable must be specified",
                 ),
-                _rule(
+                cel_rule(
                     f"!({_HAS_ALTERNATIVES}) || (!({_GIVEN.format('selectors')}) && "
                     f"!({_GIVEN.format('tolerations')}) && !has(self.capacity))",
                     "selectors, tolerations and capacity may not be specified together with firstAvailable",
                 ),
-                _rule(
+                cel_rule(
                     f"!has(self.virtualGPUOptions) || !has(self.type) || self.type == '{profiles.GPU_TYPE}'",
                     f"virtualGPUOptions may only be specified for type {profiles.GPU_TYPE}",
                     ".virtualGPUOptions",
@@ -151,7 +147,7 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     resource.DeviceToleration: Additions(
         itself={
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
                     "value must be empty for operator Exists",
                     ".value",

@@ -10,12 +10,8 @@ from typing import Final
 from virt_dra.api.core_v1 import LabelSelector, NodeSelectorRequirement
 from virt_dra.api.policies import node_policy_limits as limits
 from virt_dra.api.policies import node_policy_v1alpha1 as policies
-from virt_dra.api.schemas.structural import Additions, Descriptions
+from virt_dra.api.schemas.structural import Additions, Descriptions, cel_rule
 from virt_dra.api.wire import Json, Wire
-
-
-def _rule(expression: str, message: str, field: str = "") -> Json:
-    return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
 
 
 def _anchored(pattern: str, most: int) -> Json:
@@ -46,7 +42,7 @@ LABEL_SELECTORS: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["key", "operator"],
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
                     "values must be specified for In and NotIn, and may not be for Exists and DoesNotExist",
                     ".values",
@@ -72,22 +68,22 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
         itself={
             "required": ["name", "select"],
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     "!has(self.mdevTypes) || size(self.mdevTypes) == 0 || "
                     "((!has(self.vgpuProfiles) || size(self.vgpuProfiles) == 0) && !has(self.numVFs))",
                     "mdevTypes may not be specified together with vgpuProfiles or numVFs; make two sets",
                     ".mdevTypes",
                 ),
-                _rule(
+                cel_rule(
                     f"!({_DIVIDED}) || (!has(self.driver) && !has(self.cards))",
                     "driver and cards may not be specified for mdevTypes and vgpuProfiles",
                 ),
-                _rule(
+                cel_rule(
                     f"!has(self.mixedProfiles) || {_DIVIDED}",
                     "mixedProfiles may only be specified for mdevTypes and vgpuProfiles",
                     ".mixedProfiles",
                 ),
-                _rule(
+                cel_rule(
                     "(has(self.mdevTypes) && size(self.mdevTypes) > 0) || self.select.all(selector, "
                     "!has(selector.address) || selector.address.matches("
                     f"r'^{limits.PCI_ADDRESS}$'))",
@@ -124,7 +120,7 @@ ADDITIONS: Final[Mapping[type[Wire], Additions]] = {
     policies.VfIndexRange: Additions(
         itself={
             "x-kubernetes-validations": [
-                _rule(
+                cel_rule(
                     "!has(self.last) || self.last >= (has(self.first) ? self.first : 0)", "last must not be below first"
                 )
             ]

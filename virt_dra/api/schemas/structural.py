@@ -61,6 +61,11 @@ _HEAD: Mapping[str, tuple[str, str]] = {
 }
 
 
+def cel_rule(expression: str, message: str, field: str = "") -> Json:
+    """An entry of ``x-kubernetes-validations``."""
+    return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
+
+
 def wire_name(kind: type[Wire], name: str) -> str:
     """The key under which a field (Python name) is written."""
     info = kind.model_fields[name]
