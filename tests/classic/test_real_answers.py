@@ -16,6 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from devtools.classic.answers import ROOT, deviations, read, recorded, recorded_form
+from devtools.classic.random_scenarios import random_scenarios
 from devtools.classic.real import classic_plane, play_really
 from devtools.cluster.programs import CLASSIC, require_classic
 from virt_dra.api.wire import Json
@@ -47,6 +48,17 @@ def test_every_scenario_is_recorded_and_every_deviation_is_about_one(release: st
     assert sorted(names) == sorted(recorded(release))
     assert deviations(release).keys() <= set(names)
     assert all(len(reason) > 20 for reason in deviations(release).values())
+
+
+@pytest.mark.parametrize("release", CLASSIC)
+def test_random_scenarios_are_those_of_their_seed_and_play_without_a_refusal(release: str) -> None:
+    """What ``--random`` compares: pods come, and some of them run."""
+    scenarios = random_scenarios(release, 8, 1)
+    assert scenarios == random_scenarios(release, 8, 1) != random_scenarios(release, 8, 2)
+    answers = [recorded_form(performed(scenario)) for scenario in scenarios]
+    assert [answer["refusals"] for answer in answers] == [[]] * len(answers)
+    pods = [pod for answer in answers for pod in answer["states"]["end"].get("Pod", {}).values()]
+    assert {bool(pod.get("nodeName")) for pod in pods} == {True, False}
 
 
 @pytest.mark.control_plane
