@@ -3,7 +3,6 @@ of it."""
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ import grpc
 import yaml
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.driver_account import POLICIES, RIGHTS, create_of_manifests, write_account
 from devtools.cluster.ports import free_port
 from node_driver.wire.messages import DRA_V1
 
@@ -71,15 +71,7 @@ def _address(number: int) -> str:
 def install(plane: ControlPlane) -> None:
     """The node, the driver's rights and a policy for all functions."""
     plane.request("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
-    groups = {"ServiceAccount": "/api/v1/namespaces/virt-dra-driver/serviceaccounts", "Namespace": "/api/v1/namespaces"}
-    crd = "crds/node-driver/virtdranodepolicies.yaml"
-    for name in ("driver/namespace.yaml", "driver/rights.yaml", crd):
-        for document in yaml.safe_load_all((_MANIFESTS / name).read_text(encoding="utf-8")):
-            plural = f"{document['kind'].lower()}s"
-            path = groups.get(document["kind"]) or f"/apis/{document['apiVersion']}/{plural}"
-            plane.request("POST", path, document)
-            if name == crd:
-                plane.wait_until_established(document["metadata"]["name"])
+    create_of_manifests(plane, *RIGHTS, POLICIES)
     policy = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "VirtDraNodePolicy", "metadata": {"name": "all"}}
     plane.request("POST", "/apis/virt-dra.io/v1alpha1/virtdranodepolicies", {**policy, "spec": POLICY})
 
@@ -96,12 +88,7 @@ class DriverProcess:
     def __enter__(self) -> Self:
         self._plane.request("DELETE", _SLICES)
         folder, account = self._folder, self._folder / "account"
-        account.mkdir()
-        path = "/api/v1/namespaces/virt-dra-driver/serviceaccounts/virt-dra-driver/token"
-        token = self._plane.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
-        (account / "token").write_text(token["status"]["token"])
-        (cluster,) = yaml.safe_load(self._plane.kubeconfig.read_text(encoding="utf-8"))["clusters"]
-        (account / "ca.crt").write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
+        write_account(self._plane, account)
         arguments = [
             str(account), "node-driver", "--node", NODE, "--pod-uid", "1", "--kubelet-root", str(folder / "k"),
             "--cdi-dir", str(folder / "cdi"), "--host-root", str(folder / "host"), "--plain-port", str(free_port()),

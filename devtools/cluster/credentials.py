@@ -23,7 +23,8 @@ from webhooks.tls.authority import BACKDATED, SERVING_LIFETIME, Bundle, KeyPair,
 ADMINS = "system:masters"
 API_SERVER_NAME = "kube-apiserver"
 INSTALLED_WEBHOOK = "virt-dra-webhook.virt-dra.svc"
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1", "10.0.2.2")
+"""The last one is this machine's loopback as QEMU's guests see it."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.driver_account import RIGHTS, create_of_manifests, write_account
 from devtools.hardware_lab import halting_driver, launcher_runtime
 from devtools.hardware_lab.machine import HOST_FROM_INSIDE, ROOT, Finished, LabError, LabMachine
 from devtools.real_node.configuration import (
@@ -45,6 +46,7 @@ class LabNode:
         self._kubelet = 0
         self.driver = 0
         """The process id of the driver that was started last."""
+        self._has_driver_rights = False
         settings = kubelet_configuration(FOLDERS, _KUBELET_PORT, _HEALTH_PORT)
         specification = self._files / "launcher.json"
         plain = subprocess.run([binaries() / "ctr", "oci", "spec"], check=True, capture_output=True, text=True).stdout
@@ -121,16 +123,33 @@ class LabNode:
         """Starts ``virt-dra node-driver`` with a policy. It runs the programs in :data:`PROGRAMS` in place of the
         machine's. ``halting``: one that can be stopped at a write of its checkpoint (:mod:`.halting_driver`)."""
         (self._files / "policy.yaml").write_text(json.dumps(policy))
-        (self._files / "driver.kubeconfig").write_text(self.kubeconfig("driver", ("system:masters",)))
-        path = {"PATH": f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        environment = self._pod_of_driver()
         command: tuple[str, ...] = (str(Path(sys.executable).with_name("virt-dra")),)
         if halting:
             command = ("env", f"--chdir={ROOT}", sys.executable, "-m", halting_driver.__name__)
         self.driver = self.machine.start(
             *command, "node-driver", "--node", self.name, "--node-policy", f"{self._files}/policy.yaml",
             "--kubelet-root", str(FOLDERS.kubelet), "--cdi-dir", str(FOLDERS.cdi),
-            "--kubeconfig", f"{self._files}/driver.kubeconfig", log=DRIVER_LOG, environment=path,
+            log=DRIVER_LOG, environment=environment,
         )  # fmt: skip
+
+    def _pod_of_driver(self) -> Mapping[str, str]:
+        """The environment of a driver's pod, with its service account in place: a kubeconfig would have the driver
+        import another 200 modules, 6 s of a processor inside."""
+        account = self._files / f"account{next(_numbers)}"  # another one each time: inside, files are kept as read
+        if not self._has_driver_rights:
+            create_of_manifests(self.plane, *RIGHTS)
+            self._has_driver_rights = True
+        write_account(self.plane, account)
+        secrets = "/var/run/secrets/kubernetes.io"
+        self.machine.check("sh", "-ec", f"mkdir -p {secrets} && ln -sfn {account} {secrets}/serviceaccount")
+        return {
+            "PATH": f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(FOLDERS.run),
+            "KUBERNETES_SERVICE_HOST": HOST_FROM_INSIDE,
+            "KUBERNETES_SERVICE_PORT": str(self.plane.port),
+            "SSL_CERT_FILE": "/dev/null",
+        }
 
     def exec(self, container: str, *command: str) -> Finished:
         """Runs a program in a container, by its id."""
