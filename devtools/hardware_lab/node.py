@@ -142,7 +142,11 @@ class LabNode:
             self._has_driver_rights = True
         write_account(self.plane, account)
         secrets = "/var/run/secrets/kubernetes.io"
-        self.machine.check("sh", "-ec", f"mkdir -p {secrets} && ln -sfn {account} {secrets}/serviceaccount")
+        self.machine.check(
+            "sh",
+            "-ec",
+            f"mkdir -p {secrets} && rm -rf {secrets}/serviceaccount && ln -s {account} {secrets}/serviceaccount",
+        )
         return {
             "PATH": f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(FOLDERS.run),

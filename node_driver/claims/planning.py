@@ -140,14 +140,17 @@ def with_changes(record: ClaimRecord, observed: Observed, state: DriverState) ->
                     ClaimRefusalReason.GONE,
                     f"device {device.device}: {wanted.target} is gone from the node; is it plugged in?",
                 )
-            if key in changes or wanted.is_met(now):
+            if key in changes:
                 continue
-            if _has_other_owner(wanted, now):
+            shared = key in earlier and wanted.is_met(now)
+            if not shared and _has_other_owner(wanted, now):
                 raise ClaimRefusal(
                     ClaimRefusalReason.HELD,
                     f"{wanted.target} has {wanted.property} {now}, which this driver hasn't set; clear it on the node "
                     "first",
                 )
+            if wanted.is_met(now):
+                continue
             changes[key] = HostChange(
                 wanted.property, wanted.target, earlier.get(key, wanted.before(now)), wanted.value
             )
@@ -156,9 +159,11 @@ def with_changes(record: ClaimRecord, observed: Observed, state: DriverState) ->
 
 
 def _has_other_owner(wanted: WantedValue, now: str) -> bool:
-    """Profiles and mdevs that weren't made by this driver belong to somebody else (D-61, D-65)."""
-    unowned = {HostProperty.VGPU_PROFILE: NO_PROFILE, HostProperty.MDEV: NO_MDEV}.get(wanted.property)
-    return unowned is not None and now != unowned
+    """Profiles and mdevs that weren't made by this driver belong to somebody else (D-61, D-65): a profile also where it
+    is the one that is wanted, since a VM may use it. The claim's own mdev is named by the claim."""
+    if wanted.property is HostProperty.VGPU_PROFILE:
+        return now != NO_PROFILE
+    return wanted.property is HostProperty.MDEV and now != NO_MDEV and not wanted.is_met(now)
 
 
 def unmet(record: ClaimRecord, observed: Observed) -> list[HostChange]:

@@ -439,6 +439,27 @@ async def test_releasing_a_claim_keeps_the_metadata_of_the_one_that_has_its_name
     assert (record.uid, set(files(node))) == ("uid-new", set(record.files))
 
 
+@pytest.mark.parametrize("theirs", ["559", "558"], ids=["another", "the same"])
+async def test_a_function_that_somebody_else_has_given_a_profile_is_refused(theirs: str) -> None:
+    """Also one with the very profile: a VM of theirs may use it."""
+    node = a_node()
+    node.devices = (PassthroughDevice("vgpu", DeviceKind.VGPU, NIC, type_id="558"),)
+    node.kernel.profiles = {NIC: theirs}
+    answers = await prepare(node, claim("vgpu", "vgpu"))
+    said = f"{NIC} has vgpu-profile {theirs}, which this driver hasn't set; clear it on the node first"
+    assert answers == [FailedClaim(said)]
+    assert node.kernel.profiles == {NIC: theirs}
+
+
+async def test_a_claim_keeps_its_profile_when_it_is_prepared_again() -> None:
+    node = a_node()
+    node.devices = (PassthroughDevice("vgpu", DeviceKind.VGPU, NIC, type_id="558"),)
+    node.kernel.profiles = {NIC: "0"}
+    vgpu = claim("vgpu", "vgpu")
+    assert await prepare(node, vgpu) == await prepare(node, vgpu)
+    assert node.kernel.profiles == {NIC: "558"}
+
+
 async def test_a_profile_that_somebody_else_has_set_since_is_left_alone() -> None:
     """A late release never clears a later owner's (D-61)."""
     node = a_node()
