@@ -150,7 +150,7 @@ class Simulation:
         self._sample()
         experiment, meter, journal = self._experiment, self._cluster.meter, self._journal
         measured = self._now - experiment.warm_up
-        waiting = list(self._all_waiting())
+        waiting = [*self._waiting, *self._kept_waiting()]
         unfinished = [
             self._now - since
             for arrival, since in waiting
@@ -198,8 +198,7 @@ class Simulation:
             self._released,
         )
 
-    def _all_waiting(self) -> Iterator[tuple[Arrival, float]]:
-        yield from self._waiting
+    def _kept_waiting(self) -> Iterator[tuple[Arrival, float]]:
         for _, vm in self._kept.wanting:
             if vm.wants_since is not None:
                 yield vm.arrival, vm.wants_since
@@ -465,7 +464,7 @@ class Simulation:
                 self._vms,
                 asked,
                 meter.used,
-                sum(arrival.members for arrival, _ in self._all_waiting()),
+                self._waiting.vms + sum(arrival.members for arrival, _ in self._kept_waiting()),
                 meter.fragmentation(),
                 meter.largest_vm,
                 meter.largest_share(),
