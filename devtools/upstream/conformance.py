@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 EXPRESSIONS_PER_CASE = 10
-FAULTY = 60
+FAULTY = 240
 """Histories with each fault that is put into the keeper."""
 CLASSIC_STORIES = 10
 """Random scenarios of classic DRA for each release: a minute or two each."""
