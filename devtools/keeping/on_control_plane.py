@@ -208,7 +208,8 @@ class Play:
         await self._try(lambda: self._cluster.patch(VirtualMachine, name, self._site.namespace, merge=merge))
 
     async def _runs(self, name: str) -> ResourceClaim:
-        """The claim of a VM whose VMI runs with it and is not about to go; not those of an earlier VM of its name."""
+        """The claim of a VM whose VMI runs with it and is not about to go; not those of an earlier VM of its name. A VM
+        that has started with such a one is restarted, as the page of its Event says (KeptClaimTerminating)."""
         end = time.monotonic() + _PATIENCE
         while True:
             vm = await self._find(VirtualMachine, name)
