@@ -201,6 +201,23 @@ class World:
             await asyncio.sleep(0.01)
         assert await self.slices() == wanted
 
+    def counted(self) -> dict[str, float]:
+        """The metrics that aren't 0, without what measures time."""
+        lines = (line for line in exposition(self.metrics.all).decode().splitlines() if not line.startswith("#"))
+        samples = ((name, float(value)) for name, _, value in (line.rpartition(" ") for line in lines))
+        return {
+            name: value
+            for name, value in samples
+            if value and not any(part in name for part in ("_bucket", "_seconds_sum"))
+        }
+
+    async def until_counted(self, name: str) -> None:
+        for _ in range(300):
+            if name in self.counted():
+                return
+            await asyncio.sleep(0.01)
+        assert name in self.counted()
+
 
 async def world(tmp_path: Path, *addresses: str) -> World:
     made = World(Machine(*addresses), FileLocks(str(tmp_path)))
@@ -395,14 +412,9 @@ async def test_metrics_count_devices_calls_and_hung_writes(tmp_path: Path) -> No
         await claims.unprepare(ClaimName("ns", "good", "1"))
         with suppress(HostBusy):
             await MeasuredHost(here.host, here.metrics).set_value(HostProperty.DRIVER, ONE, "vfio-pci/vfio-pci")
-        samples = {
-            line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-            for line in exposition(here.metrics.all).decode().splitlines()
-            if not line.startswith("#") and not line.endswith(" 0.0")
-        }
-    counted = {
-        name: value for name, value in samples.items() if not any(part in name for part in ("_bucket", "_seconds_sum"))
-    }
+        # A slice is seen before the answer to its write, after which the write is counted.
+        await here.until_counted('virt_dra_driver_slice_writes_total{verb="create"}')
+        counted = here.counted()
     assert counted == {
         'virt_dra_driver_prepare_seconds_count{result="ready"}': 1,
         'virt_dra_driver_prepare_seconds_count{result="failed"}': 1,
