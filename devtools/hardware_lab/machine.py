@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pytest
 
 from devtools import needs
 from devtools.cluster.supervisor import Supervisor
+from devtools.hardware_lab.panics import MachinePanicked, panic
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTS: Final = ROOT / "tools" / "hardware-lab"
@@ -34,11 +35,14 @@ HOST_FROM_INSIDE: Final = "10.0.2.2"
 """Where servers on this machine's loopback are reached from inside."""
 
 _BOOT_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.5
+"""How often its console is read while it is waited for."""
 _TAIL_LINES: Final = 30
 _PACKAGES: Final = ("devtools", "launcher", "node_driver", "virt_dra")
 """Of which programs run inside."""
 _PROGRAMS: Final = ("qemu-system-x86_64", "mkfs.ext4")
 _numbers = itertools.count(1)
+_Said = TypeVar("_Said")
 
 
 class LabError(Exception):
@@ -132,8 +136,9 @@ def arguments(board: Board, folder: Path) -> list[str]:
     """QEMU's command line; sockets and disks are files of ``folder``."""
     kernel = kernel_folder()
     append = (
-        # Without the timer check, which panics on a busy machine: its interrupts come too late.
-        "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"
+        # Without the timer check, which panics on a busy machine: its interrupts come too late. A kernel that failed
+        # panics at once, and stays so, for its console to be read.
+        "console=ttyS0 quiet oops=panic panic=0 no_timer_check mitigations=off"
         f" iommu=pt intel_iommu={'on' if board.iommu else 'off'}"
         f" lab.init={SCRIPTS}/second-init lab.python={sys.executable} lab.modules={kernel}/lib/modules"
     )
@@ -183,7 +188,8 @@ def arguments(board: Board, folder: Path) -> list[str]:
 
 
 class LabMachine:
-    """Use as a context manager. Methods block; :meth:`run` may be called from several threads."""
+    """Use as a context manager. Methods block, and raise :class:`~devtools.hardware_lab.panics.MachinePanicked` within
+    a second of a panic; :meth:`run` may be called from several threads."""
 
     def __init__(self, board: Board, *, state_mib: int = 256) -> None:
         self.board = board
@@ -193,6 +199,7 @@ class LabMachine:
         self._supervisor = Supervisor(self.folder)
         self._pid = 0
         self._port: socket.socket | None = None
+        self._reader: threading.Thread | None = None
         self._writing = threading.Lock()
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._boots: queue.Queue[str] = queue.Queue()
@@ -230,7 +237,8 @@ class LabMachine:
         self._pid = self._supervisor.start(arguments(self.board, self.folder), self.folder / "qemu.log")
         self._port = self._connected("port")
         self._boots = queue.Queue()
-        threading.Thread(target=self._read, args=(self._port, self._boots), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._port, self._boots), daemon=True)
+        self._reader.start()
         self._await_boot()
 
     def cut_power(self) -> None:
@@ -305,9 +313,7 @@ class LabMachine:
         answers = self._answers[number] = queue.Queue()
         try:
             self._send({"id": number, **command})
-            answer = answers.get(timeout=seconds)
-        except queue.Empty:
-            raise self._failed(f"no answer within {seconds:.0f} s to {command}") from None
+            answer = self._awaited(answers, seconds, f"no answer within {seconds:.0f} s to {command}")
         finally:
             del self._answers[number]
         if "error" in answer:
@@ -330,14 +336,24 @@ class LabMachine:
                     answers.put(message)
 
     def _await_boot(self) -> None:
-        deadline = time.monotonic() + _BOOT_SECONDS
+        self.boot_id = self._awaited(self._boots, _BOOT_SECONDS, f"not up within {_BOOT_SECONDS:.0f} s")
+
+    def _awaited(self, queued: queue.Queue[_Said], seconds: float, overdue: str) -> _Said:
+        """What the machine says next there. Raises :class:`LabError` where it is overdue, or can't come any more."""
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
-                self.boot_id = self._boots.get(timeout=0.5)
-                return
-            if (status := self._supervisor.status(self._pid)) is not None:
-                raise self._failed(f"QEMU ended with {status}")
-        raise self._failed(f"not up within {_BOOT_SECONDS:.0f} s")
+                return queued.get(timeout=_LOOK_SECONDS)
+            self.check_running()
+        raise self._failed(overdue)
+
+    def check_running(self) -> None:
+        """For loops that wait for what the machine does. Raises :class:`LabError` if QEMU has ended,
+        :class:`~devtools.hardware_lab.panics.MachinePanicked` if its kernel is at an end."""
+        if said := panic((self.folder / "console").read_text(encoding="utf-8", errors="replace")):
+            raise MachinePanicked(said)
+        if self._reader is None or not self._reader.is_alive():
+            raise self._failed("QEMU has ended")
 
     def _connected(self, name: str) -> socket.socket:
         deadline = time.monotonic() + 30.0

@@ -97,6 +97,7 @@ class LabNode:
         while not ((beat := self._heartbeat()) and beat != started):
             if time.monotonic() > deadline:
                 raise LabError(f"the node isn't ready\n{self.logs()}")
+            self.machine.check_running()
             time.sleep(0.5)
 
     def make_folders(self) -> None:

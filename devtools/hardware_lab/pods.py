@@ -148,11 +148,12 @@ def delete_pod(node: LabNode, name: str, *claims: str) -> None:
 
 
 def eventually(condition: Callable[[], bool], node: LabNode) -> None:
-    """Waits for it; fails the test with what the node's programs said after 10 minutes."""
+    """Waits for it, while the machine runs; fails the test with what the node's programs said after 10 minutes."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             events = node.plane.request("GET", EVENTS)["items"]
             texts = "\n".join(f"{event['reason']}: {event['message']}" for event in events)
             pytest.fail(f"{texts}\n{node.machine.run('tail', '-n', '40', DRIVER_LOG).out}\n{node.logs()}")
+        node.machine.check_running()
         time.sleep(0.5)

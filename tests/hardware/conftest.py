@@ -16,9 +16,18 @@ from devtools.hardware_lab import launcher_runtime
 from devtools.hardware_lab.linux_guest import LinuxGuests
 from devtools.hardware_lab.machine import Board, Card, HostBridge, LabMachine, require
 from devtools.hardware_lab.node import LabNode
+from devtools.hardware_lab.panics import (
+    pytest_runtest_makereport,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
 from devtools.hardware_lab.pods import RESOURCES, eventually, published_devices
 from devtools.real_node import here
 
+__all__ = [  # hooks of this folder's tests
+    "pytest_runtest_makereport", "pytest_runtest_setup", "pytest_runtest_teardown", "pytest_terminal_summary",
+]  # fmt: skip
 ROOT = Path(__file__).parents[2]
 CLASSES = ROOT / "manifests" / "driver" / "device_classes.yaml"
 BOARD = Board(
