@@ -267,6 +267,8 @@ def by_plan(case: FitCase) -> FitAnswer | None:
         of_asker = [effect for effect in effects if effect.title == f"VM {case.asker.key}"]
     except (BadExperiment, FatalError):
         return FitAnswer(DOES_NOT_FIT)
+    if not of_asker:
+        return None
     (effect,) = of_asker
     if effect.effect == "waits":
         return FitAnswer(DOES_NOT_FIT, frozenset(), line=effect.why)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import AliasChoices, Field, model_validator
 
-from virt_dra.api.core_v1 import FINISHED, PodResourceClaim, Toleration
+from virt_dra.api.core_v1 import FINISHED, PodResourceClaim, Toleration, TopologySpreadConstraint
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
@@ -222,6 +222,7 @@ class VirtualMachineInstanceSpec(Wire):
     node_selector: Map[Str] = EMPTY_MAP
     affinity: Json | None = None
     tolerations: List[Toleration] = ()
+    topology_spread_constraints: List[TopologySpreadConstraint] = ()
     termination_grace_period_seconds: Int | None = None
 
 

@@ -86,6 +86,8 @@ _WEBHOOK: Final = (
     *_VMS,
     KubeVirt,
 )
+_SIZES: Final = (*INSTANCETYPES, REVISIONS)
+"""What VMs name for their size."""
 _PROFILES: Final = (DeviceProfile, Namespace, ResourceClaimTemplate)
 """What a VM's line of profiles stands for, and what is made for it."""
 _OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices, *_PROFILES)
@@ -95,12 +97,12 @@ READ: Final[Mapping[str, ReadKinds]] = {
     **{f"describe {rows.removeprefix('get ')}": kinds | _ROWS["get drivers"] for rows, kinds in _ROWS.items()},
     "topology": _ROWS["get devices"]
     | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate, DeviceProfile)),
-    "report": _REPORT,
+    "report": _REPORT | ReadKinds(optional=_SIZES),
     "report-server": ReadKinds(required=_REPORT.all),
-    "explain": _PLACEMENT | ReadKinds(optional=(Namespace,)),
-    "plan": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
-    "run": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
-    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS, DeviceProfile, Namespace, KeepPolicy)),
+    "explain": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
+    "plan": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
+    "run": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
+    "lint": ReadKinds(required=_WEBHOOK, optional=(*_SIZES, DeviceProfile, Namespace, KeepPolicy)),
     "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),
     "cel": ReadKinds(optional=(ResourceSlice,)),
     "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),

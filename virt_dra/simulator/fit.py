@@ -17,6 +17,7 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import ObjectT
+from virt_dra.api.policies.pod_defaults import with_label_keys
 from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimStatus,
@@ -231,7 +232,9 @@ class Fitting:
         pod = launcher_pods.render(vmi, self._configuration.gates, self._configuration.permitted)
         if not isinstance(pod, Pod):
             return pod
-        return pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
+        return with_label_keys(
+            pod.with_(metadata=pod.metadata.with_(name="virt-launcher", namespace=namespace, uid=UID))
+        )
 
     @cached_property
     def _published(self) -> PublishedDevices:

@@ -114,6 +114,8 @@ def render(
         spec = spec.with_(resource_claims=devices.resource_claims)
     if vmi.spec.tolerations:
         spec = spec.with_(tolerations=vmi.spec.tolerations)
+    if vmi.spec.topology_spread_constraints:
+        spec = spec.with_(topology_spread_constraints=vmi.spec.topology_spread_constraints)
     if affinity is not None:
         spec = spec.with_(affinity=affinity)
     return Pod(metadata=_metadata(vmi, gates), spec=spec)

@@ -14,7 +14,7 @@ from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.lines import LineSurroundings, pod_binding_of, was_admitted
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
-from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.cluster import ClusterModel, derived
 
 
 def as_admitted(model: ClusterModel) -> ClusterModel:
@@ -62,14 +62,18 @@ def _starting_with(vm: VirtualMachine, claims: Collection[str]) -> VirtualMachin
     return vm.with_(spec=vm.spec.with_(template=template))
 
 
+@derived(UnknownObject)
+def instancetypes_of(model: ClusterModel) -> Instancetypes:
+    """The instancetypes and preferences of a model, with their revisions."""
+    return Instancetypes.from_objects(model.of(UnknownObject), "default")
+
+
 def surroundings_of(model: ClusterModel) -> LineSurroundings:
     """What lines depend on in the model."""
-    unknown = model.of(UnknownObject) if _uses_instancetypes(model) else ()
-    instancetypes = Instancetypes.from_objects(unknown, "default")
     return LineSurroundings(
         model.by_key(DeviceProfile),
         model.by_key(Namespace),
-        instancetypes,
+        instancetypes_of(model) if _uses_instancetypes(model) else Instancetypes(),
         pod_binding=pod_binding_of(model.of(KubeVirt)),
     )
 

@@ -27,6 +27,8 @@ from webhooks.rules.reviewed_spec import VmObject
 
 PATH: Final = "PathMayNotWork"
 """Whether the integration path that a VM asks for goes together with its driver isn't known."""
+SIZE: Final = "InstancetypeNotGiven"
+"""The instancetype or preference of a VM isn't given or couldn't be read: how large the VM is isn't known."""
 _ANSWERED_BY_FIT: Final = frozenset(
     {
         "class-missing", "selector-error", "no-matching-device", "not-enough-devices", "not-enough-capacity",
@@ -37,8 +39,9 @@ _ANSWERED_BY_FIT: Final = frozenset(
 _CHECKS: Final = tuple(check for check in CHECKS if check.severity == DENIAL and check.id not in _ANSWERED_BY_FIT)
 _OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id == "path-does-not-work")
 """Of the denials, what still holds once the pod was made."""
-_DOUBTS: Final = tuple(check for check in CHECKS if check.id == "path-may-not-work")
-"""Findings that leave open whether the VM starts."""
+_DOUBTS: Final = {"path-may-not-work": PATH, "instancetype-not-checked": SIZE}
+"""Findings that leave open whether the VM starts, and the codes of what isn't known then."""
+_DOUBT_CHECKS: Final = tuple(check for check in CHECKS if check.id in _DOUBTS)
 _KEEPING: Final = tuple(check for check in CHECKS if check.id in ("keep-limited", "keep-ignored"))
 _WORK: Final = 10_000_000
 """Microseconds that evaluating selectors may take in all; what is beyond isn't checked."""
@@ -78,7 +81,8 @@ class AdmissionReview:
     def doubts(self, subject: VmObject) -> tuple[UnknownFact, ...]:
         """What leaves open whether the VM starts where it fits."""
         return tuple(
-            UnknownFact(PATH, subject.key, finding.message) for finding in findings_of(self._linted(subject), _DOUBTS)
+            UnknownFact(_DOUBTS[finding.id], subject.key, finding.message)
+            for finding in findings_of(self._linted(subject), _DOUBT_CHECKS)
         )
 
     def keeping(self, subject: VmObject) -> tuple[str, ...]:

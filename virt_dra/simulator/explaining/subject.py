@@ -12,6 +12,7 @@ from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceCl
 from virt_dra.api.counting import listed
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import visible
+from virt_dra.api.instancetypes.expansion import expand
 from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.terms import speaks_of_keeping
@@ -24,6 +25,7 @@ from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.model.cluster import ClusterModel, ModelIndex
+from virt_dra.model.feeds.admitted import instancetypes_of
 from virt_dra.model.kept import kept_claims
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.unknown import UnknownFact
@@ -184,7 +186,10 @@ class SubjectFinder:
         )
 
     def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
-        """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one."""
+        """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one. Its
+        instancetype and preference say how large it is (K-16)."""
+        if isinstance(subject, VirtualMachine):
+            subject = expand(subject, instancetypes_of(self._model), subject.namespace).vm
         wanted = self._fitting.wanted(subject, subject.namespace)
         if isinstance(wanted, Reason):
             return wanted

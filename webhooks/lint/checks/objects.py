@@ -180,8 +180,8 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
             effect = (
                 "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
             )
-            advice = _other_kind(missing) or "Add it to the files"
-            yield FieldIssue(missing.field, f"{missing} is not among the files, so {effect} not checked. {advice}")
+            advice = _other_kind(missing) or "Add it to the files, or let the account read it"
+            yield FieldIssue(missing.field, f"{missing} isn't given or readable, so {effect} not checked. {advice}")
 
 
 def _other_kind(missing: MissingReference) -> str:
