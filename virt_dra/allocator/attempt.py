@@ -133,6 +133,12 @@ class Allocator:
         """The node's devices that the selectors of one of the pod class's requests don't refuse, in use or not."""
         return self._selectors.candidates(request, self._pools.reachable(node))
 
+    def selectors_may_fail(self) -> bool:
+        """False if no selector of the claims fails on any device of the cluster. Raises DeadlineExceeded."""
+        if self.pod_class is None:
+            return True
+        return any(self._selectors.may_fail(request, self._pools) for request in self.pod_class.requests)
+
     def decide(self, node: Node, order: DeviceOrder | None = None) -> AttemptResult:
         """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises.
 

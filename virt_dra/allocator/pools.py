@@ -7,7 +7,7 @@ AC-15, AC-16): they are the same for every node and computed once. Only reachabi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -114,6 +114,12 @@ class Pools:
     def all(self) -> tuple[Pool, ...]:
         """Every pool, sorted by driver and name."""
         return tuple(self._pools[key] for key in sorted(self._pools))
+
+    def usable_devices(self) -> Iterator[tuple[PoolDevice, ...]]:
+        """The devices that may be allocated on some node, by slice."""
+        for pool in self._pools.values():
+            if pool.problem is None:
+                yield from (part.devices for part in pool.slices)
 
     def reachable(self, node: Node) -> Reachable:
         """Everything that the node can reach. Raises :class:`FatalError` if a slice's node selector can't be read."""

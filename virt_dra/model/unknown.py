@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted, listed
 from virt_dra.model.cluster import ClusterModel, derived
+from virt_dra.model.extended_resources import served_resources
 
 NODES_NOT_GIVEN: Final = "NodesNotGiven"
 """The nodes are those that slices name, or a single one; labels, taints and room of them aren't known."""
@@ -17,7 +18,7 @@ PODS_NOT_GIVEN: Final = "PodsNotGiven"
 ROOM_NOT_KNOWN: Final = "RoomNotKnown"
 """A node doesn't say what it offers (``status.allocatable``)."""
 RESOURCE_NOT_LISTED: Final = "ResourceNotListed"
-"""No node lists a resource that is asked for: who offers it isn't known."""
+"""No node lists a resource that is asked for, nor do devices serve it by their class: who offers it isn't known."""
 
 _NAMED: Final = 3
 """Nodes or resources that a text names."""
@@ -94,8 +95,8 @@ def _rooms(model: ClusterModel) -> Iterator[UnknownFact]:
 
 
 def _resources(model: ClusterModel, resources: Collection[str]) -> Iterator[UnknownFact]:
-    offered = offered_resources(model)
-    names = sorted(set(resources) - offered) if offered else ()
+    offered, served = offered_resources(model), served_resources(model)
+    names = sorted(name for name in set(resources) - offered if served.class_of(name) is None) if offered else ()
     if names:
         text = f"no node lists {listed(names, _NAMED)}: whether there is any isn't checked"
         yield UnknownFact(RESOURCE_NOT_LISTED, ",".join(names), text)

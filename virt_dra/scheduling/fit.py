@@ -13,15 +13,15 @@ from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
 from virt_dra.api.core_v1 import Namespace, Node, Pod
-from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, ResourceClaim
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.model.cluster import ClusterModel, ModelChange, ModelIndex, derived
+from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.unknown import offered_resources
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
 from virt_dra.scheduling.dynamic_resources.extended_claim import is_special_claim_of
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, DeviceOptions, DynamicResources
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
-from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.node_resources import NodeUsages
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
@@ -128,7 +128,7 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
     Raises FilterError, DeadlineExceeded; FatalError for slices that can't be read.
     """
     limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
-    served, usages = _served_resources(model), _usages(model)
+    served, usages = served_resources(model), _usages(model)
     devices = DeviceOptions(
         limits=lambda: limits,
         class_of=served.class_of,
@@ -176,7 +176,7 @@ def read_beforehand(model: ClusterModel, features: Features = DEFAULT) -> None:
     offered_resources(model)
     _claims_of_owner.all(model)
     _usages(model)
-    _served_resources(model)
+    served_resources(model)
     snapshot_of(model, features).caches.pools(features)
 
 
@@ -211,14 +211,6 @@ def node_table(model: ClusterModel) -> NodeTable:
 def _usages(model: ClusterModel) -> NodeUsages:
     """Sums that hold for a node's state, whichever model it is in."""
     return NodeUsages()
-
-
-@derived(DeviceClass)
-def _served_resources(model: ClusterModel) -> ServedResources:
-    served = ServedResources()
-    for device_class in model.of(DeviceClass):
-        served.changed(None, device_class)
-    return served
 
 
 _claims_of_owner: Final = ModelIndex(

@@ -102,7 +102,8 @@ def place(
 
 
 def _choose(asked: Fit, only_node: str | None, reasons: bool, interrupt: Interrupt | None) -> Placement | Unplaced:
-    """Node by node; the first of those with the best score. Raises FilterError, FatalError."""
+    """Node by node; the first of those with the best score. As kube-scheduler asks all nodes, one where a selector
+    fails ends the attempt even after others fitted. Raises FilterError, FatalError."""
     states = [state for state in asked.table.states if only_node in (None, state.name)]
     if not states:
         message = NO_NODES if only_node is None else f'node "{only_node}" not found'
@@ -119,7 +120,7 @@ def _choose(asked: Fit, only_node: str | None, reasons: bool, interrupt: Interru
         score = 0 if devices is None else devices.preference(state.name)
         if best is None or score > best[0]:
             best = score, state.name
-            if score >= perfect:
+            if score >= perfect and (devices is None or not devices.nodes.may_end_attempt()):
                 break  # no other node can score higher (C-5.8)
     if best is not None:
         return _placement(best[1], devices)

@@ -17,7 +17,8 @@ from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import read_description
 from virt_dra.simulator.experiment.dump import cluster_of, replayed
 from virt_dra.simulator.experiment.engine import Simulation
-from virt_dra.simulator.experiment.what_if import Prospect, parse_change
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.what_if import NO_CHANGE, Prospect, parse_change
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -179,6 +180,27 @@ def test_an_added_pod_runs_where_its_allocated_claim_can_be_used() -> None:
     prospect = Prospect(cluster_of([*TWO_NODES, claim("new", "b")]), "first-fit", features=DEFAULT)
     outcome = prospect.apply(parse_change("add new.yaml"), added)
     assert (outcome.started, outcome.used) == ([("vms/new-1", "b")], 0.25)
+
+
+def test_a_pod_that_gets_devices_by_an_extended_resource_is_not_added() -> None:
+    """Where a device plugin offers the resource, it is counted."""
+    name = "example.com/gpu"
+    served = DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": name}})
+    asking = pod("new", claim=False, requests={name: "1"})
+    objects = (node("a"), gpus("a", "d0"), served)
+    with pytest.raises(BadExperiment) as refused:
+        added_vm([asking], objects, "new.yaml")
+    assert str(refused.value) == (
+        f"new.yaml: Pod vms/new asks for {name}, which devices of DeviceClass gpu serve: a simulation makes no claims "
+        "for such resources. Let it name a claim in place of the resource"
+    )
+    waiting = Prospect(cluster_of([*objects, asking]), "first-fit", features=DEFAULT)
+    assert waiting.apply(NO_CHANGE).started == []
+    assert waiting.why("vms/new") == f"0/1 nodes are available: 1 Insufficient {name}."
+    offering = (node("a", **{name: "1"}), gpus("a", "d0"), served)
+    prospect = Prospect(cluster_of(offering), "first-fit", features=DEFAULT)
+    added = added_vm([asking], offering, "new.yaml")
+    assert prospect.apply(parse_change("add new.yaml"), added).started == [("vms/new-1", "a")]
 
 
 def test_a_node_that_is_gone_takes_its_devices_along() -> None:

@@ -112,6 +112,21 @@ async def test_a_vm_that_is_admitted_fits() -> None:
     assert await _ready(SOUND) == [("vm", True)]
 
 
+def test_an_instancetype_that_is_not_given_leaves_the_size_open() -> None:
+    text = SOUND.replace("  runStrategy: Always\n", "  runStrategy: Always\n  instancetype: {name: u1.medium}\n")
+    text = text.replace("resources: {requests: {memory: 1Gi}}", "")
+    state = ClusterState.from_objects(_objects(text))
+    answer = answered(find_subject("vm", "vm", "team", state.model), state, lambda done, total: None)
+    assert [fact.to_json() for fact in answer.unknown if fact.code == "InstancetypeNotGiven"] == [
+        {
+            "code": "InstancetypeNotGiven",
+            "subject": "team/vm",
+            "text": "VirtualMachineClusterInstancetype u1.medium isn't given or readable, so its devices, CPUs and "
+            "memory are not checked. Add it to the files, or let the account read it",
+        }
+    ]
+
+
 @pytest.mark.parametrize("finding", REFUSED)
 async def test_a_vm_that_the_lint_denies_cant_start_for_anybody(finding: str) -> None:
     verdict, reason, headline = _explained(REFUSED[finding])

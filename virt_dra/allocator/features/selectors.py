@@ -13,7 +13,7 @@ from operator import attrgetter
 from virt_dra.allocator.errors import SELECTOR_ERROR, Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import AttributeName, Filter, PoolDevice, Rejection, Request
-from virt_dra.allocator.pools import Reachable
+from virt_dra.allocator.pools import Pools, Reachable
 from virt_dra.cel import DeviceInput, Interrupted, Work
 from virt_dra.cel.reads import Reads
 from virt_dra.matching.matcher import Matcher, MatchingStopped, Mismatch, Outcome, SelectorList, interruptible, readable
@@ -72,6 +72,18 @@ class Outcomes:
         self._matcher = Matcher(selectors, None if self._reading is None else self._reading.keys, _readable)
         self.candidates: dict[Reachable, tuple[PoolDevice, ...]] = {}
         """Per node, the devices that no selector refuses."""
+        self._failing: tuple[Pools, bool] | None = None
+
+    def fail_in(self, pools: Pools, work: Work | None) -> bool:
+        """Whether a selector fails on some device of the cluster; for the latest pools from memory. Raises
+        Interrupted."""
+        if self._failing is None or self._failing[0] is not pools:
+            self._failing = pools, any(self._fail_on(devices, work) for devices in pools.usable_devices())
+        return self._failing[1]
+
+    def _fail_on(self, devices: Sequence[PoolDevice], work: Work | None) -> bool:
+        outcomes = self.of_all(devices, work)
+        return bool(outcomes) and (last := outcomes[-1]) is not None and last.fault is not None
 
     def of(self, device: PoolDevice, work: Work | None) -> Outcome:
         """Raises Interrupted."""
@@ -148,6 +160,17 @@ class SelectorFilter(Filter):
         if outcomes and (last := outcomes[-1]) is not None and last.fault is not None:
             return None
         return [outcome is None for outcome in outcomes]
+
+    def may_fail(self, request: Request, pools: Pools) -> bool:
+        """False if the request's selectors fail on no device of the cluster, wherever it can be reached from."""
+        try:
+            return self._outcomes_of(request).fail_in(pools, self.work)
+        except Interrupted as stopped:
+            raise _deadline(request, stopped) from None
+        except Aborted:
+            raise
+        except FatalError:
+            return True
 
     def readings(self, request: Request, devices: Sequence[PoolDevice]) -> tuple[Hashable, ...] | None:
         """Per device what the request's selectors read of it; None if that isn't known of all. Raises FatalError."""

@@ -19,7 +19,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from virt_dra.scheduling.extended_resources import is_extended
+from virt_dra.model.extended_resources import is_extended
 from virt_dra.scheduling.pod_requests import amount, pod_requests
 
 IN_MEMORY = "<extended-resources>"

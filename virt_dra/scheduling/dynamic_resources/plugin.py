@@ -240,6 +240,11 @@ class NodeDevices:
         """What a node that fits has for the pod; None if a device plugin serves all that it wants."""
         return self.on(self._served[node]) if node in self._served else None
 
+    def may_end_attempt(self) -> bool:
+        """False if no node that wasn't asked yet can end the attempt by a selector that fails on a device. Raises
+        DeadlineExceeded."""
+        return self.extended is not None or any(devices.selectors_may_fail() for devices in self._variants.values())
+
     def mappings(self, node: str) -> tuple[ContainerExtendedResourceRequest, ...]:
         """The requests of the special claim, each with the container's resource that it stands for (C-7.5)."""
         served = self._served.get(node)

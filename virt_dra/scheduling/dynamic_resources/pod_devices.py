@@ -137,6 +137,11 @@ class PodDevices:
         """See `Allocator.refusal_key`."""
         return self._allocator.refusal_key(node)
 
+    def selectors_may_fail(self) -> bool:
+        """False if no selector of the claims fails on any device of the cluster, so that no node can end the attempt by
+        it. Raises DeadlineExceeded."""
+        return bool(self._searched) and self._allocator.selectors_may_fail()
+
     def reachable(self, node: Node) -> Sequence[PoolDevice]:
         """The node's devices, in the order of the search."""
         return self._allocator.reachable(node).devices

@@ -12,7 +12,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass
-from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
+from virt_dra.model.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin

@@ -34,6 +34,7 @@ from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.model.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DynamicResources
@@ -177,6 +178,12 @@ class PolicyPlacer:
         self.catalog = catalog
         self._listed = frozenset(name for node in nodes for name in node.status.allocatable)
         self.rooms = [room_of(node, self._listed) for node in nodes]
+        self._counted = (
+            self._listed
+            | {name for device_class in snapshot.classes.values() if (name := device_class.spec.extended_resource_name)}
+            | {IMPLICIT_PREFIX + name for name in snapshot.classes}
+        )
+        """Resources of which it is known how much there is."""
         self._others = [amounts(node.status.allocatable) for node in nodes]
         """By node: what is left of other resources than cpu, memory and pods."""
         self.open = [True] * len(nodes)
@@ -507,7 +514,7 @@ class PolicyPlacer:
         if shape.others and self.nodes[number].status.allocatable:
             left = self._others[number]
             for name, wanted in sorted(shape.others.items()):
-                short[name] = name in self._listed and wanted > left.get(name, 0)
+                short[name] = name in self._counted and wanted > left.get(name, 0)
         return [name for name, is_short in short.items() if is_short]
 
     def _related(self, shape: VmShape) -> Fit | None:

@@ -14,7 +14,10 @@ from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.feeds.files import model_of_files
+from virt_dra.scheduling.dynamic_resources.extended_claim import ExtendedResources
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.dump import Shapes
@@ -42,10 +45,30 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
         wish = SubjectFinder(model).start_of(model.by_key(type(vm)).get(vm.key, vm))
         if isinstance(wish, Reason):
             raise BadExperiment(f"{source}: {vm.KIND} {vm.key} can't start: {wish.text}")
-        return shape_of(wish, vm.key)
+        pod, claims = wish.pod, wish.claims
     else:
         raise AssertionError("only these kinds were looked for")
+    _refuse_served_resources(pod, ClusterModel((*cluster, *objects)), f"{source}: {vm.KIND} {vm.key}")
     return shape_of(Wish(pod, claims), vm.key)
+
+
+def _refuse_served_resources(pod: Pod, model: ClusterModel, title: str) -> None:
+    """Raises BadExperiment for a pod that gets devices by an extended resource: simulations make no claims for these
+    (C-7)."""
+    served = served_resources(model)
+    extended = ExtendedResources.of_pod(pod, served.class_of, lambda pod: None)
+    by_devices = (
+        set[str]()
+        if extended is None
+        else {name for node in model.of(Node) for name in extended.served_by_devices(node) or ()}
+    )
+    for name in sorted(by_devices):
+        device_class = served.class_of(name)
+        if device_class is not None:
+            raise BadExperiment(
+                f"{title} asks for {name}, which devices of DeviceClass {device_class.name} serve: a simulation makes "
+                "no claims for such resources. Let it name a claim in place of the resource"
+            )
 
 
 def shape_of(wish: Wish, name: str) -> VmShape:

@@ -24,13 +24,13 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.model.extended_resources import ServedResources
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
-from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
 from virt_dra.scheduling.framework.cycle import SchedulingCycle

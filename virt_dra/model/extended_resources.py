@@ -7,6 +7,7 @@ names are lost when one of them goes, depends on the order of the changes (C-20.
 from __future__ import annotations
 
 from virt_dra.api.resource_v1 import DeviceClass
+from virt_dra.model.cluster import ClusterModel, derived
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Followed by a class's name, it is the extended resource that every class has."""
@@ -55,6 +56,15 @@ class ServedResources:
         self._classes.pop(IMPLICIT_PREFIX + gone.name, None)
         if gone.spec.extended_resource_name:
             self._classes.pop(gone.spec.extended_resource_name, None)
+
+
+@derived(DeviceClass)
+def served_resources(model: ClusterModel) -> ServedResources:
+    """Those of a model's classes, as if they had come in the order of their names; not to be changed."""
+    served = ServedResources()
+    for device_class in model.of(DeviceClass):
+        served.changed(None, device_class)
+    return served
 
 
 def _precedes(device_class: DeviceClass, other: DeviceClass) -> bool:

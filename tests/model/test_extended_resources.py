@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virt_dra.api.resource_v1 import DeviceClass
-from virt_dra.scheduling.extended_resources import ServedResources, is_extended
+from virt_dra.model.extended_resources import ServedResources, is_extended
 
 X, Y = "example.com/x", "example.com/y"
 
