@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted, listed
+from virt_dra.api.kubevirt_v1 import KubeVirt
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.model.cluster import ClusterModel, derived
 from virt_dra.model.extended_resources import served_resources
 
@@ -22,6 +25,8 @@ RESOURCE_NOT_LISTED: Final = "ResourceNotListed"
 
 _NAMED: Final = 3
 """Nodes or resources that a text names."""
+_MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice, KubeVirt)
+"""Kinds of which nearly every cluster in use has objects: without a single one they weren't dumped."""
 
 
 class UnknownFactJson(TypedDict):
@@ -47,6 +52,12 @@ class UnknownFact:
 
     def to_json(self) -> UnknownFactJson:
         return {"code": self.code, "subject": self.subject, "text": self.text}
+
+
+def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
+    """The kinds of which files have nothing, although nearly every cluster in use has some: they weren't dumped."""
+    given = {type(obj) for obj in objects}
+    return [kind for kind in _MOST_OFTEN_LACKING if kind not in given]
 
 
 def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:

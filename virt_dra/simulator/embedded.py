@@ -25,9 +25,8 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import as_admitted, surroundings_of
-from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
-from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.model.unknown import UnknownFact, not_given, unknown_facts
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.aligning import aligned
 from virt_dra.simulator.handovers import Conditions, RunClock, drive

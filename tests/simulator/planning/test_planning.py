@@ -11,7 +11,7 @@ from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import Json
 from virt_dra.cluster.files import read_inputs
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.files import not_given
+from virt_dra.model.unknown import not_given
 from virt_dra.simulator.planning.objects import LAST_APPLIED, changed_cluster
 from virt_dra.simulator.planning.vms import vm_changes
 

@@ -43,7 +43,7 @@ def _silent(run: Run) -> Iterator[ArrivalProgress]:
 def test_processes_give_what_this_one_gives() -> None:
     reports: list[tuple[int, int]] = []
     results = run_in_processes(_sweep(), RUNS, 2, lambda arrived, total: reports.append((arrived, total)))
-    assert results == run_here(_sweep(), RUNS, _silent)
+    assert results == run_here(_sweep().experiment, RUNS, _silent)
     assert [result.run for result in results] == RUNS
     assert len({result.measures for result in results[:4]}) == 4
     assert reports[-1] == (360, 360)
@@ -55,7 +55,7 @@ def test_a_fault_in_a_process_is_a_fault_here() -> None:
     with pytest.raises(BadExperiment) as refused:
         run_in_processes(sweep, RUNS[:2], 2, lambda arrived, total: None)
     with pytest.raises(BadExperiment) as here:
-        run_here(sweep, RUNS[:2], _silent)
+        run_here(sweep.experiment, RUNS[:2], _silent)
     assert refused.value.problems == here.value.problems
 
 
@@ -80,7 +80,7 @@ def test_a_dask_cluster_of_two_workers_gives_what_this_process_gives() -> None:
 
     from virt_dra.simulator.sweeping.on_dask import run_on_dask
 
-    expected = run_here(_sweep(), RUNS, _silent)
+    expected = run_here(_sweep().experiment, RUNS, _silent)
     reports: list[tuple[int, int]] = []
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as cluster:  # type: ignore[no-untyped-call]
         address = cluster.scheduler_address

@@ -98,8 +98,8 @@ class PlannedFiles:
 def _cluster(dumped: Sequence[str], live: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
     from virt_dra.cli.shared.file_input import accepted_of_files
     from virt_dra.model.cluster import ClusterModel
-    from virt_dra.model.feeds.files import not_given
     from virt_dra.model.kinds import READ
+    from virt_dra.model.unknown import not_given
 
     if live is None:
         given = accepted_of_files(dumped, output, namespace)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import click
@@ -38,7 +39,6 @@ from virt_dra.cli.simulate.report import (
 from virt_dra.scheduling.policies.catalog import POLICIES, RATED
 from virt_dra.simulator.experiment.description import without_keeping
 from virt_dra.simulator.experiment.durations import seconds_of
-from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.sweep import (
     Run,
     RunAll,
@@ -54,8 +54,7 @@ from virt_dra.simulator.experiment.sweep import (
     sentence,
 )
 from virt_dra.simulator.experiment.what_if import FORMS
-from virt_dra.simulator.sweeping.in_processes import run_in_processes
-from virt_dra.simulator.sweeping.running import run_here
+from virt_dra.simulator.sweeping.running import ExperimentOf, run_here
 
 HELP = (
     """Simulate how placement policies treat a cluster and its VMs: waiting, utilisation, fragmentation, evictions.
@@ -255,7 +254,8 @@ def command(
         if whole_per_cent:
             _check_rated(asked.policies)
         with inputs.refused(output):
-            first = sweep.experiment(asked.seeds[0], None if sizes is None else sizes.sizes[-1])
+            experiment_of = lru_cache(maxsize=1)(sweep.experiment)  # one policy's after the other's are of one seed
+            first = experiment_of(asked.seeds[0], None if sizes is None else sizes.sizes[-1])
     if not first.timed and (until is not None or warm_up):
         option = "--until" if until is not None else "--warm-up"
         raise click.UsageError(f"{option} needs times; here VMs arrive one after the other, at none")
@@ -263,7 +263,7 @@ def command(
         say(note, err=True)
     if output not in ("json", "yaml"):
         say_unknown(first.unknown)
-    engine = _engine(sweep, first, jobs, dask, output)
+    engine = _engine(sweep, experiment_of, len(first.arrivals), jobs, dask, output)
     if target is not None and sizes is not None:
         _answer(engine, asked, sizes, target, output)
         return
@@ -406,19 +406,23 @@ _LONG = 20_000
 """Arrivals of all runs, from which on they are simulated in several processes: these take a second to start."""
 
 
-def _engine(sweep: Sweep, first: Experiment, jobs: int | None, dask: str | None, output: str) -> RunAll:
-    """Simulates the runs on Dask, in processes, or here."""
+def _engine(
+    sweep: Sweep, experiment_of: ExperimentOf, arrivals: int, jobs: int | None, dask: str | None, output: str
+) -> RunAll:
+    """Simulates the runs on Dask, in processes, or here. ``arrivals``: of a run."""
 
     def run_all(runs: Sequence[Run]) -> Sequence[RunResult]:
-        processes = jobs or (os.cpu_count() or 1 if len(runs) * len(first.arrivals) >= _LONG else 1)
+        processes = jobs or (os.cpu_count() or 1 if len(runs) * arrivals >= _LONG else 1)
         processes = min(processes, len(runs))
         with inputs.refused(output):
             if dask is not None:
                 return _run_on_dask(sweep, runs, dask, output)
             if processes > 1:
+                from virt_dra.simulator.sweeping.in_processes import run_in_processes  # here, for a quick start
+
                 with progress(f"{len(runs)} runs") as report:
                     return run_in_processes(sweep, runs, processes, report)
-            return run_here(sweep, runs, lambda run: progress(run.policy))
+            return run_here(experiment_of, runs, lambda run: progress(run.policy))
 
     return run_all
 

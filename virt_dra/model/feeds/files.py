@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.defaults import defaulted
-from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import as_admitted
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
+from virt_dra.model.unknown import not_given
 
 _DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
-_MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice, KubeVirt)
-"""Kinds of which nearly every cluster in use has objects: without a single one they weren't dumped."""
 
 
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
@@ -48,9 +46,3 @@ def _completed(model: ClusterModel) -> Iterator[TypedObject]:
                 yield completed
     for made in stand_ins(model.objects, None):
         yield labelled(made) if isinstance(made, Node) else made
-
-
-def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
-    """The kinds of which files have nothing, although nearly every cluster in use has some: they weren't dumped."""
-    given = {type(obj) for obj in objects}
-    return [kind for kind in _MOST_OFTEN_LACKING if kind not in given]

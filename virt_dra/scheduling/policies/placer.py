@@ -193,6 +193,7 @@ class PolicyPlacer:
         self._pods: dict[Hashable, tuple[int, Pod]] = {}
         """What runs where: by the pod's identity, or that of the placed VM."""
         self._filters = filters_over(_sources(self._listed, labels_of))
+        self._judge_beyond_nodes = any(plugin.scope is FilterScope.CLUSTER for plugin in self._filters)
         unknown = [
             plugin.name
             for plugin in self._filters
@@ -237,13 +238,10 @@ class PolicyPlacer:
         """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
         FatalError."""
         ranking = self._up_to_date(shape).nodes
-        seen: list[tuple[Score, RankedNode]] = []
-        best: RankedNode | None = None
-        while best is None and (ranked := ranking.pop()) is not None:
-            seen.append(ranked)
-            if not self._refused_by_others(shape, ranked[1].number):
-                best = ranked[1]
-        for score, node in seen:
+        refused: list[tuple[Score, RankedNode]] = []
+        while (best := ranking.best()) is not None and self._refused_by_others(shape, best.number):
+            refused.append(ranking.take_best())
+        for score, node in refused:
             ranking.put(score, node)
         return None if best is None else (best.number, best.order)
 
@@ -521,7 +519,7 @@ class PolicyPlacer:
         """The shape's filters that look beyond a node; None if there are none, and no pod relates to others."""
         table = self._table
         if table is None:
-            if not shape.relates and all(plugin.scope is not FilterScope.CLUSTER for plugin in self._filters):
+            if not shape.relates and not self._judge_beyond_nodes:
                 return None
             table = self._follow_pods()
         versioned = self._relating.get(shape)
@@ -581,8 +579,8 @@ class PolicyPlacer:
         for number in stale:
             room = rooms[number]
             if (
-                cpu > max(room.cpu_left, 0)
-                or memory > max(room.memory_left, 0)
+                0 < cpu > room.cpu_left
+                or 0 < memory > room.memory_left
                 or room.pods_left <= 0
                 or not open_[number]
                 or not fitting[number]
@@ -619,7 +617,9 @@ class PolicyPlacer:
             key = allocator.outcome_key(self.nodes[number])
             if key is None:
                 return self._try_orders(allocator, number)
-            of_state = (key, cards.layout, self.card_state(number), self.policy.kind(cards))
+            state = self.card_state(number)
+            # By identity: equal layouts are one object, whose hash would be that of all its parts.
+            of_state = (key, id(cards.layout), state.free, state.users, self.policy.kind(cards))
             tried = offers.by_state.get(of_state)
             if tried is None:
                 if len(offers.by_state) >= _REMEMBERED_STATES:

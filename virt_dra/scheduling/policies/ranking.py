@@ -48,25 +48,32 @@ class Ranking:
         if self._size > 2 * len(self._versions):
             self._forget_old_versions()
 
-    def pop(self) -> tuple[Score, RankedNode] | None:
-        """Takes out the best node; None if there is none."""
+    def best(self) -> RankedNode | None:
+        """The best node; None if there is none."""
         while self._scores:
-            score = self._scores[0]
-            tied = self._tied[score]
+            tied = self._tied[self._scores[0]]
             while tied:
-                node = self._pop_of(tied)
-                self._size -= 1
+                node = tied[0] if self._draw is None else self._drawn(tied, self._draw)
                 if node.version == self._versions[node.number]:
-                    return score, node
+                    return node
+                self._take(tied)
             del self._tied[heappop(self._scores)]
         return None
 
-    def _pop_of(self, tied: list[RankedNode]) -> RankedNode:
-        if self._draw is None:
-            return heappop(tied)
-        drawn = int(self._draw() * len(tied))
+    def take_best(self) -> tuple[Score, RankedNode]:
+        """Takes out the node that `best` has just given."""
+        score = self._scores[0]
+        return score, self._take(self._tied[score])
+
+    def _drawn(self, tied: list[RankedNode], draw: Callable[[], float]) -> RankedNode:
+        """One of the nodes, which is the last of them then."""
+        drawn = int(draw() * len(tied))
         tied[drawn], tied[-1] = tied[-1], tied[drawn]
-        return tied.pop()
+        return tied[-1]
+
+    def _take(self, tied: list[RankedNode]) -> RankedNode:
+        self._size -= 1
+        return heappop(tied) if self._draw is None else tied.pop()
 
     def _forget_old_versions(self) -> None:
         versions = self._versions

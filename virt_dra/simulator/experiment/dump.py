@@ -13,9 +13,9 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim, ResourceClaimStatus
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled
 from virt_dra.model.kinds import READ
+from virt_dra.model.unknown import not_given
 from virt_dra.scheduling.filters.host_ports import host_ports
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape

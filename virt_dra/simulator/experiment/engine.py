@@ -309,7 +309,8 @@ class Simulation:
     def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
         for vm in placed:
             self._placer.release(vm)
-        self._update_meters(placed)
+        if placed:
+            self._update_meters(placed)
 
     def _happen(self, number: int, due: _Due) -> None:
         if due is _Due.ENDS:

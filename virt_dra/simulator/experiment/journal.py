@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -90,7 +91,7 @@ class Journal:
         self.restarts = 0
         self.started = self.evicted = self.started_gangs = 0
         self._kinds: dict[str, _KindTotals] = {}
-        self._models: dict[str, Waits] = {}
+        self._models: defaultdict[str, Waits] = defaultdict(Waits)
 
     def arrives(self, arrival: Arrival) -> None:
         """Records a VM or gang that came for the first time."""
@@ -123,7 +124,7 @@ class Journal:
             self.waits.add(now - since)
             kind.waits.add(now - since)
             for model in self._models_of(vm):
-                self._models.setdefault(model, Waits()).add(now - since)
+                self._models[model].add(now - since)
 
     def ends(self, number: int, now: float, cards: int, *, evicted: bool = False) -> RunningVms:
         """Records an end, and returns what ran. ``cards``: thousandths that it had. Raises KeyError for one that
@@ -172,7 +173,10 @@ class Journal:
         )
 
     def _kind(self, arrival: Arrival) -> _KindTotals:
-        return self._kinds.setdefault(arrival.shape.name, _KindTotals())
+        totals = self._kinds.get(arrival.shape.name)
+        if totals is None:
+            totals = self._kinds[arrival.shape.name] = _KindTotals()
+        return totals
 
     def _use(self, running: RunningVms, now: float, cards: int) -> None:
         self._kind(running.arrival).card_seconds += self._card_seconds(running, now, cards)
@@ -181,8 +185,8 @@ class Journal:
         return cards * max(now - max(running.since, self._warm_up), 0.0)
 
     def _models_of(self, vm: PlacedVm) -> Iterable[str]:
-        devices = (DeviceId(given.driver, given.pool, given.device) for given in _devices_of(vm))
-        return dict.fromkeys(self._model_of[device] for device in devices if device in self._model_of)
+        devices = [DeviceId(given.driver, given.pool, given.device) for given in _devices_of(vm)]
+        return {self._model_of[device] for device in devices if device in self._model_of}
 
     def _stay(self, arrival: Arrival, name: str, now: float, vm: PlacedVm) -> Stay:
         devices = [f"{given.driver}/{given.pool}/{given.device}" for given in _devices_of(vm)]

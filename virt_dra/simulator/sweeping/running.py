@@ -12,35 +12,37 @@ from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.sweep import Run, RunResult, Sweep
 
+ExperimentOf = Callable[[int, int | None], Experiment]
+"""Seed and size -> the experiment of a run. Raises BadExperiment."""
 
-def simulate(
-    sweep: Sweep, run: Run, progress: ArrivalProgress | None = None, experiment: Experiment | None = None
-) -> RunResult:
-    """The result of a run. A KeyboardInterrupt, which ``progress`` may raise, ends it with incomplete measures.
-    ``experiment``: the run's, if it is made already. Raises BadExperiment."""
-    experiment = experiment or sweep.experiment(run.seed, run.size)
-    try:
-        simulation = Simulation(experiment, run.policy, seed=run.seed, progress=progress)
-        with collector.rare_collections(), suppress(KeyboardInterrupt):  # what is measured up to then is the result
-            simulation.run()
-    except FatalError as error:
-        raise BadExperiment(f"the cluster can't be simulated: {error}") from None
-    return RunResult(run, simulation.measures(), simulation.stays)
+
+def simulate(sweep: Sweep, run: Run, progress: ArrivalProgress | None = None) -> RunResult:
+    """The result of a run. A KeyboardInterrupt, which ``progress`` may raise, ends it with incomplete measures. Raises
+    BadExperiment."""
+    return _simulated(sweep.experiment(run.seed, run.size), run, progress)
 
 
 def run_here(
-    sweep: Sweep, runs: Sequence[Run], progress: Callable[[Run], AbstractContextManager[ArrivalProgress]]
+    experiment_of: ExperimentOf, runs: Sequence[Run], progress: Callable[[Run], AbstractContextManager[ArrivalProgress]]
 ) -> list[RunResult]:
     """The results of runs one after the other; of an interrupted sweep, those that exist so far. ``progress``: of each.
     Raises BadExperiment."""
     results: list[RunResult] = []
-    made_for: tuple[int, int | None] | None = None
-    experiment: Experiment | None = None
     for run in runs:
-        if made_for != (run.seed, run.size):
-            made_for, experiment = (run.seed, run.size), sweep.experiment(run.seed, run.size)
+        experiment = experiment_of(run.seed, run.size)
         with progress(run) as report:
-            results.append(simulate(sweep, run, report, experiment))
+            results.append(_simulated(experiment, run, report))
         if not results[-1].measures.complete:
             break
     return results
+
+
+def _simulated(experiment: Experiment, run: Run, progress: ArrivalProgress | None) -> RunResult:
+    try:
+        with collector.rare_collections():
+            simulation = Simulation(experiment, run.policy, seed=run.seed, progress=progress)
+            with suppress(KeyboardInterrupt):  # what is measured up to then is the result
+                simulation.run()
+    except FatalError as error:
+        raise BadExperiment(f"the cluster can't be simulated: {error}") from None
+    return RunResult(run, simulation.measures(), simulation.stays)
