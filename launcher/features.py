@@ -74,9 +74,3 @@ def check_supported(domain: Domain, libvirt: str) -> None:
     if missing:
         needed = ", ".join(f"{feature.name} ({feature.release} and newer)" for feature in missing)
         raise LauncherError(UNSUPPORTED_BY_LIBVIRT, "libvirt", f"libvirt {libvirt} lacks {needed}")
-
-
-def features_table() -> str:
-    """The features as a table in Markdown, as the documentation has it."""
-    rows = [f"| {feature.name} | {feature.release} | {feature.tested} |" for feature in FEATURES]
-    return "\n".join(("| feature | libvirt | tested with libvirt 9.0 by |", "|---|---|---|", *rows)) + "\n"

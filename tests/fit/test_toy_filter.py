@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
+from types import ModuleType
 from typing import Final
 
 import pytest
@@ -16,11 +20,14 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling import filter_table
-from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
+from virt_dra.scheduling.dynamic_resources.plugin import DynamicResources
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.policies.by_card import FirstFit
 from virt_dra.scheduling.policies.placer import PolicyPlacer, card_catalog
+from virt_dra.scheduling.why.distance import NODE_REASONS
 
 MAINTENANCE: Final = "NodeInMaintenance"
 
@@ -119,3 +126,26 @@ def test_policies_refuse_a_filter_that_they_would_not_ask(scope: FilterScope, mo
     snapshot = snapshot_of(ClusterModel())
     with pytest.raises(AssertionError, match="room and devices are counted here, not asked of filters: Maintenance"):
         PolicyPlacer(snapshot, (), FirstFit(), card_catalog(snapshot))
+
+
+def test_every_reason_of_a_filter_has_its_distance_and_so_its_page() -> None:
+    """A reason without a distance would be as far as any, and no test would miss its page (test_reason_pages)."""
+    devices = DynamicResources({}, DeviceLedger(lambda: Published((), ())), lambda claim: ())
+    filters = filter_table.filters_over(filter_table.FilterSources(NodeTable(), devices, lambda namespace: {}))
+    codes = {type(plugin).__name__: _codes(sys.modules[type(plugin).__module__]) for plugin in filters}
+    assert all(codes.values())
+    assert {name: unweighed for name, of_filter in codes.items() if (unweighed := of_filter - NODE_REASONS)} == {}
+    assert _codes(sys.modules[__name__]) == {MAINTENANCE}
+    assert MAINTENANCE not in NODE_REASONS  # as of a filter that has only its file and its row
+
+
+def _codes(module: ModuleType) -> set[str]:
+    """The codes of the refusals and reasons that a filter's module makes; "" of those without one."""
+    codes: list[ast.expr | None] = []
+    for call in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            if call.func.id == "FilterRefusal":
+                codes.append(next((keyword.value for keyword in call.keywords if keyword.arg == "code"), None))
+            elif call.func.id == "Reason":
+                codes.append(call.args[0])
+    return {vars(module)[code.id] if isinstance(code, ast.Name) else "" for code in codes}

@@ -20,16 +20,29 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.placement import Placement, place
 from virt_dra.scheduling.preemption import (
+    DEFAULT_BUDGET,
     LOWEST_PRIORITY,
     NoPreemption,
     PreemptionPlan,
-    plan_preemption,
     planning,
     still_helps,
 )
 from virt_dra.scheduling.preemption_trial import TrialCluster
 
 DRIVER = build.DRIVER
+
+
+def plan_preemption(
+    pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
+) -> PreemptionPlan | NoPreemption:
+    """The plan, all its steps at once."""
+    steps = planning(pod, cluster, budgets, budget=budget)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: PreemptionPlan | NoPreemption = end.value
+            return outcome
 
 
 @dataclass

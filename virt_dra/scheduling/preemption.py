@@ -61,20 +61,6 @@ _Cost = tuple[int, int, int, float]
 """Highest priority, sum of priorities, number of pods, how long ago the oldest started."""
 
 
-def plan_preemption(
-    pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
-) -> PreemptionPlan | NoPreemption:
-    """The cheapest eviction that lets a pod fit which fits nowhere. Nodes are tried in the order of the cluster; the
-    cheapest set of all counts."""
-    steps = planning(pod, cluster, budgets, budget=budget)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            outcome: PreemptionPlan | NoPreemption = end.value
-            return outcome
-
-
 def planning(
     pod: Pod,
     cluster: TrialCluster,
@@ -83,8 +69,9 @@ def planning(
     changed: bool = False,
     budget: int = DEFAULT_BUDGET,
 ) -> PlanningSteps:
-    """:func:`plan_preemption` in steps of one placement, for a caller that has other work between them. ``cluster``
-    must not change.
+    """The cheapest eviction that lets a pod fit which fits nowhere, in steps of one placement, for a caller that has
+    other work between them. Nodes are tried in the order of the cluster, which must not change; the cheapest set of all
+    counts.
 
     ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an eviction.
     """

@@ -179,10 +179,6 @@ class Kubelet:
         ours = self._ours.get(pod_uid)
         return ours.containers.get(name) if ours else None
 
-    def claim_users(self, node: str) -> frozenset[str]:
-        """The UIDs of the pods that claims are prepared for at a node, or are to be given back by."""
-        return self._managers[node].pods
-
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs while the body does; then containers stop, their pods stay as they are."""
