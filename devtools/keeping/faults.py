@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from unittest import mock
 
@@ -15,18 +15,19 @@ from virt_dra.api.keeping.claims import NODE_LOST_ANNOTATION, RELEASE_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
-from virt_dra.controllers.keeping import gathering, loop, plan, releases
+from virt_dra.controllers.keeping import gathering, loop, plan
 from virt_dra.controllers.writes import PatchStatus
+from virt_dra.model import keep_ends
 
 Fault = Callable[[], Any]
 """Puts a fault in while it is entered."""
 
 
 def _check(name: str, changed: Callable[[Any], Any]) -> Fault:
-    """One of the checks of releases, in the one table that has them."""
-    assert name in {check.__name__ for check in releases.CHECKS}, name
-    checks = tuple(changed if check.__name__ == name else check for check in releases.CHECKS)
-    return lambda: mock.patch.object(releases, "CHECKS", checks)
+    """One of the checks of ends, in the one table that has them."""
+    assert name in {check.__name__ for check in keep_ends.CHECKS}, name
+    checks = tuple(changed if check.__name__ == name else check for check in keep_ends.CHECKS)
+    return lambda: mock.patch.object(keep_ends, "CHECKS", checks)
 
 
 def _marks_without(annotation: str) -> Fault:
@@ -50,11 +51,17 @@ def _without_pods() -> Any:
 
 
 def _by_name() -> Any:
+    right = keep_ends.unowned
+
     def same_name(claim: ResourceClaim, vm: VirtualMachine) -> bool:
         owner = claim.metadata.controller_owner
         return owner is not None and owner.name == vm.name
 
-    return mock.patch.object(plan, "_is_of", same_name)
+    def unowned(claim: ResourceClaim, vm: VirtualMachine | None) -> str:
+        deleted = bool(claim.metadata.deletion_timestamp)
+        return "" if vm is not None and not deleted and same_name(claim, vm) else right(claim, vm)
+
+    return _both(mock.patch.object(plan, "_is_of", same_name), mock.patch.object(plan, "unowned", unowned))
 
 
 def _not_held_when_not_asked() -> Any:
@@ -74,7 +81,7 @@ def _future_marks() -> Any:
         except ValueError:
             return None
 
-    return _both(mock.patch.object(releases, "marked_time", wrong), mock.patch.object(plan, "marked_time", wrong))
+    return _both(mock.patch.object(keep_ends, "marked_time", wrong), mock.patch.object(plan, "marked_time", wrong))
 
 
 @contextmanager
@@ -127,43 +134,43 @@ def _claim_stays() -> Any:
     )
 
 
-def _away(wrong: Callable[[releases.ClaimSituation, str], str]) -> Fault:
-    right = releases.node_absence
+def _away(wrong: Callable[[keep_ends.ClaimSituation, str], str]) -> Fault:
+    right = keep_ends.node_absence
 
-    def absence(situation: releases.ClaimSituation) -> str:
+    def absence(situation: keep_ends.ClaimSituation) -> str:
         return wrong(situation, right(situation))
 
     return lambda: _both(
-        mock.patch.object(releases, "node_absence", absence), mock.patch.object(plan, "node_absence", absence)
+        mock.patch.object(keep_ends, "node_absence", absence), mock.patch.object(plan, "node_absence", absence)
     )
 
 
-def _lease_while_it_runs(situation: releases.ClaimSituation) -> Any:
-    return releases.lease_over(replace(situation, runs=False))
+def _lease_while_it_runs(situation: keep_ends.ClaimSituation) -> Any:
+    return keep_ends.lease_over(replace(situation, runs=False))
 
 
-def _at_once(situation: releases.ClaimSituation) -> Any:
-    due = releases.node_lost(situation)
-    return releases.Release(releases.NODE_LOST, "") if isinstance(due, datetime) else due
+def _at_once(situation: keep_ends.ClaimSituation) -> Any:
+    end = keep_ends.node_lost(situation)
+    return replace(end, after=timedelta()) if end is not None else None
 
 
-def _asked_while_it_runs(situation: releases.ClaimSituation) -> Any:
-    return releases.release_requested(replace(situation, runs=False))
+def _asked_while_it_runs(situation: keep_ends.ClaimSituation) -> Any:
+    return keep_ends.release_requested(replace(situation, runs=False))
 
 
-def _lease_from_now(situation: releases.ClaimSituation) -> Any:
+def _lease_from_now(situation: keep_ends.ClaimSituation) -> Any:
     metadata = situation.claim.metadata
     others = {name: text for name, text in metadata.annotations.items() if name != STOPPED_ANNOTATION}
     claim = situation.claim.with_(metadata=metadata.with_(annotations=others))
-    return releases.lease_over(replace(situation, claim=claim))
+    return keep_ends.lease_over(replace(situation, claim=claim))
 
 
-def _ended_though_in_use(situation: releases.ClaimSituation) -> Any:
-    return releases.keeping_ended(replace(situation, entry=""))
+def _ended_though_in_use(situation: keep_ends.ClaimSituation) -> Any:
+    return keep_ends.keeping_ended(replace(situation, entry=""))
 
 
-def _unused_while_it_ends(situation: releases.ClaimSituation) -> Any:
-    return releases.not_used(replace(situation, recorded=situation.recorded or {}))
+def _unused_while_it_ends(situation: keep_ends.ClaimSituation) -> Any:
+    return keep_ends.not_used(replace(situation, recorded=situation.recorded or {}))
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -188,7 +195,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "releases: a lease begins anew at each look": _check("lease_over", _lease_from_now),
     "releases: a lost node isn't waited for": _check("node_lost", _at_once),
     "releases: a node that is gone isn't away": _away(lambda situation, why: why if situation.node is not None else ""),
-    "releases: a cordoned node isn't away": _away(lambda situation, why: "" if "cordoned" in why else why),
+    "releases: a cordoned node isn't away": _away(lambda situation, why: "" if why == "cordoned" else why),
     "releases: asked for while the VM runs": _check("release_requested", _asked_while_it_runs),
     "releases: tainted devices are kept": _check("device_tainted", lambda situation: None),
     "releases: a changed template doesn't matter": _check("template_changed", lambda situation: None),

@@ -26,7 +26,7 @@ from virt_dra.api.meta import ObjectT, TypedObject, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.loops.claims.releasing import is_done
-from virt_dra.model.usage import claim_node
+from virt_dra.model.claim_nodes import claim_node
 
 IN_TIME: Final = timedelta(minutes=5)
 """A release is this late at most, once its moment has come and the keeper runs undisturbed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,122 @@ def test_the_device_is_shown_as_the_stopped_vms(files: tuple[str, ...]) -> None:
 def test_its_description_has_the_claims_that_it_keeps(files: tuple[str, ...]) -> None:
     row = "trainer-gpu   reserved   node-3   gpu.example.com/node-3/gpu-0   VM trainer"
     assert row in said("describe", "vm", "trainer", "-n", "team-a", *files)
+
+
+# --- what ends it sooner than the lease ---
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ends keeping before the lease of 24h. ``until``: what every command says; ``by_nodes``: what those say that
+    read nodes, too. ``fits``: the nodes that the VM fits on then. ``vm``, ``claim``: added to their metadata;
+    ``objects``: added; ``changed``: a part of the text, and what is in its place."""
+
+    until: str
+    fits: str = "(node-3)"
+    vm: str = ""
+    claim: str = ""
+    objects: str = ""
+    changed: tuple[str, str] = ("", "")
+    by_nodes: str = ""
+
+
+RULE = """---
+apiVersion: resource.k8s.io/v1beta2
+kind: DeviceTaintRule
+metadata: {name: broken}
+spec:
+  deviceSelector: {pool: node-3, device: gpu-0}
+  taint: {key: broken, effect: NoExecute, timeAdded: "2026-11-20T09:00:00Z"}
+"""
+NODE = """apiVersion: v1
+kind: Node
+metadata: {name: node-3}
+spec: {unschedulable: false}
+"""
+DEVICE = """  pool: {name: node-3, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+"""
+TOLERATED = (
+    "pool: node-3, device: gpu-0",
+    "pool: node-3, device: gpu-0, tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 1800}]",
+)
+LOST = ', virt-dra.io/node-lost-since: "2026-11-20T08:30:00Z"'
+ELSEWHERE = "(node-4)"
+TAINTED = "a device has a NoExecute taint:"
+ENDINGS = {
+    "the lease": Ending("until 2026-11-21T08:00:00Z"),
+    "a rule's taint": Ending(f"until 2026-11-20T09:00:00Z: {TAINTED} DeviceTaintRule broken", ELSEWHERE, objects=RULE),
+    "a rule's taint that is tolerated for a while": Ending(
+        f"until 2026-11-20T09:30:00Z: {TAINTED} DeviceTaintRule broken", ELSEWHERE, objects=RULE, changed=TOLERATED
+    ),
+    "a driver's taint, before the stop": Ending(
+        f"until 2026-11-20T08:00:00Z: {TAINTED} gpu.example.com/node-3/gpu-0",
+        ELSEWHERE,
+        changed=(DEVICE, f"{DEVICE}    taints: [{{key: hot, effect: NoExecute}}]\n"),
+    ),
+    "a taint that doesn't evict": Ending("until 2026-11-21T08:00:00Z", objects=RULE.replace("NoExecute", "NoSchedule")),
+    "a node that is cordoned": Ending(
+        "until 2026-11-20T09:30:00Z: node node-3 is away",
+        "",
+        claim=LOST,
+        changed=(NODE, NODE.replace("false", "true")),
+        by_nodes="until 2026-11-20T09:30:00Z: node node-3 is cordoned",
+    ),
+    "a node that is gone, which the keeper hasn't seen": Ending(
+        "until 2026-11-21T08:00:00Z",
+        "",
+        changed=(NODE, NODE.replace("node-3", "node-5")),
+        by_nodes="until 2026-11-21T08:00:00Z at the latest: node node-3 is gone; released 1h after the keeper saw it",
+    ),
+    "a node that is back, which the keeper hasn't seen": Ending(
+        "until 2026-11-20T09:30:00Z: node node-3 is away", claim=LOST, by_nodes="until 2026-11-21T08:00:00Z"
+    ),
+    "a request": Ending(
+        "until 2026-11-20T08:00:00Z: its release was asked for",
+        "(node-3, node-4)",
+        claim=', virt-dra.io/release-requested: ""',
+    ),
+    "a VM that is being deleted": Ending(
+        "until 2026-11-21T08:00:00Z at the latest: the VM is being deleted",
+        "can't start",
+        vm=', deletionTimestamp: "2026-11-20T10:00:00Z"',
+    ),
+    "a VM that was made again": Ending(
+        "until 2026-11-20T08:00:00Z: no VM owns it any more", "(node-3, node-4)", changed=("uid: vm-1}", "uid: vm-2}")
+    ),
+    "a moment out of the calendar": Ending(
+        "until 9999-12-31T23:59:59Z", changed=("2026-11-20T08:00:00Z", "9999-12-31T08:00:00Z")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_every_command_says_what_ends_it_sooner(files: tuple[str, ...], tmp_path: Path, name: str) -> None:
+    ending = ENDINGS[name]
+    stopped = f'  annotations: {{virt-dra.io/stopped-since: "2026-11-20T08:00:00Z"{ending.claim}}}'
+    kept = KEPT.replace('"true"}}', "24h}}").replace("  uid: kept-1", f"  uid: kept-1\n{stopped}")
+    text = kept.replace(", uid: vm-1}", f", uid: vm-1{ending.vm}}}", 1) + ending.objects
+    before, after = ending.changed
+    cluster = (tmp_path / "cluster.yaml").read_text()
+    assert before in text + cluster
+    (tmp_path / "kept.yaml").write_text(text.replace(before, after, 1) if before in text else text)
+    (tmp_path / "cluster.yaml").write_text(cluster.replace(before, after, 1) if before in cluster else cluster)
+
+    stop = after if after.startswith("9999") else "2026-11-20T08:00:00Z"
+    by_nodes = ending.by_nodes or ending.until
+    explained = said("explain", "vm", "trainer", "-n", "team-a", *files)
+    assert f"\n  gpu.example.com/node-3/gpu-0, stopped since {stop}, kept {by_nodes}\n" in explained
+    assert ending.fits in explained.splitlines()[0]
+    (device,) = (row for row in said("get", "devices", *files, "--no-headers").splitlines() if "node-3" in row)
+    assert f", kept {ending.until})   trainer-gpu" in device
+    claims = json.loads(said("get", "claims", *files, "-o", "json"))["items"]
+    (claim,) = (user for claim in claims if claim["metadata"]["name"] == "trainer-gpu" for user in claim["for"])
+    (reported,) = json.loads(said("report", *files, "-o", "json"))["kept"]
+    for shown, until in ((claim, ending.until), (reported, by_nodes)):
+        when, _, limit = until.removeprefix("until ").partition(": ")
+        time, _, latest = when.partition(" ")
+        assert shown["keptUntil"] == time
+        assert shown["keptUntilIs"] == ("latest" if latest else "exact")
+        assert shown.get("keepLimit") == (limit or None)

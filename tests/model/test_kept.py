@@ -8,17 +8,25 @@ from itertools import product
 import pytest
 
 from tests.controllers.keeping.stores import filled_stores
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.keeping.claims import KEPT_LABEL, STOPPED_ANNOTATION
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
-from virt_dra.api.keeping.terms import KEEP_ANNOTATION
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, NODE_LOSS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import TypedObject, format_time
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.keeping.plan import plan
-from virt_dra.controllers.keeping.releases import KEEPING_ENDED, LEASE_OVER, OVER_LIMIT
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.kept import kept_until, kept_until_json
+from virt_dra.model.keep_ends import (
+    DEVICE_TAINTED,
+    KEEPING_ENDED,
+    LEASE_OVER,
+    NODE_LOST,
+    OVER_LIMIT,
+    RELEASE_REQUESTED,
+)
+from virt_dra.model.kept import kept_until, kept_until_json, starts_anew
 
 STOPPED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +53,15 @@ def kept(name: str, minutes: int = 0) -> ResourceClaim:
     return ResourceClaim.from_wire({"metadata": meta, "spec": spec, "status": status})
 
 
+SLICE = ResourceSlice.from_wire({
+    "metadata": {"name": "s"},
+    "spec": {
+        "driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "a"}, {"name": "b"}],
+    },
+})  # fmt: skip
+
+
 def policy(name: str, spec: Json, namespace: str = "t") -> KeepPolicy:
     return KeepPolicy.from_wire({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
@@ -65,7 +82,9 @@ POLICIES: dict[str, list[KeepPolicy]] = {
 @pytest.mark.parametrize(("lease", "policies"), list(product(LEASES, POLICIES)))
 def test_the_keeper_releases_at_the_time_that_the_model_says_and_not_before(lease: str, policies: str) -> None:
     # The VM stopped after another one, which keeps its device first.
-    objects: list[TypedObject] = [vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies]]
+    objects: list[TypedObject] = [
+        SLICE, vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies],
+    ]  # fmt: skip
     said = kept_until(kept("b", 5), ClusterModel(objects))
     due = plan(filled_stores(objects).inputs("t/b", STOPPED + timedelta(minutes=5))).requeue_at
     assert (said.until if said is not None else None) == (format_time(due) if due is not None else None)
@@ -92,7 +111,9 @@ def test_the_keeper_releases_at_the_time_that_the_model_says_and_not_before(leas
     ],
 )  # fmt: skip
 def test_it_says_which_limit_ends_it(lease: str, policies: str, text: str) -> None:
-    objects: list[TypedObject] = [vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies]]
+    objects: list[TypedObject] = [
+        SLICE, vm("a", "true"), kept("a"), vm("b", lease), kept("b", 5), *POLICIES[policies],
+    ]  # fmt: skip
     assert str(kept_until(kept("b", 5), ClusterModel(objects))) == text
 
 
@@ -122,3 +143,114 @@ def test_of_a_vm_that_no_longer_asks_to_keep_it_ends_at_the_stop(lease: str | No
     assert str(said) == "until 2026-01-01T00:05:00Z: the VM no longer asks to keep its devices"
     released = plan(filled_stores(asking).inputs("t/b", STOPPED + timedelta(minutes=5)))
     assert [claim.released for claim in released.claims] == [KEEPING_ENDED]
+
+
+def tainted(seconds: int | None = None) -> list[TypedObject]:
+    """The VM's device with a taint of 00:10, which its claim tolerates for so long."""
+    toleration = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+    claim = kept("b", 5).to_wire()
+    if seconds is not None:
+        claim["status"]["allocation"]["devices"]["results"][0]["tolerations"] = [toleration]
+    published = SLICE.to_wire()
+    taint = {"key": "hot", "effect": "NoExecute", "timeAdded": "2026-01-01T00:10:00Z"}
+    published["spec"]["devices"][1]["taints"] = [taint]
+    return [ResourceClaim.from_wire(claim), ResourceSlice.from_wire(published)]
+
+
+def marked(**marks: str) -> ResourceClaim:
+    """The claim on node n, with marks of the keeper."""
+    claim = kept("b", 5).to_wire()
+    claim["metadata"]["annotations"] |= {
+        f"virt-dra.io/{name.replace('_', '-')}": value for name, value in marks.items()
+    }
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
+    return ResourceClaim.from_wire(claim)
+
+
+def node(name: str, **spec: object) -> Node:
+    return Node.from_wire({"metadata": {"name": name}, "spec": spec})
+
+
+LOST = "2026-01-01T00:20:00Z"
+NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+RULE = DeviceTaintRule.from_wire({
+    "metadata": {"name": "r"},
+    "spec": {
+        "deviceSelector": {"device": "b"},
+        "taint": {"key": "hot", "effect": "NoExecute", "timeAdded": "2026-01-01T00:10:00Z"},
+    },
+})  # fmt: skip
+SOONER: dict[str, tuple[list[TypedObject], str, str]] = {
+    "a driver's taint": (tainted(), "00:10:00Z: a device has a NoExecute taint: d/p/b", DEVICE_TAINTED),
+    "one that is tolerated": (tainted(600), "00:20:00Z: a device has a NoExecute taint: d/p/b", DEVICE_TAINTED),
+    "tolerated for longer than the lease": (tainted(99999), "01:05:00Z", LEASE_OVER),
+    "a rule's": ([kept("b", 5), RULE], "00:10:00Z: a device has a NoExecute taint: DeviceTaintRule r", DEVICE_TAINTED),
+    "a node that is gone": ([marked(node_lost_since=LOST), node("m")], "00:50:00Z: node n is gone", NODE_LOST),
+    "cordoned": (
+        [marked(node_lost_since=LOST), node("n", unschedulable=True)], "00:50:00Z: node n is cordoned", NODE_LOST,
+    ),
+    "not ready": (
+        [marked(node_lost_since=LOST), node("n", taints=[NOT_READY])],
+        "00:50:00Z: node n is not ready", NODE_LOST,
+    ),
+    "a node that is back": ([marked(node_lost_since=LOST), node("n")], "01:05:00Z", LEASE_OVER),
+    "a policy, sooner than the node": (
+        [marked(node_lost_since=LOST), node("m"), policy("p", {"stoppedFor": "10m"})],
+        "00:15:00Z: KeepPolicy p", OVER_LIMIT,
+    ),
+    "a request": (
+        [marked(release_requested="")], "00:05:00Z: its release was asked for", RELEASE_REQUESTED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOONER)
+def test_taints_nodes_and_requests_end_it_when_the_model_says(name: str) -> None:
+    given, text, reason = SOONER[name]
+    asking = vm("b", "1h")
+    asking.spec.template.metadata.annotations[NODE_LOSS_ANNOTATION] = "30m"
+    objects: list[TypedObject] = [SLICE, asking, *given]
+    (claim,) = (obj for obj in objects if isinstance(obj, ResourceClaim))
+    said = kept_until(claim, ClusterModel(objects))
+    assert str(said) == f"until 2026-01-01T{text}"
+    assert said is not None
+    # The keeper knows all nodes; where none is given, the one that is asked about is there.
+    nodes = [] if any(isinstance(obj, Node) for obj in given) else [node("n")]
+    stores = filled_stores([*objects, *nodes])
+    until = datetime.fromisoformat(said.until)
+    assert [claim.released for claim in plan(stores.inputs("t/b", until)).claims] == [reason]
+    if until > STOPPED + timedelta(minutes=20):
+        before = until - timedelta(seconds=1)
+        assert not plan(stores.inputs("t/b", before)).takes_away
+
+
+def test_without_slices_it_may_end_sooner() -> None:
+    objects: list[TypedObject] = [vm("b", "1h"), kept("b", 5)]
+    assert str(kept_until(kept("b", 5), ClusterModel(objects))) == "until 2026-01-01T01:05:00Z at the latest"
+    unread = ClusterModel([*objects, SLICE], unread=[ResourceSlice])
+    assert str(kept_until(kept("b", 5), unread)) == "until 2026-01-01T01:05:00Z at the latest"
+
+
+def test_of_a_vm_that_is_gone_where_all_vms_are_known() -> None:
+    objects: list[TypedObject] = [SLICE, vm("a", "true"), kept("b", 5)]
+    gone = "until 2026-01-01T00:05:00Z: no VM owns it any more"
+    assert str(kept_until(kept("b", 5), ClusterModel(objects))) == gone
+    assert kept_until(kept("b", 5), ClusterModel(objects, unread=[VirtualMachine])) is None
+    assert kept_until(kept("b", 5), ClusterModel(objects, partial=[VirtualMachine])) is None
+
+
+@pytest.mark.parametrize(
+    ("objects", "anew"),
+    [
+        ([vm("b", "1h"), kept("b")], False),
+        ([vm("b", "1h"), *tainted(600)], True),
+        ([vm("b", "1h"), kept("b"), RULE], True),
+        ([vm("b", "false"), kept("b")], True),
+        ([vm("b", "1h"), marked(release_requested="")], True),
+        ([vm("b", "1h"), marked(node_lost_since=LOST)], False),
+    ],
+)
+def test_what_a_stopped_vm_starts_without(objects: list[TypedObject], anew: bool) -> None:
+    (claim,) = (obj for obj in objects if isinstance(obj, ResourceClaim))
+    assert starts_anew(claim, ClusterModel(objects)) is anew

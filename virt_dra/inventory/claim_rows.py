@@ -10,8 +10,9 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.inventory.document_types import ClaimRowJson, device_id_json
 from virt_dra.inventory.fields import RowFields
+from virt_dra.model.claim_nodes import claim_node
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.usage import ClaimUser, claim_node, held_since, users_of
+from virt_dra.model.usage import ClaimUser, held_since, users_of
 
 PENDING: Final = "pending"
 ALLOCATED: Final = "allocated"

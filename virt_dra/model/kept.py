@@ -1,5 +1,4 @@
-"""When the devices that are kept for a stopped VM are released, and which limit says so: what the keeper will do,
-derived from a model."""
+"""When the devices that are kept for a stopped VM are released, and why: what the keeper will do, by a model."""
 
 from __future__ import annotations
 
@@ -8,14 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
-from virt_dra.api.keeping.claims import claim_terms, is_kept, vm_name_of
-from virt_dra.api.keeping.ends import first_end, keeping_end
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.keeping.claims import claim_terms, is_kept, other_consumers, vm_name_of
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, stopped_since, stopped_vms
+from virt_dra.api.keeping.terms import KeepTerms
 from virt_dra.api.kubevirt_v1 import VirtualMachine
-from virt_dra.api.meta import format_time
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.model.claim_nodes import claim_node
 from virt_dra.model.cluster import ClusterModel, ModelIndex, derived
+from virt_dra.model.evicting.of_model import eviction_of
+from virt_dra.model.keep_ends import (
+    AT_ONCE,
+    DEVICE_TAINTED,
+    LEASE_OVER,
+    NODE_LOST,
+    ClaimSituation,
+    KeepEnd,
+    ends_of,
+    unowned,
+)
 
 Certainty = Literal["exact", "latest", "recorded"]
 _SAID: Final[Mapping[Certainty, str]] = {
@@ -27,41 +39,37 @@ _SAID: Final[Mapping[Certainty, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class KeptUntil:
-    """When the devices of a stopped VM are released. ``until``: an RFC 3339 time; ``limit``: the KeepPolicy that says
-    so, and what it says, or that the VM no longer asks to keep; "" for the VM's own lease. ``vm_known``: if False, only
-    a policy's time is the latest; what the claim records the VM may have changed, for a shorter time or a longer
-    one."""
+    """When the devices of a stopped VM are released. ``until``: an RFC 3339 time, "" if none is known; ``limit``: what
+    ends it, "" for the VM's own lease. ``certainty``: ``latest`` where something may end it sooner, ``recorded`` where
+    the VM isn't known, and may have changed its terms."""
 
     until: str
     limit: str = ""
-    vm_known: bool = True
-
-    @property
-    def certainty(self) -> Certainty:
-        return "exact" if self.vm_known else "latest" if self.limit else "recorded"
+    certainty: Certainty = "exact"
 
     def __str__(self) -> str:
-        return f"until {self.until}{_SAID[self.certainty]}{f': {self.limit}' if self.limit else ''}"
+        when = f"until {self.until}{_SAID[self.certainty]}" if self.until else "for now"
+        return f"{when}{f': {self.limit}' if self.limit else ''}"
 
 
 class KeptUntilJson(TypedDict):
     """When the devices of a stopped VM are released."""
 
     keptUntil: str | None
-    """RFC 3339: when they are released; null where that has no end."""
+    """RFC 3339: when they are released; null where that has no end, or isn't known."""
     keptUntilIs: Certainty | None
-    """``exact``: by the VM as it is. ``latest``, ``recorded``: the VM can't be read. They are released then at the
-    latest, by a KeepPolicy; or it is what the claim records, and the VM may say otherwise by now."""
+    """``exact``: by everything that ends it. ``latest``: something that isn't known, or has no time, may end it sooner.
+    ``recorded``: it is what the claim records; the VM can't be read, and may say otherwise by now."""
     keepLimit: str | None
-    """The KeepPolicy that says so, and what it says, or that the VM no longer asks to keep; null for the VM's own
-    lease."""
+    """What ends it: a KeepPolicy and what it says, a taint, a lost node, a VM that no longer asks or is gone; null for
+    the VM's own lease."""
 
 
 def kept_until_json(kept: KeptUntil | None) -> KeptUntilJson:
     """The time as fields of a JSON object; all null without one."""
     if kept is None:
         return {"keptUntil": None, "keptUntilIs": None, "keepLimit": None}
-    return {"keptUntil": kept.until, "keptUntilIs": kept.certainty, "keepLimit": kept.limit or None}
+    return {"keptUntil": kept.until or None, "keptUntilIs": kept.certainty, "keepLimit": kept.limit or None}
 
 
 @dataclass(frozen=True)
@@ -85,22 +93,58 @@ def kept_claims(model: ClusterModel, vm: str) -> tuple[ResourceClaim, ...]:
     return _kept_claims(model, vm)
 
 
+KEPT_BY: Final = (ResourceClaim, VirtualMachine, KeepPolicy, Node, ResourceSlice, DeviceTaintRule)
+"""The kinds that :func:`kept_until` reads."""
+
+
 def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
-    """When the claim of a stopped VM is released; None for a claim that isn't kept, whose VM isn't known to be stopped,
-    or that is kept without end."""
-    since = stopped_since(claim) if is_kept(claim) else None
-    if since is None:
-        return None
-    name = vm_name_of(claim)
-    vm = model.by_key(VirtualMachine).get(f"{claim.namespace}/{name}")
-    of_namespace = limits_by_namespace(model).get(claim.namespace, _UNLIMITED)
-    terms = claim_terms(vm, claim)[0]
-    # A claim records nothing where its VM speaks for itself: without the VM it isn't known whether keeping has ended.
-    ended = keeping_end(terms) if vm is not None else None
-    end = ended or first_end(terms, of_namespace.limits, of_namespace.over.get(name, ""))
+    """When the claim of a stopped VM is released; None for a claim that isn't kept, has nothing, or is in use, and for
+    one that is kept without end."""
+    vm, ends = _vm_of(claim, model), _ends(claim, model)
+    dated = min((end for end in ends if end.at is not None), key=lambda end: end.at or AT_ONCE, default=None)
+    end = next((end for end in ends if end.at is None), dated)
     if end is None:
         return None
-    return KeptUntil(format_time(since + end.after), end.limit, vm is not None)
+    stopped = stopped_since(claim) or AT_ONCE
+    moment = max(stopped, dated.at or AT_ONCE) if dated is not None else AT_ONCE
+    until = format_time(moment) if moment > AT_ONCE else ""
+    if vm is None and end.reason in (LEASE_OVER, NODE_LOST):
+        return KeptUntil(until, end.limit, "recorded")
+    exact = end is dated and (moment == stopped or (vm is not None and _knows(model, ResourceSlice)))
+    return KeptUntil(until, end.limit, "exact" if exact else "latest")
+
+
+def starts_anew(claim: ResourceClaim, model: ClusterModel) -> bool:
+    """True if a stopped VM starts without the devices of a claim that it keeps: keeping is over, or a taint ends it, as
+    it would evict the pod."""
+    return any(end.at == AT_ONCE or end.reason == DEVICE_TAINTED for end in _ends(claim, model))
+
+
+def _ends(claim: ResourceClaim, model: ClusterModel) -> tuple[KeepEnd, ...]:
+    """The ends of what a stopped VM keeps; none if it keeps nothing, or isn't stopped."""
+    if not is_kept(claim) or claim.status.allocation is None or other_consumers(claim):
+        return ()
+    name, vm = vm_name_of(claim), _vm_of(claim, model)
+    of_namespace = limits_by_namespace(model).get(claim.namespace, _UNLIMITED)
+    # A claim records nothing where its VM speaks for itself: without the VM it isn't known whether keeping has ended.
+    terms = claim_terms(vm, claim)[0] or (KeepTerms(None, None) if vm is None else None)
+    gone = unowned(claim, vm) if vm is not None or _knows(model, VirtualMachine) else ""
+    situation = ClaimSituation(
+        claim, terms, runs=False, now=None, unowned=gone,
+        leaving=vm is not None and vm.metadata.deletion_timestamp is not None,
+        node=model.nodes.get(claim_node(claim)), knows_nodes=_knows(model, Node),
+        eviction=eviction_of(claim, model), limits=of_namespace.limits, over=of_namespace.over.get(name, ""),
+    )  # fmt: skip
+    return tuple(ends_of(situation))
+
+
+def _vm_of(claim: ResourceClaim, model: ClusterModel) -> VirtualMachine | None:
+    return model.by_key(VirtualMachine).get(f"{claim.namespace}/{vm_name_of(claim)}")
+
+
+def _knows(model: ClusterModel, kind: type[TypedObject]) -> bool:
+    """True if what isn't there doesn't exist. A model that has no object of the kind may not have been asked for it."""
+    return model.knows_all(kind) and bool(model.by_key(kind))
 
 
 @derived(KeepPolicy, ResourceClaim)

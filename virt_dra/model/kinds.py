@@ -71,7 +71,7 @@ _ROWS: Final[Mapping[str, ReadKinds]] = {
         one_of=(*_VMS, Pod, ResourceClaim),
     ),
     "get devices": ReadKinds(optional=(*_USE, VirtualMachine, KeepPolicy), one_of=(ResourceSlice,)),
-    "get claims": ReadKinds(optional=(ResourceClaim, Pod, VirtualMachine, KeepPolicy), one_of=(ResourceClaim,)),
+    "get claims": ReadKinds(optional=(*_USE, VirtualMachine, KeepPolicy), one_of=(ResourceClaim,)),
     "get pools": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
     "get drivers": ReadKinds(optional=(*_USE, DeviceClass), one_of=(ResourceSlice,)),
 }  # fmt: skip

@@ -10,11 +10,9 @@ from typing import TypedDict
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.keeping.claims import STOPPED_ANNOTATION, is_vm_reference
-from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
-from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.cluster import ClusterModel, derived
-from virt_dra.model.kept import KeptUntil, KeptUntilJson, kept_until, kept_until_json
+from virt_dra.model.kept import KEPT_BY, KeptUntil, KeptUntilJson, kept_until, kept_until_json
 from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
 
 PODS = "pods"
@@ -167,7 +165,7 @@ class DeviceHolder:
         }
 
 
-@derived(ResourceClaim, Pod, VirtualMachine, KeepPolicy)
+@derived(Pod, *KEPT_BY)
 def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     """The holders of every allocated device, in the order of the claims; those with admin access too, which use nothing
     up."""
@@ -178,7 +176,7 @@ def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     return dict(by_device)
 
 
-@derived(ResourceClaim, Pod, VirtualMachine, KeepPolicy)
+@derived(Pod, *KEPT_BY)
 def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
     """The holders of every device in use: those without admin access."""
     used = ((id, tuple(holder for holder in of_device if not holder.admin)) for id, of_device in holders(model).items())
@@ -199,22 +197,6 @@ def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[Dev
         )
         for result in allocation.devices.results
     ]
-
-
-def claim_node(claim: ResourceClaim) -> str:
-    """The one node that a claim's devices can be used on; "" if it isn't allocated, or can be used on several."""
-    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
-    if selector is None or len(selector.node_selector_terms) != 1:
-        return ""
-    term = selector.node_selector_terms[0]
-    for requirement in (*term.match_fields, *term.match_expressions):
-        if (
-            requirement.key in ("metadata.name", "kubernetes.io/hostname")
-            and requirement.operator == "In"
-            and len(requirement.values) == 1
-        ):
-            return requirement.values[0]
-    return ""
 
 
 def held_since(claim: ResourceClaim, users: tuple[ClaimUser, ...]) -> str:

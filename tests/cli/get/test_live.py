@@ -69,8 +69,8 @@ def test_a_user_sees_what_they_may_read_and_is_told_what_not(
     result = get(kubeconfig, "claims", "-n", namespace, "-o", "json")
     assert result.exit_code == 0
     assert result.stderr == (
-        f"left out, as you may not list them: Pod, VirtualMachine, KeepPolicy\nonly of namespace {namespace}, "
-        "as you may not list those of others: ResourceClaim\n"
+        "left out, as you may not list them: ResourceSlice, Pod, DeviceTaintRule, VirtualMachine, KeepPolicy\n"
+        f"only of namespace {namespace}, as you may not list those of others: ResourceClaim\n"
     )
     (row,) = json.loads(result.stdout)["items"]
     assert row["state"] == "reserved"

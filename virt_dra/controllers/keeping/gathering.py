@@ -24,9 +24,9 @@ from virt_dra.cluster.port import NotFound, Reader
 from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.cluster.watching.transforms import keeping, leaving_out
 from virt_dra.controllers.keeping.plan import KeepingInputs
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, Eviction
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
-from virt_dra.model.usage import claim_node
+from virt_dra.model.claim_nodes import claim_node
+from virt_dra.model.evicting.causes import NO_EXECUTE, Eviction
 
 _OF_VM: Final = "virtual machine"
 _ON_NODE: Final = "node"

@@ -47,21 +47,21 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
 )
 from virt_dra.controllers.events import Event, normal, warning
-from virt_dra.controllers.keeping.releases import REASONS as RELEASE_REASONS
-from virt_dra.controllers.keeping.releases import (
+from virt_dra.controllers.reconciled import earliest
+from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchStatus, Write
+from virt_dra.model.claim_nodes import claim_node
+from virt_dra.model.evicting.causes import Eviction
+from virt_dra.model.keep_ends import (
+    OWNER_GONE,
     ClaimSituation,
-    Release,
+    KeepEnd,
     node_absence,
     outdated,
     release_of,
+    unowned,
 )
-from virt_dra.controllers.loops.taint_eviction.evictions import Eviction
-from virt_dra.controllers.reconciled import earliest
-from virt_dra.controllers.writes import Create, Delete, PatchAnnotations, PatchStatus, Write
-from virt_dra.model.usage import claim_node
+from virt_dra.model.keep_ends import REASONS as RELEASE_REASONS
 
-OWNER_GONE: Final = "KeptOwnerGone"
-"""A VM was deleted, or its claim: the device isn't held for it any more."""
 RELEASED: Final = "KeptDevicesReleased"
 """Event of the VM: a claim is released; the message says why."""
 RELEASE_VOID: Final = "KeptReleaseVoid"
@@ -84,8 +84,8 @@ EARLIER_CLAIM: Final = "KeptClaimTerminating"
 """Event: a claim of an earlier VM of that name has to go; it is made again afterwards (P-8)."""
 
 REASONS: Final = (
-    OWNER_GONE, RELEASED, RELEASE_VOID, INVALID_TERMS, STARTS_LATER, ENDS_LATER, CHANGES_LATER, TEMPLATE_MISSING,
-    NAME_TAKEN, LIMITED, EARLIER_CLAIM, *RELEASE_REASONS,
+    RELEASED, RELEASE_VOID, INVALID_TERMS, STARTS_LATER, ENDS_LATER, CHANGES_LATER, TEMPLATE_MISSING, NAME_TAKEN,
+    LIMITED, EARLIER_CLAIM, *RELEASE_REASONS,
 )  # fmt: skip
 """Of the Events, and of releases in messages and metrics; each has a page in docs/reasons."""
 
@@ -142,7 +142,7 @@ def plan(inputs: KeepingInputs) -> KeepingPlan:
     """What to do about the claims of one VM, in the order of their names."""
     vm = inputs.vm
     ours = sorted(inputs.claims, key=lambda claim: claim.name)
-    gone = [claim for claim in ours if vm is None or not _is_of(claim, vm) or claim.metadata.deletion_timestamp]
+    gone = [claim for claim in ours if unowned(claim, vm)]
     plans = [_let_go(claim, inputs) for claim in gone]
     if vm is None:
         return KeepingPlan(tuple(filter(_does_anything, plans)))
@@ -184,8 +184,8 @@ def _let_go(claim: ResourceClaim, inputs: KeepingInputs) -> ClaimWrites:
     if not any(map(is_vm_reference, claim.status.reserved_for)) and pods == claim.status.reserved_for:
         return ClaimWrites()
     about = claim if inputs.vm is None else inputs.vm
-    why = "it is being deleted" if claim.metadata.deletion_timestamp else "no VM owns it any more"
-    event = normal(about, RELEASED, f"ResourceClaim {visible(claim.name)} is released: {why}")
+    text = f"ResourceClaim {visible(claim.name)} is released: {unowned(claim, inputs.vm)}"
+    event = normal(about, RELEASED, text)
     return ClaimWrites((_with_consumers(claim, pods),), (event,), OWNER_GONE)
 
 
@@ -232,7 +232,7 @@ class _Kept:
         if self._pods:
             standing += self._later()
             return self._held(), None, standing
-        release, due = release_of(self._situation)
+        release, due = release_of(self._situation, self._now)
         if release is not None:
             return self._released(release), None, standing
         return self._held(), due, standing
@@ -250,7 +250,7 @@ class _Kept:
             said.append(warning(self._vm, CHANGES_LATER, text))
         return said
 
-    def _released(self, release: Release) -> ClaimWrites:
+    def _released(self, release: KeepEnd) -> ClaimWrites:
         actions: list[Write] = []
         if self._claim.status.allocation is not None or self._claim.status.reserved_for:
             actions.append(_with_consumers(self._claim, ()))

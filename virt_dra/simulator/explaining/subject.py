@@ -24,12 +24,13 @@ from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, Resourc
 from virt_dra.controllers.deletion import TERMINATING, deletion_text
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+from virt_dra.model.claim_nodes import claim_node
 from virt_dra.model.cluster import ClusterModel, ModelIndex
 from virt_dra.model.feeds.admitted import instancetypes_of
 from virt_dra.model.kept import kept_claims
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.unknown import UnknownFact
-from virt_dra.model.usage import claim_node, devices_held_by, users_of
+from virt_dra.model.usage import devices_held_by, users_of
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING, CLAIM_NOT_CREATED, each_once
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.explaining.state import Wish

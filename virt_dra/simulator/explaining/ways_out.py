@@ -41,8 +41,9 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.tolerations import taint_text
 from virt_dra.matching.facts import conjuncts
+from virt_dra.model.claim_nodes import claim_node
 from virt_dra.model.launchers import vm_of_pod
-from virt_dra.model.usage import DeviceHolder, claim_node
+from virt_dra.model.usage import DeviceHolder
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text

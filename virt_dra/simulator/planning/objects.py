@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from virt_dra.api.keeping.claims import claim_terms, is_kept, other_consumers, vm_name_of
-from virt_dra.api.keeping.ends import keeping_end
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import OwnerReference, TypedObject
 from virt_dra.api.reading.namespaces import in_namespace
@@ -161,7 +160,7 @@ def _given_up(
     for claim in left:
         if isinstance(claim, ResourceClaim) and is_kept(claim) and not other_consumers(claim):
             vm = stopped.get(f"{claim.namespace}/{vm_name_of(claim)}")
-            if vm is not None and keeping_end(claim_terms(vm, claim)[0]) is not None:
+            if vm is not None and claim_terms(vm, claim)[0] is None:
                 yield claim
 
 

@@ -13,10 +13,10 @@ from virt_dra.api.defaults import EPOCH
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.tolerations import taint_text
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, tolerated_until
 from virt_dra.controllers.loops.virtual_machines import wants_instance
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import devices_by_id
+from virt_dra.model.evicting.causes import NO_EXECUTE, tolerated_until
 from virt_dra.model.feeds.files import placeable
 from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.usage import DeviceHolder, holders_in_use

@@ -23,14 +23,9 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Invalid
-from virt_dra.controllers.loops.taint_eviction.evictions import (
-    Eviction,
-    TaintCause,
-    claim_eviction,
-    pod_eviction,
-    tolerated_until,
-)
+from virt_dra.controllers.loops.taint_eviction.pod_evictions import pod_eviction
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
+from virt_dra.model.evicting.causes import Eviction, TaintCause, claim_eviction, tolerated_until
 from virt_dra.simulator.virtual_time import BEGINNING
 
 GPU_0 = (DRIVER, "node-a", "gpu-0")

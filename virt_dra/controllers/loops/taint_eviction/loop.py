@@ -19,7 +19,7 @@ from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.index_keys import group_of, pools_of
 from virt_dra.controllers.loops.scheduler.pod_writes import with_condition as with_pod_condition
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, Eviction, pod_eviction, rule_selects
+from virt_dra.controllers.loops.taint_eviction.pod_evictions import pod_eviction
 from virt_dra.controllers.loops.taint_eviction.rule_status import (
     STATUS_PERIOD,
     PendingPods,
@@ -29,6 +29,7 @@ from virt_dra.controllers.loops.taint_eviction.rule_status import (
     with_condition,
 )
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
+from virt_dra.model.evicting.causes import NO_EXECUTE, Eviction, rule_selects
 from virt_dra.scheduling.claim_references import POD_GROUPS, PODS
 
 COMPONENT: Final = "device-taint-eviction-controller"

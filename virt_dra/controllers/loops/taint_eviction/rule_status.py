@@ -7,7 +7,7 @@ from datetime import datetime
 
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import DeviceTaintRule
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE
+from virt_dra.model.evicting.causes import NO_EXECUTE
 
 EVICTION_IN_PROGRESS = "EvictionInProgress"
 STATUS_PERIOD = 10.0

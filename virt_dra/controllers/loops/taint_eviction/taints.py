@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.controllers.loops.taint_eviction.devices import PublishedTaints
-from virt_dra.controllers.loops.taint_eviction.evictions import (
+from virt_dra.model.evicting.causes import (
     NO_EXECUTE,
     CausedTaint,
     Eviction,
@@ -21,7 +20,8 @@ from virt_dra.controllers.loops.taint_eviction.evictions import (
     device_of,
     rule_selects,
 )
-from virt_dra.controllers.loops.taint_eviction.rules import EvictingRules
+from virt_dra.model.evicting.published import PublishedTaints
+from virt_dra.model.evicting.rules import EvictingRules
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""

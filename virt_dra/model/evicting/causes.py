@@ -1,5 +1,4 @@
-"""The time at which a claim's taints evict the pods that use it, and a pod for all its claims (C-11.2, C-11.3).
-Pure."""
+"""The moment from which the NoExecute taints of a claim's devices evict whoever uses it (C-11.2). Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -15,16 +13,8 @@ from virt_dra.api.resource_v1 import (
     DeviceTaint,
     DeviceTaintRule,
     DeviceToleration,
-    ResourceClaim,
 )
 from virt_dra.api.tolerations import tolerates
-from virt_dra.scheduling.claim_references import (
-    Resolved,
-    UnsupportedClaimSource,
-    claim_name,
-    is_for_pod,
-    is_reserved_for,
-)
 
 NO_EXECUTE = "NoExecute"
 
@@ -130,36 +120,3 @@ def _time(text: str) -> datetime:
         return parse_time(text)
     except ValueError:
         return _FIRST
-
-
-ClaimOfPod = Callable[[str], tuple[ResourceClaim, Eviction | None] | None]
-"""The allocated claim of a name in the pod's namespace, with its eviction."""
-
-
-def pod_eviction(pod: Pod, allocated: ClaimOfPod, *, workload_claims: bool = False) -> Eviction | None:
-    """The eviction of a pod: the earliest of its claims', with the causes of all (C-11.3).
-
-    None for a pod without a node. Claims that aren't allocated, not the pod's or not reserved for it don't count, nor
-    does the claim of its extended resources. A pod that has finished is evicted as any other.
-    """
-    if not pod.spec.node_name:
-        return None
-    earliest: Eviction | None = None
-    for entry in pod.spec.resource_claims:
-        try:
-            reference = claim_name(pod, entry)
-        except UnsupportedClaimSource:
-            continue
-        evicted = allocated(reference.name) if isinstance(reference, Resolved) else None
-        if evicted is None or not isinstance(reference, Resolved):
-            continue
-        claim, eviction = evicted
-        foreign = reference.must_check_owner and not is_for_pod(claim, pod, workload_claims=workload_claims)
-        if eviction is None or foreign or not is_reserved_for(claim, pod, workload_claims=workload_claims):
-            continue
-        earliest = eviction if earliest is None else _merged(earliest, eviction)
-    return earliest
-
-
-def _merged(left: Eviction, right: Eviction) -> Eviction:
-    return Eviction(min(left.at, right.at), tuple(sorted({*left.causes, *right.causes})))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from virt_dra.api.pool_generations import generation_of
 from virt_dra.api.resource_v1 import DeviceTaint, ResourceSlice
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, CausedTaint, TaintCause, TaintedDevice
+from virt_dra.model.evicting.causes import NO_EXECUTE, CausedTaint, TaintCause, TaintedDevice
 
 _Tainted = dict[str, tuple[tuple[int, DeviceTaint], ...]]
 """Device -> its NoExecute taints with their indexes."""

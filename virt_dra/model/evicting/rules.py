@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from virt_dra.api.resource_v1 import DeviceTaintRule
-from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, CausedTaint, TaintedDevice, rule_cause
+from virt_dra.model.evicting.causes import NO_EXECUTE, CausedTaint, TaintedDevice, rule_cause
 
 _Selector = tuple[str | None, str | None, str | None]
 
