@@ -328,6 +328,8 @@ class ContainerStatus(Wire):
     allocated_resources_status: List[ResourceStatus] = ()
 
 
+SCHEDULER_NAME: Final = "default-scheduler"
+"""The scheduler of pods that name none (``schedulerName``)."""
 FINISHED: Final = ("Succeeded", "Failed")
 """The last phases of a pod, and of a VirtualMachineInstance."""
 

@@ -8,7 +8,8 @@ prepares pods over the tables that its informers keep.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
@@ -25,6 +26,7 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.node_resources import NodeUsages
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
+from virt_dra.scheduling.framework.messages import unsatisfied
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
@@ -66,8 +68,14 @@ class Fit:
         return self.everywhere or next(self.refusals(state), None)
 
     def refusals(self, state: NodeState) -> Iterator[FilterRefusal]:
-        """The refusals of one node by all filters, in their order. Raises FilterError, DeadlineExceeded."""
+        """The refusals of one node by all filters, in their order; first by one that restricts the pod to others, which
+        is known before nodes are asked. Raises FilterError, DeadlineExceeded."""
+        first = next((part for part in self._restricting if state.name not in (part.attempt.only_nodes or ())), None)
+        if first is not None and (refusal := first.attempt.filter(state)) is not None:
+            yield replace(refusal, reasons=(unsatisfied(part.plugin.name for part in self._restricting),))
         for part in self.parts:
+            if part is first:
+                continue
             try:
                 refusal = part.attempt.filter(state)
             except AttemptError as error:
@@ -75,6 +83,10 @@ class Fit:
                 raise FilterError(str(error), words, error.subject, error.code) from error
             if refusal is not None:
                 yield refusal
+
+    @cached_property
+    def _restricting(self) -> tuple[PluginPart, ...]:
+        return tuple(part for part in self.parts if part.attempt.only_nodes is not None)
 
     def state(self, node: str) -> NodeState:
         """A node of the table. Raises KeyError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -47,6 +48,42 @@ def test_a_vm_that_would_wait_is_explained_the_nearest_first() -> None:
         "More about it: virt-dra explain DeviceInUse\n"
     )
     assert (result.exit_code, result.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "awaited"),
+    [
+        ({}, "its pod waits for its turn, or for what isn't checked here, such as volumes"),
+        (
+            {"schedulingGates": [{"name": "quota"}]},
+            "its pod isn't scheduled before its scheduling gate quota is removed",
+        ),
+        (
+            {"schedulingGates": [{"name": "a"}, {"name": "b"}]},
+            "its pod isn't scheduled before its scheduling gates a, b are removed",
+        ),
+        ({"schedulerName": "volcano"}, "its pod waits for another scheduler, volcano"),
+    ],
+)
+def test_it_says_what_a_pod_that_fits_waits_for(spec: dict[str, Any], awaited: str, tmp_path: Path) -> None:
+    asker = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec}, "status": {"phase": "Pending"},
+    }  # fmt: skip
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*node("n1", []), asker]}))
+    result = _run("pod", "p", "-f", str(file))
+    assert result.stdout.splitlines()[0] == f"pod default/p fits on 1 of 1 node (n1): {awaited}"
+
+
+def test_a_claim_that_fits_waits_for_a_pod(tmp_path: Path) -> None:
+    waiting = {**claim("c"), "metadata": {"name": "c", "namespace": "default", "uid": "c"}}
+    file = tmp_path / "cluster.json"
+    items = [*classes(), *node("n1", [gpu("g0")]), waiting]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert _run("claim", "c", "-f", str(file)).stdout.splitlines()[0] == (
+        "claim default/c fits on 1 of 1 node (n1): it gets devices when a pod that names it is scheduled"
+    )
 
 
 def test_an_instance_is_found_as_a_vm_and_has_ended(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from virt_dra.api.core_v1 import (
+    SCHEDULER_NAME,
     Container,
     LabelSelector,
     Namespace,
@@ -104,7 +105,7 @@ def _pod(pod: Pod) -> Pod:
         changes["termination_grace_period_seconds"] = 30
     elif spec.termination_grace_period_seconds < 0:
         changes["termination_grace_period_seconds"] = 1
-    for field, value in (("restart_policy", "Always"), ("scheduler_name", "default-scheduler")):
+    for field, value in (("restart_policy", "Always"), ("scheduler_name", SCHEDULER_NAME)):
         if not getattr(spec, field):
             changes[field] = value
     if spec.enable_service_links is None:

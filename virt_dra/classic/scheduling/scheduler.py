@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from virt_dra.api.core_v1 import Namespace, Node, Pod, reference_to
+from virt_dra.api.core_v1 import SCHEDULER_NAME, Namespace, Node, Pod, reference_to
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import with_finalizer
 from virt_dra.classic.objects import (
@@ -54,7 +54,7 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.default_preempting import DefaultPreempting
-from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME, namespace_labels
+from virt_dra.controllers.loops.scheduler.known_cluster import namespace_labels
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, write_condition
 from virt_dra.scheduling.filter_table import FilterSources, scoring_filters_over
 from virt_dra.scheduling.framework.cycle import FittingNodes, NotFitting, SchedulingCycle

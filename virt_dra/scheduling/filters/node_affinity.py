@@ -20,6 +20,10 @@ _EVENTS: Final = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS})
 _REFUSAL: Final = FilterRefusal("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), code=AFFINITY)
 
 
+CONFLICT: Final = "pod affinity terms conflict"
+"""No node has all the names that a required term asks for."""
+
+
 class NodeSelection:
     """The nodes that a pod selects, its affinity read once. Faulty terms select nothing, as in kube-scheduler."""
 
@@ -28,6 +32,8 @@ class NodeSelection:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         required = affinity.required if affinity else None
         self._required = None if required is None else NodeMatcher(required, lenient=True)
+        self.names = None if required is None else _names_of(required)
+        """The nodes that the required terms name, one of which it must be; None unless every term names some."""
         self._preferred = tuple(
             (term.weight, NodeMatcher(NodeSelector(node_selector_terms=(term.preference,)), lenient=True))
             for term in (affinity.preferred if affinity else ())
@@ -51,6 +57,20 @@ class NodeSelection:
         return sum(weight for weight, term in self._preferred if term.matches(node))
 
 
+def _names_of(required: NodeSelector) -> frozenset[str] | None:
+    names = frozenset[str]()
+    for term in required.node_selector_terms:
+        asked = [
+            frozenset(field.values)
+            for field in term.match_fields
+            if field.key == "metadata.name" and field.operator == "In"
+        ]
+        if not asked:
+            return None
+        names |= frozenset.intersection(*asked)
+    return names if required.node_selector_terms else None
+
+
 class NodeAffinityFilter(SchedulingPlugin):
     """Refuses nodes that the pod doesn't select."""
 
@@ -62,17 +82,20 @@ class NodeAffinityFilter(SchedulingPlugin):
     def hints(self) -> tuple[Hint, ...]:
         return (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or NodeSelection(pod).selects(new)),)
 
-    def attempt(self, pod: Pod) -> PluginAttempt | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         selection = NodeSelection(pod)
         wants_nothing = not pod.spec.node_selector and (
             pod.spec.affinity is None or pod.spec.affinity.node_affinity is None
         )
+        if selection.names is not None and not selection.names:
+            return FilterRefusal(self.name, (CONFLICT,), code=AFFINITY)
         return None if wants_nothing else _Attempt(selection)
 
 
 class _Attempt(PluginAttempt):
     def __init__(self, selection: NodeSelection) -> None:
         self._selection = selection
+        self.only_nodes = selection.names
         self.scores_nodes = selection.prefers_nodes
 
     def filter(self, state: NodeState) -> FilterRefusal | None:

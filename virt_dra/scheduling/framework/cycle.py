@@ -14,7 +14,7 @@ from virt_dra.allocator import wanted_nodes
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.claim_references import pod_group_name
 from virt_dra.scheduling.fit import FilterError, Fit, PluginPart, prepare
-from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
+from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis, unsatisfied
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.nominations import Nominations
 from virt_dra.scheduling.framework.plugin import Remedy, SchedulingPlugin
@@ -103,8 +103,7 @@ class SchedulingCycle:
                 raise AttemptError(f'running "{failed.plugin}" filter plugin: {failed.message}')
             elsewhere = None
             if restricted:
-                names = " ".join(sorted(part.plugin.name for part in restricted))
-                elsewhere = FilterRefusal("", (f"node(s) didn't satisfy plugin(s) [{names}]",))
+                elsewhere = FilterRefusal("", (unsatisfied(part.plugin.name for part in restricted),))
             rejectors = frozenset(refusal.plugin for refusal in refusals.values()) | {
                 part.plugin.name for part in restricted
             }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.scheduling.framework.refusals import FilterRefusal
@@ -15,6 +15,11 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 EVENT_NOTE_LIMIT = 1024
 """Characters of an Event's message."""
+
+
+def unsatisfied(plugins: Iterable[str]) -> str:
+    """Of nodes that aren't among those to which these plugins restrict the pod."""
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
 
 
 @dataclass(frozen=True)

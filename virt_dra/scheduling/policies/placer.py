@@ -331,7 +331,9 @@ class PolicyPlacer:
 
     def why(self, shape: VmShape) -> Diagnosis:
         """Why a shape fits on no node."""
-        everywhere = check_claims(shape.claims, self.snapshot.classes, (), self._features)
+        everywhere = self._of_nodes(shape).everywhere or check_claims(
+            shape.claims, self.snapshot.classes, (), self._features
+        )
         if everywhere is not None:
             return Diagnosis(len(self.nodes), everywhere=everywhere)
         refusals = ((node.name, self.refusal(shape, number)) for number, node in enumerate(self.nodes))
@@ -493,12 +495,16 @@ class PolicyPlacer:
         """The refusal of the filters that depend on the node alone, by node."""
         refusals = self._admitted.get(shape)
         if refusals is None:
-            plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
-            fit = prepare(shape.pod, plugins, NodeTable())
+            fit = self._of_nodes(shape)
             refusals = self._admitted[shape] = [
                 fit.refusal(NodeState(node)) or _refusal_elsewhere(shape, node) for node in self.nodes
             ]
         return refusals
+
+    def _of_nodes(self, shape: VmShape) -> Fit:
+        """The shape's part in the filters that depend on the node alone."""
+        plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
+        return prepare(shape.pod, plugins, NodeTable())
 
     def _lacking(self, shape: VmShape, number: int) -> Sequence[str]:
         """The resources of which the node has too little left, as NodeResourcesFit counts; one that devices serve by

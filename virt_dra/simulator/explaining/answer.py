@@ -9,7 +9,9 @@ from typing import Final, Literal, TypedDict
 from virt_dra.allocator import DeadlineExceeded, FatalError
 from virt_dra.allocator.features.in_use import IN_USE
 from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import SCHEDULER_NAME, Pod
 from virt_dra.api.counting import counted, listed
+from virt_dra.api.go_text import visible
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.model.unknown import UnknownFact, UnknownFactJson, unknown_facts
 from virt_dra.model.usage import DeviceHolder, devices_held_by
@@ -125,7 +127,7 @@ def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: Ju
     fitting = tuple(node.node for node in nodes if node.fits)
     groups = tuple(grouped(nodes))
     if fitting:
-        headline = _fits_text(subject, fitting, total)
+        headline = _fits_text(subject, wish.pod, fitting, total)
         return ExplainedAnswer(subject.title, FITS, headline, "", total, fitting, groups, unjudged=unjudged)
     reason = groups[0].reasons[0].code if groups else ""
     headline = f"{subject.title} {'waits' if subject.made else 'would wait'}: {nearest_text(groups, total)}"
@@ -146,13 +148,24 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
     return f"{subject.title} is allocated{where}{have}{by}"
 
 
-def _fits_text(subject: AskedSubject, fitting: Sequence[str], nodes: int) -> str:
-    if subject.made:
-        waiting = "its pod waits for something else than devices and room, or for its turn"
-    else:
-        waiting = f"it has ended ({subject.ended})" if subject.ended else "it isn't created yet"
+def _fits_text(subject: AskedSubject, pod: Pod, fitting: Sequence[str], nodes: int) -> str:
     where = f"{len(fitting):,} of {counted(nodes, 'node')} ({listed(fitting, 3)})"
-    return f"{subject.title} fits on {where}: {waiting}"
+    return f"{subject.title} fits on {where}: {_awaited(subject, pod)}"
+
+
+def _awaited(subject: AskedSubject, pod: Pod) -> str:
+    """What a subject that fits waits for, as a clause."""
+    if not subject.made:
+        return f"it has ended ({subject.ended})" if subject.ended else "it isn't created yet"
+    if subject.kind is ResourceClaim:
+        return "it gets devices when a pod that names it is scheduled"
+    gates = [visible(gate.name) for gate in pod.spec.scheduling_gates]
+    if gates:
+        noun, verb = ("gate", "is") if len(gates) == 1 else ("gates", "are")
+        return f"its pod isn't scheduled before its scheduling {noun} {listed(gates, 3)} {verb} removed"
+    if pod.spec.scheduler_name not in (None, "", SCHEDULER_NAME):
+        return f"its pod waits for another scheduler, {visible(pod.spec.scheduler_name)}"
+    return "its pod waits for its turn, or for what isn't checked here, such as volumes"
 
 
 def _held(state: ClusterState, groups: Sequence[RefusalGroup]) -> tuple[tuple[DeviceId, DeviceHolder], ...]:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.core_v1 import ObjectReference, Pod, PodCondition
+from virt_dra.api.core_v1 import SCHEDULER_NAME, ObjectReference, Pod, PodCondition
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
-from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME
 from virt_dra.controllers.loops.scheduler.pod_writes import with_condition
 from virt_dra.scheduling.default_preemption import MARKED, Victims, choose_victims
 from virt_dra.scheduling.framework.cycle import NotFitting

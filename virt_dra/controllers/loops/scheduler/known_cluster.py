@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from virt_dra.allocator import Features
-from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.core_v1 import SCHEDULER_NAME, Namespace, Node, Pod
 from virt_dra.api.resource_v1 import (
     DeviceClass,
     DeviceTaintRule,
@@ -41,9 +41,6 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 from virt_dra.scheduling.scheduling_gates import SchedulingGates
-
-SCHEDULER_NAME = "default-scheduler"
-"""Pods are scheduled here if their ``schedulerName`` is this or empty."""
 
 _PODS_OF_CLAIM = "scheduler: claims of pods"
 _PODS_OF_GROUP = "scheduler: groups of pods"
