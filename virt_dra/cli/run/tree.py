@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 from rich.tree import Tree
@@ -129,11 +129,20 @@ def _add_failure(branch: Tree, outcome: VmOutcome) -> None:
     assert failure is not None
     branch.add(Text(failure.message))
     if failure.details and list(failure.details) != [failure.message]:
-        details = branch.add(Text("in detail"))
-        for line in shown(failure.details):
-            details.add(Text(line))
+        _add_indented(branch.add(Text("in detail")), shown(failure.details))
     if failure.advice:
         branch.add(Text.assemble(Text("what to do: ", style="bold"), failure.advice))
+
+
+def _add_indented(branch: Tree, lines: Iterable[str]) -> None:
+    """Adds the lines, each below the last one that is indented less."""
+    path: list[tuple[int, Tree]] = []
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = len(line) - len(text)
+        while path and path[-1][0] >= indent:
+            path.pop()
+        path.append((indent, (path[-1][1] if path else branch).add(Text(text))))
 
 
 def shown(details: Sequence[str]) -> list[str]:
