@@ -121,7 +121,7 @@ def convert(
 
 
 def _inputs(vmi: AnyVmi, sources: AddressSources, kubevirt: KubeVirtVersion | str) -> ConversionInputs:
-    version = KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt
+    version = KubeVirtVersion.parse_known(kubevirt) if isinstance(kubevirt, str) else kubevirt
     return ConversionInputs(as_vmi(vmi), sources, version)
 
 

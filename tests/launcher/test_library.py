@@ -67,6 +67,8 @@ def test_an_object_of_another_kind_is_refused() -> None:
 def test_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="'nine' is no KubeVirt version"):
         hostdevs(VMI, kubevirt="nine")
+    with pytest.raises(ValueError, match=r"KubeVirt 1\.99 is newer than the releases known here"):
+        hostdevs(VMI, kubevirt="1.99")
 
 
 def test_the_callers_own_environment_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,9 @@ pytestmark = pytest.mark.slow(seconds=0.5)
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"
+UNKNOWN_RELEASE: Final = (
+    "KubeVirt 1.99 is newer than the releases known here: 1.6, 1.7, 1.8, 1.9 and main; main has the newest rules"
+)
 WAITS: Final = """\
 AssertionError: VirtualMachine team-a/trainer isn't ready: placement: the one node can't take it. Nearest: node-2, \
 request gpu: 1 device: memory is 16Gi (KubeVirt 1.9)
@@ -28,9 +31,9 @@ VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
 └── placement: FAILED Unschedulable
     ├── the one node can't take it. Nearest: node-2, request gpu: 1 device: memory is 16Gi
     ├── in detail
-    │   ├── node node-2: memory is 16Gi (1 device reachable)
-    │   ├──   claim team-a/virt-launcher-trainer-bbbbb-gpu-bbbbc, request gpu: 0 of 1 device at best
-    │   └──     gpu.example.com/node-2/gpu-0: SelectorMismatch: memory is 16Gi: \
+    │   └── node node-2: memory is 16Gi (1 device reachable)
+    │       └── claim team-a/virt-launcher-trainer-bbbbb-gpu-bbbbc, request gpu: 0 of 1 device at best
+    │           └── gpu.example.com/node-2/gpu-0: SelectorMismatch: memory is 16Gi: \
 device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))
     └── what to do: correct the selectors of the claim or its DeviceClass, or add a node with devices that match them
 Not known: Pods aren't given or readable: the room that they use and who runs beside whom isn't known
@@ -144,6 +147,10 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
             "kubevirt: 'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main",
         ),
         (
+            'assert_vm_ready("vm.yaml", kubevirt="1.99")',
+            f"kubevirt: {UNKNOWN_RELEASE}",
+        ),
+        (
             'assert_vm_ready("vm.yaml", ignore=["nonsense"])',
             "ignore: 'nonsense' is no finding; virt-dra lint --list shows them",
         ),
@@ -154,6 +161,7 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
         ),
         ('domain_xml({"kind": "Pod"})', "kind: must be VirtualMachineInstance or VirtualMachine"),
         ('domain_xml("vm.yaml", kubevirt="0")', "'0' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        ('domain_xml("vm.yaml", kubevirt="1.99")', UNKNOWN_RELEASE),
         (
             'domain_xml("vm.yaml", {"gpus/gpu2": "0000:41:00.0"})',
             "addresses: gpus/gpu2 is no device of trainer; its devices are: gpus/gpu1",
@@ -337,11 +345,17 @@ def test_a_release_of_the_command_line_counts_where_the_test_names_none(suite: p
     suite.runpytest_inprocess("--virt-dra-kubevirt", "1.8.3").assert_outcomes(passed=2)
 
 
-def test_a_release_that_is_none_ends_pytest_with_one_line(suite: pytest.Pytester) -> None:
-    ran = suite.runpytest_inprocess("--virt-dra-kubevirt", "new")
+@pytest.mark.parametrize(
+    ("release", "message"),
+    [
+        ("new", "'new' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        ("1.99", UNKNOWN_RELEASE),
+    ],
+)
+def test_a_release_that_is_none_ends_pytest_with_one_line(release: str, message: str, suite: pytest.Pytester) -> None:
+    ran = suite.runpytest_inprocess("--virt-dra-kubevirt", release)
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
-    message = "ERROR: --virt-dra-kubevirt: 'new' is no KubeVirt version; write for example 1.9, 1.8.3 or main"
-    assert [line for line in ran.errlines if line] == [message]
+    assert [line for line in ran.errlines if line] == [f"ERROR: --virt-dra-kubevirt: {message}"]
 
 
 def test_pytest_starts_without_importing_anything_of_virt_dra_but_the_plugin(suite: pytest.Pytester) -> None:

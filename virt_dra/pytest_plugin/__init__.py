@@ -207,7 +207,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from virt_dra.api.kubevirt_versions import KubeVirtVersion
 
         try:
-            KubeVirtVersion.parse(version)
+            KubeVirtVersion.parse_known(version)
         except ValueError as error:
             raise pytest.UsageError(f"--virt-dra-kubevirt: {error}") from None
 

@@ -52,7 +52,7 @@ def made_domain(inputs: DomainInputs) -> str:
     __tracebackhide__ = True
     try:
         vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
-        version = KubeVirtVersion.parse(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
+        version = KubeVirtVersion.parse_known(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
         pod = Pod.from_wire(dict(inputs.pod)) if inputs.pod is not None else None
         sources = AddressSources(inputs.env, inputs.files, pod)
         made = convert(vmi, sources, kubevirt=version, topology=_host(inputs.topology))

@@ -72,7 +72,7 @@ def _settings(inputs: ReadinessInputs) -> RunSettings:
     if not inputs.vms:
         raise _unusable(["assert_vm_ready: name a file that has a VirtualMachine or VirtualMachineInstance"])
     try:
-        version = KubeVirtVersion.parse(inputs.kubevirt) if inputs.kubevirt is not None else None
+        version = KubeVirtVersion.parse_known(inputs.kubevirt) if inputs.kubevirt is not None else None
     except ValueError as error:
         raise _unusable([f"kubevirt: {error}"]) from None
     return RunSettings(node=inputs.node, namespace=inputs.namespace, kubevirt=version, gates=inputs.gates)

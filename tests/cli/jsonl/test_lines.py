@@ -169,6 +169,11 @@ def test_the_designs_gate_stands_for_both() -> None:
     [
         ({"kubevirt": 1.9}, "kubevirt: must be a string, not a number"),
         ({"kubevirt": ""}, "kubevirt: '' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        (
+            {"kubevirt": "1.99"},
+            "kubevirt: KubeVirt 1.99 is newer than the releases known here: 1.6, 1.7, 1.8, 1.9 and main; "
+            "main has the newest rules",
+        ),
         ({"gates": ["GPUsWithDRA"]}, "gates: must be an object, not a list"),
         ({"gates": {"GPUsWithDRA": "true"}}, "gates.GPUsWithDRA: must be a boolean, not a string"),
     ],

@@ -30,7 +30,7 @@ def gates_of(request: Json) -> Gates:
 @lru_cache(maxsize=32)
 def _default_gates(text: str | None) -> Gates:
     """The gates of a version; of the newest for None. Raises ValueError for a text that is no version."""
-    return Gates.for_version(NEWEST if text is None else KubeVirtVersion.parse(text))
+    return Gates.for_version(NEWEST if text is None else KubeVirtVersion.parse_known(text))
 
 
 def vmi_or_spec(request: Json) -> Json:
