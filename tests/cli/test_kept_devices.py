@@ -105,7 +105,7 @@ def test_a_policy_is_named_to_the_vm_and_to_who_waits(limited: tuple[str, ...]) 
 def test_a_vm_that_keeps_nothing_yet_is_told_what_a_policy_leaves(limited: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "kept.yaml").write_text(KEPT.partition("---")[0])
     assert said("explain", "vm", "trainer", "-n", "team-a", *limited).endswith(
-        "Kept devices:\n  KeepPolicy team of the namespace allows to keep devices for 2h only\n"
+        "Kept devices:\n  KeepPolicy team of the namespace allows devices to be kept for 2h only\n"
     )
 
 

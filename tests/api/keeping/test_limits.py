@@ -80,7 +80,7 @@ def test_who_stopped_first_keeps_as_long_as_there_is_room(drawn: list[Json], sto
 def test_the_shortest_time_counts(
     stopped_for: timedelta | None, policies: tuple[KeepPolicy, ...], shortened: bool
 ) -> None:
-    only = "KeepPolicy hour of the namespace allows to keep devices for 1h only"
+    only = "KeepPolicy hour of the namespace allows devices to be kept for 1h only"
     assert KeepLimits(policies).shortfall({}, KeepTerms(stopped_for)) == (only if shortened else "")
 
 

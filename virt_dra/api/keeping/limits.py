@@ -62,7 +62,7 @@ class KeepLimits:
         if limit is None or (terms.stopped_for is not None and terms.stopped_for <= limit.time):
             return ""
         allowed = duration_text(limit.time)
-        return f"KeepPolicy {visible(limit.policy)} of the namespace allows to keep devices for {allowed} only"
+        return f"KeepPolicy {visible(limit.policy)} of the namespace allows devices to be kept for {allowed} only"
 
     def exceeded(self, devices: DevicesByClass) -> str:
         """The limit that so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if

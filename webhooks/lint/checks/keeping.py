@@ -13,10 +13,10 @@ from virt_dra.api.keeping.claims import is_kept, kept_claim_name, vm_name_of
 from virt_dra.api.keeping.instances import places_of_terms
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, least_devices
-from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, keep_terms
+from virt_dra.api.keeping.terms import KEEP_ANNOTATION, KeepingError, KeepTerms, keep_terms, speaks_of_keeping
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.profiles.asking import RefusedLineError
+from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.model.cluster import ModelIndex
 from webhooks.lint.inputs import LintInputs, NamespacedName, title
@@ -126,7 +126,13 @@ def kept_claim_clash(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def _field(linted: Linted) -> str:
-    return f"{linted.reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
+    """The annotation by which the VM keeps its devices: the first that is heard of :func:`_terms`."""
+    reviewed = linted.reviewed
+    if speaks_of_keeping(reviewed.annotations):
+        return f"{reviewed.metadata}.annotations[{KEEP_ANNOTATION}]"
+    if linted.inputs.configuration.own_crds and speaks_of_keeping(linted.object.metadata.annotations):
+        return f"metadata.annotations[{KEEP_ANNOTATION}]"
+    return f"{reviewed.metadata}.annotations[{DEVICES_ANNOTATION}]"
 
 
 def _is_own(vm: VirtualMachine, claim: NamedClaim) -> bool:
