@@ -32,8 +32,11 @@ from virt_dra.scheduling.why.distance import NODE_REASONS
 MAINTENANCE: Final = "NodeInMaintenance"
 
 
+LABEL: Final = "toy.example.com/maintenance"
+
+
 class Maintenance(SchedulingPlugin, PluginAttempt):
-    """Refuses nodes with the label ``maintenance``."""
+    """Refuses nodes with the label."""
 
     name = "Maintenance"
 
@@ -41,7 +44,7 @@ class Maintenance(SchedulingPlugin, PluginAttempt):
         return self
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        if "maintenance" not in state.node.metadata.labels:
+        if LABEL not in state.node.metadata.labels:
             return None
         return FilterRefusal(self.name, ("node(s) were in maintenance",), code=MAINTENANCE)
 
@@ -51,7 +54,7 @@ apiVersion: v1
 kind: Node
 metadata:
   name: n1
-  labels: {maintenance: "yes", kubevirt.io/schedulable: "true", kubernetes.io/arch: amd64}
+  labels: {toy.example.com/maintenance: "yes", kubevirt.io/schedulable: "true", kubernetes.io/arch: amd64}
 status:
   allocatable:
     {cpu: "4", memory: 16Gi, pods: "110", devices.kubevirt.io/kvm: 1k, devices.kubevirt.io/tun: 1k,
