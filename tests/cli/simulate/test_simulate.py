@@ -425,7 +425,7 @@ def test_the_fewest_nodes_that_reach_a_target() -> None:
     assert (document["part"], document["target"]) == ("gpu", "waiting < 1")
     for line, answer in zip(result.stdout.splitlines(), document["answers"], strict=True):
         fewest = answer["fewest"]
-        shown = f"{fewest} gpu are the fewest" if fewest else "waiting < 1 isn't reached with 42 gpu"
+        shown = f"{fewest} nodes of gpu are the fewest" if fewest else "waiting < 1 isn't reached with 42 nodes of gpu"
         assert line.startswith(f"{answer['policy']}: {shown}")
         sizes = _document(*arguments[:-2], "--policy", answer["policy"], "--size", f"gpu={fewest or 42}")
         of_policy = [policy for policy in sizes["policies"] if policy["policy"] == answer["policy"]]

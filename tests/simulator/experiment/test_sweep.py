@@ -127,11 +127,15 @@ def test_the_answer_is_one_line() -> None:
     target, sizes = parse_target("p95 wait < 10m"), SizeRange("gpu", (4, 5, 6))
     answer = FewestNodes("pack", 6, results(6, 60.0, 300.0), results(5, 90.0, 900.0))
     assert sentence(answer, sizes, target) == (
-        "pack: 6 gpu are the fewest with p95 wait < 10m, in 2 of 2 seeds "
+        "pack: 6 nodes of gpu are the fewest with p95 wait < 10m, in 2 of 2 seeds "
         "(p95 wait 1m to 5m; with 5: p95 wait 1m30s to 15m)"
     )
     never = FewestNodes("pack", None, results(6, 660.0), ())
-    assert sentence(never, sizes, target) == "pack: p95 wait < 10m isn't reached with 6 gpu (p95 wait 11m)"
+    assert sentence(never, sizes, target) == "pack: p95 wait < 10m isn't reached with 6 nodes of gpu (p95 wait 11m)"
+    one = FewestNodes("pack", 1, results(1, 60.0), ())
+    assert sentence(one, SizeRange("node.yaml", (1, 2)), target) == (
+        "pack: 1 node of node.yaml is the fewest with p95 wait < 10m (p95 wait 1m)"
+    )
 
 
 def _warmed(warm_up: float, patch: Json) -> Measures:

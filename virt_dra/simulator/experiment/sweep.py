@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, nan
 from typing import Final, Protocol
 
+from virt_dra.api.counting import counted
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.simulator.experiment.durations import seconds_of, shown
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -235,9 +236,11 @@ def sentence(fewest: FewestNodes, sizes: SizeRange, target: Target) -> str:
     of_seeds = f", in {seeds} of {seeds} seeds" if seeds > 1 else ""
     reached = target.range_text(fewest.results)
     if fewest.size is None:
-        return f"{fewest.policy}: {target} isn't reached with {sizes.sizes[-1]} {sizes.part} ({reached})"
+        most = counted(sizes.sizes[-1], "node")
+        return f"{fewest.policy}: {target} isn't reached with {most} of {sizes.part} ({reached})"
     below = f"; with {fewest.below[0].run.size}: {target.range_text(fewest.below)}" if fewest.below else ""
-    return f"{fewest.policy}: {fewest.size} {sizes.part} are the fewest with {target}{of_seeds} ({reached}{below})"
+    nodes = f"{counted(fewest.size, 'node')} of {sizes.part} {'is' if fewest.size == 1 else 'are'} the fewest"
+    return f"{fewest.policy}: {nodes} with {target}{of_seeds} ({reached}{below})"
 
 
 def runs_of(policies: Sequence[str], seeds: Sequence[int], sizes: Sequence[int | None] = (None,)) -> Iterator[Run]:
