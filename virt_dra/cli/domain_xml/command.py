@@ -29,6 +29,7 @@ HELP = """Make the libvirt domain of a VM or VMI, as KubeVirt's launcher would: 
 
 The addresses of devices come from the VMI's own status.deviceStatus and from what its launcher reads: --metadata,
 --env. Take both from a running pod, or write them. Of a VM with an instancetype, the file needs that, too.
+The domain has what bears on devices; firmware and network interfaces (but SR-IOV with a claim) are left out.
 
 With --diff, what differs from another domain in host devices and their placement is shown instead: by meaning, so that
 neither the spelling of numbers, the order of elements nor what libvirt fills in counts.
@@ -46,7 +47,7 @@ is read:
 
 \b
 The answer: "id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain",
-"error" (its text), and "warnings": [text] where there are any. """
+"error" (its text), and "warnings": [text] where there are any."""
 
 EPILOG = """\b
 Examples:
@@ -54,12 +55,12 @@ Examples:
   virt-dra domain-xml -f examples/testing/vm.yaml --status examples/testing/status.yaml --validate -o yaml
   virt-dra domain-xml -f examples/testing/vm.yaml --status examples/testing/status.yaml --diff examples/testing/vm.xml
   kubectl exec POD -c compute -- env -0 > env; kubectl exec POD -c compute -- virsh dumpxml 1 > kubevirt.xml
-  kubectl get vmi VMI -o yaml | virt-dra domain-xml -f - --env env --diff kubevirt.xml     what does KubeVirt otherwise?
+  kubectl get vmi VMI -o yaml | virt-dra domain-xml -f - --env env --diff kubevirt.xml   what does KubeVirt differently?
   virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl
 
 \b
 Exit codes: 0 every VM has a domain (--validate: that libvirt's schema allows; --diff: that doesn't differ), 1 one
-  hasn't, 2 bad usage or unreadable input. With --jsonl: 0 every line has its answer, which may be its error.
+hasn't, 2 bad usage or unreadable input. With --jsonl: 0 every line has its answer, which may be its error.
 """
 
 _PATH = click.Path(path_type=Path)

@@ -138,7 +138,7 @@ def seconds_option(name: str, default: float, least: float, most: float | None, 
 namespace_option = shared(
     "--namespace", detail="That of objects which name none.", default=DEFAULT_NAMESPACE, callback=parse_namespace
 )
-every_namespace_option = shared("--all-namespaces", detail="As without it.", expose_value=False)
+every_namespace_option = shared("--all-namespaces", detail="The default.", expose_value=False)
 """Of commands that always take all: what is typed out of habit is right."""
 kubevirt_option = shared(
     "--kubevirt-version",
