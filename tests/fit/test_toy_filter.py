@@ -29,16 +29,16 @@ from virt_dra.scheduling.policies.by_card import FirstFit
 from virt_dra.scheduling.policies.placer import PolicyPlacer, card_catalog
 from virt_dra.scheduling.why.distance import NODE_REASONS
 
-MAINTENANCE: Final = "NodeInMaintenance"
+NODE_IS_TOY: Final = "NodeIsToy"
 
 
-LABEL: Final = "toy.example.com/maintenance"
+LABEL: Final = "toy.example.com/refused"
 
 
-class Maintenance(SchedulingPlugin, PluginAttempt):
+class Toy(SchedulingPlugin, PluginAttempt):
     """Refuses nodes with the label."""
 
-    name = "Maintenance"
+    name = "Toy"
 
     def attempt(self, pod: Pod) -> PluginAttempt:
         return self
@@ -46,7 +46,7 @@ class Maintenance(SchedulingPlugin, PluginAttempt):
     def filter(self, state: NodeState) -> FilterRefusal | None:
         if LABEL not in state.node.metadata.labels:
             return None
-        return FilterRefusal(self.name, ("node(s) were in maintenance",), code=MAINTENANCE)
+        return FilterRefusal(self.name, ("node(s) had the label",), code=NODE_IS_TOY)
 
 
 DUMP: Final = """
@@ -54,7 +54,7 @@ apiVersion: v1
 kind: Node
 metadata:
   name: n1
-  labels: {toy.example.com/maintenance: "yes", kubevirt.io/schedulable: "true", kubernetes.io/arch: amd64}
+  labels: {toy.example.com/refused: "yes", kubevirt.io/schedulable: "true", kubernetes.io/arch: amd64}
 status:
   allocatable:
     {cpu: "4", memory: 16Gi, pods: "110", devices.kubevirt.io/kvm: 1k, devices.kubevirt.io/tun: 1k,
@@ -114,20 +114,20 @@ def test_everyone_asks_a_new_filter(scope: FilterScope, monkeypatch: pytest.Monk
     answer, asked, contradictions = _answers()
     assert (answer.verdict, any(contradictions)) == (FITS, False)
     assert asked >= EVERYONE
-    monkeypatch.setattr(Maintenance, "scope", scope)
-    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Maintenance(), *filter_table.FILTERS))
+    monkeypatch.setattr(Toy, "scope", scope)
+    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Toy(), *filter_table.FILTERS))
     answer, asked, contradictions = _answers()
-    assert (answer.verdict, answer.reasons) == (DOES_NOT_FIT, {"n1": MAINTENANCE})
+    assert (answer.verdict, answer.reasons) == (DOES_NOT_FIT, {"n1": NODE_IS_TOY})
     assert asked >= EVERYONE
     assert not any(contradictions)
 
 
 @pytest.mark.parametrize("scope", [FilterScope.ROOM, FilterScope.DEVICES])
 def test_policies_refuse_a_filter_that_they_would_not_ask(scope: FilterScope, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Maintenance, "scope", scope)
-    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Maintenance(), *filter_table.FILTERS))
+    monkeypatch.setattr(Toy, "scope", scope)
+    monkeypatch.setattr(filter_table, "FILTERS", (lambda sources: Toy(), *filter_table.FILTERS))
     snapshot = snapshot_of(ClusterModel())
-    with pytest.raises(AssertionError, match="room and devices are counted here, not asked of filters: Maintenance"):
+    with pytest.raises(AssertionError, match="room and devices are counted here, not asked of filters: Toy"):
         PolicyPlacer(snapshot, (), FirstFit(), card_catalog(snapshot))
 
 
