@@ -148,7 +148,7 @@ async def test_tables_sort_filter_and_are_copied_without_formulas(tab: Tab, tmp_
     assert await tab.value(names) == ["team-a/vm-b", "team-a/vm-a"]
     await tab.value("document.querySelector('#vms tbody tr:not([hidden]) td').textContent = '=1+\"2\"'")
     assert await tab.value("csv(document.querySelector('#vms table'))") == (
-        '"VM","Phase","Node","Devices","Why not ready"\r\n'
+        '"VM","Phase","Node","Devices","Missing"\r\n'
         '"\'=1+""2""","Running","node-1","gpu=0000:c1:00.0",""\r\n'
         '"team-a/vm-a","Running","node-1","gpu=0000:41:00.0",""\r\n'
     )

@@ -87,7 +87,7 @@ def test_a_stopped_vm_doesnt_wait_and_a_device_counts_once_in_the_bar(tmp_path: 
         used, everything, free = map(int, numbers)
         assert held == start == f"{100 * used / everything:.1f}"
         assert neither == f"{100 * (everything - used - free) / everything:.1f}"
-    assert _tiles(page)["VMs ready, 1 stopped"] == "1 of 4"
+    assert _tiles(page)["VMs running with all devices, 1 stopped"] == "1 of 4"
 
 
 def test_a_vm_that_is_stopped_is_no_alarm(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_vm_that_is_stopped_is_no_alarm(tmp_path: Path) -> None:
         ]
         cluster.write_text("\n---\n".join(map(json.dumps, vms)))
         page = _written(tmp_path, "-f", str(cluster))
-        assert re.findall(r'class="tile( alarm| fine|)" href="#vms"><b>([^<]*)</b>VMs ready, 1 stopped<', page) == [
-            tile
-        ]
+        assert re.findall(
+            r'class="tile( alarm| fine|)" href="#vms"><b>([^<]*)</b>VMs running with all devices, 1 stopped<', page
+        ) == [tile]
 
 
 def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from virt_dra.simulator.explaining.ways_out import WayOut
 _VMS, _FINDINGS, _KEPT, _DAYS, _GROUPS = 5000, 2000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""
 _WAITING: Final = "waits"
+_READY: Final = "running with all devices"
+"""What :attr:`Readiness.READY` means; "ready" alone reads as READY of ``virt-dra get vms``, which counts devices."""
 
 _MAIN: Final = Template("""<nav class="tiles" aria-label="Summary">$tiles</nav>
 $notes
@@ -66,7 +68,7 @@ def report_main(contents: ReportContents) -> str:
     explained = {code: note for code in codes if (note := reason_note(code))}
     answers = {answer.title: answer for answer in contents.waiting.answers}
     readiness = Counter(row.readiness for row in contents.vms)
-    ready = f"{len(contents.vms):,}, {readiness[Readiness.READY]:,} ready{and_stopped(readiness)}"
+    ready = f"{len(contents.vms):,}, {readiness[Readiness.READY]:,} {_READY}{and_stopped(readiness)}"
     findings = sum(len(obj.findings) for obj in contents.findings)
     parts = [
         _part("vms", "VMs", ready, _vms(contents.vms, answers)),
@@ -105,7 +107,7 @@ def _tiles(contents: ReportContents, readiness: Mapping[Readiness, int], finding
     shut = f", {closed:,} closed" if closed else ""
     tiles = [
         _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
-        _tile("vms", f"{ready:,} of {vms:,}", f"VMs ready{and_stopped(readiness)}", alarm=ready < vms),
+        _tile("vms", f"{ready:,} of {vms:,}", f"VMs {_READY}{and_stopped(readiness)}", alarm=ready < vms),
         _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, free, all_devices)),
         _tile("devices", f"{out:,}", "devices not fit for use", alarm=out > 0),
         _tile("devices", f"{contents.nodes:,}", f"{_plural('node', contents.nodes)}{shut}"),
@@ -243,7 +245,7 @@ def _row(heads: Sequence[str], cells: Sequence[str], id: str = "") -> str:
     return f'<tr class="item"{f" id={chr(34)}{text(id)}{chr(34)}" if id else ""}>{made}</tr>'
 
 
-_VM_HEADS: Final = ("VM", "Phase", "Node", "Devices", "Why not ready")
+_VM_HEADS: Final = ("VM", "Phase", "Node", "Devices", "Missing")
 
 
 def _vms(vms: Sequence[VmRow], answers: dict[str, ExplainedAnswer]) -> str:
