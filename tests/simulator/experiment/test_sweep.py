@@ -132,8 +132,8 @@ def test_the_answer_is_one_line() -> None:
     )
     never = FewestNodes("pack", None, results(6, 660.0), ())
     assert sentence(never, sizes, target) == "pack: p95 wait < 10m isn't reached with 6 nodes of gpu (p95 wait 11m)"
-    one = FewestNodes("pack", 1, results(1, 60.0), ())
-    assert sentence(one, SizeRange("node.yaml", (1, 2)), target) == (
+    single = FewestNodes("pack", 1, results(1, 60.0), ())
+    assert sentence(single, SizeRange("node.yaml", (1, 2)), target) == (
         "pack: 1 node of node.yaml is the fewest with p95 wait < 10m (p95 wait 1m)"
     )
 
