@@ -30,8 +30,6 @@ from virt_dra.scheduling.policies.placer import PolicyPlacer, card_catalog
 from virt_dra.scheduling.why.distance import NODE_REASONS
 
 NODE_IS_TOY: Final = "NodeIsToy"
-
-
 LABEL: Final = "toy.example.com/refused"
 
 
@@ -138,8 +136,8 @@ def test_every_reason_of_a_filter_has_its_distance_and_so_its_page() -> None:
     codes = {type(plugin).__name__: _codes(sys.modules[type(plugin).__module__]) for plugin in filters}
     assert all(codes.values())
     assert {name: unweighed for name, of_filter in codes.items() if (unweighed := of_filter - NODE_REASONS)} == {}
-    assert _codes(sys.modules[__name__]) == {MAINTENANCE}
-    assert MAINTENANCE not in NODE_REASONS  # as of a filter that has only its file and its row
+    assert _codes(sys.modules[__name__]) == {NODE_IS_TOY}
+    assert NODE_IS_TOY not in NODE_REASONS  # as of a filter that has only its file and its row
 
 
 def _codes(module: ModuleType) -> set[str]:
