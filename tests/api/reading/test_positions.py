@@ -40,6 +40,20 @@ def test_a_field_stands_at(document: int, item: int | None, field: str, wanted: 
 
 
 @pytest.mark.parametrize(
+    ("field", "wanted"),
+    [
+        ("a.b[0].c", FieldPosition(3, 5, 1)),
+        ("a.b[0][x.y/z]", FieldPosition(4, 5, 7)),
+        ("a.b", FieldPosition(2, 3, 1)),
+        ("a.b[1].d[1]", FieldPosition(5, 25, 1)),
+        ("", FieldPosition(1, 1, 2)),
+    ],
+)
+def test_the_name_of_a_field_stands_at(field: str, wanted: FieldPosition) -> None:
+    assert SourceText(TEXT).position(DocumentSource("t", 1, 1), field, of_name=True) == wanted
+
+
+@pytest.mark.parametrize(
     "text",
     [b'{"a": 1}{"a": 2}', b"a: [", b"\xff\xfe", b"a: " + b"x" * MAX_TEXT],
     ids=["concatenated", "broken", "bytes", "large"],

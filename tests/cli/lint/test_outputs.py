@@ -80,6 +80,19 @@ def test_the_field_at_fault_is_shown_in_its_line(files: Path) -> None:
     assert not any("-->" in line for line in _run("-f", "vm.yaml", "-q").stdout.splitlines())
 
 
+def test_of_an_unknown_field_its_name_is_shown(files: Path) -> None:
+    (files / "vm.yaml").write_text(TEXT.replace("requestName: gpux", "reqestName: gpu"), encoding="utf-8")
+    lines = _run("-f", "vm.yaml").stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith("[unknown-field]"))
+    assert lines[at + 1 : at + 4] == [
+        "       --> vm.yaml:15:42",
+        "    15 |       gpus: [{name: gpu, claimName: gpu, reqestName: gpu}]",
+        "       |                                          ^^^^^^^^^^",
+    ]
+    findings = json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)["objects"][0]["findings"]
+    assert [(f["line"], f["column"]) for f in findings if f["id"] == "unknown-field"] == [(15, 42)]
+
+
 def test_a_field_that_is_not_there_is_shown_where_it_belongs(files: Path) -> None:
     (files / "vm.yaml").write_text(TEXT.replace(", requestName: gpux", ""), encoding="utf-8")
     lines = _run("-f", "vm.yaml").stdout.splitlines()

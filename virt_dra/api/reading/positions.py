@@ -41,9 +41,9 @@ class SourceText:
     def lines(self) -> list[str]:
         return self._bytes.decode("utf-8-sig", "replace").splitlines()
 
-    def position(self, source: DocumentSource, field: str) -> FieldPosition | None:
+    def position(self, source: DocumentSource, field: str, *, of_name: bool = False) -> FieldPosition | None:
         """The position of a field; None if it can't be found. ``field``: ``spec.domain.devices.gpus[0].name``, "" for
-        the object itself."""
+        the object itself. ``of_name``: of its name, where it has one, in place of its value."""
         root = self._roots[source.document - 1] if source.document <= len(self._roots) else None
         if root is None:
             return None
@@ -57,7 +57,7 @@ class SourceText:
                 exact = False
                 break
             key, node = child
-        at = node if isinstance(node, yaml.ScalarNode) or key is None else key
+        at = node if key is None or (isinstance(node, yaml.ScalarNode) and not of_name) else key
         start, end = at.start_mark, at.end_mark
         length = end.column - start.column if end.line == start.line else len(self.lines[start.line]) - start.column
         return FieldPosition(start.line + 1, start.column + 1, max(length, 1), exact)

@@ -10,6 +10,7 @@ from virt_dra.api.reading.documents import DocumentSource
 from virt_dra.api.reading.positions import FieldPosition, SourceText
 from webhooks.lint import LintFinding
 from webhooks.lint.manifest import Identity
+from webhooks.lint.registry import UNKNOWN_FIELD
 
 _WIDTH: Final = 120
 """Characters of a line that an excerpt shows."""
@@ -23,10 +24,15 @@ class FindingPlaces:
         self._texts = {name: SourceText(text) for name, text in texts.items()}
         self._objects = objects or {}
 
-    def field_position(self, source: DocumentSource, field: str) -> FieldPosition | None:
-        """None for objects of a cluster, and for texts that have no positions."""
+    def field_position(
+        self, source: DocumentSource, finding: LintFinding, field: str | None = None
+    ) -> FieldPosition | None:
+        """The place of a finding's field, or of another one: of its name where that is the fault. None for objects of a
+        cluster, and for texts that have no positions."""
         text = self._texts.get(source.name)
-        return text.position(source, field) if text is not None else None
+        if text is None:
+            return None
+        return text.position(source, finding.field if field is None else field, of_name=finding.id == UNKNOWN_FIELD)
 
     def fault(self, source: DocumentSource, finding: LintFinding) -> DocumentSource:
         """The object with the fault, if that is another one of the input; else the one that has the finding."""
@@ -36,7 +42,7 @@ class FindingPlaces:
         """The place of the fault in the text of :meth:`fault`."""
         elsewhere = finding.at if finding.at is not None and finding.at.identity in self._objects else None
         fault = self.fault(source, finding)
-        at = self.field_position(fault, elsewhere.field if elsewhere else finding.field)
+        at = self.field_position(fault, finding, elsewhere.field if elsewhere else None)
         if at is None or not at.exact or not finding.part:
             return at
         start, end = at.column - 1, at.column - 1 + at.length

@@ -58,7 +58,7 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
 def _placed(
     source: DocumentSource, finding: LintFinding, places: FindingPlaces, fixes: FindingFixes
 ) -> PlacedFindingJson:
-    said, place = finding.to_json(), _place(places.field_position(source, finding.field))
+    said, place = finding.to_json(), _place(places.field_position(source, finding))
     placed: PlacedFindingJson = {
         "id": said["id"],
         "severity": said["severity"],

@@ -63,7 +63,7 @@ def _rules(pages_url: str) -> list[Json]:
 def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> Json:
     place = f"{vm.title}/{finding.field}" if finding.field else vm.title
     fault = places.fault(vm.source, finding)
-    reference = _physical(vm.source, places.field_position(vm.source, finding.field))
+    reference = _physical(vm.source, places.field_position(vm.source, finding))
     return {
         "ruleId": finding.id,
         "ruleIndex": _RULE_INDEX[finding.id],
