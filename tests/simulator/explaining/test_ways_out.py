@@ -85,6 +85,14 @@ def _listening(name: str, claims: Sequence[str] = (), **spec: Any) -> dict[str, 
     return wire
 
 
+def _of_daemon_set(wire: dict[str, Any]) -> dict[str, Any]:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    return {**wire, "metadata": {**wire["metadata"], "ownerReferences": [owner]}}
+
+
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
 def _labelled(wire: dict[str, Any], **labels: str) -> dict[str, Any]:
     return {**wire, "metadata": {**wire["metadata"], "labels": labels}}
 
@@ -101,6 +109,42 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
     "a cordoned node": (
         [node("n1", [gpu("g0")], spec={"unschedulable": True}), late()],
         ["with node n1 uncordoned it would start on n1"],
+    ),
+    "a cordoned node, as the control plane taints it": (
+        [node("n1", [gpu("g0")], spec={"unschedulable": True, "taints": [CORDONED]}), late()],
+        ["with node n1 uncordoned it would start on n1"],
+    ),
+    "a node that isn't ready": (
+        [
+            node("n1", [gpu("g0")], spec={"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}),
+            late(),
+        ],
+        [],
+    ),
+    "the name of another node in the nodeSelector": (
+        [
+            node("n1", [gpu("g0")], labels={"kubernetes.io/hostname": "n1"}),
+            claim("late-gpu"),
+            pod(LATE, ["late-gpu"], nodeSelector={"kubernetes.io/hostname": "n2", "zone": "a"}),
+        ],
+        ["without kubernetes.io/hostname=n2 in its nodeSelector and with node n1 labelled zone=a it would start on n1"],
+    ),
+    "a label of virt-handler's": (
+        [
+            node("n1", [gpu("g0")], labels={"cpumanager": "false"}),
+            claim("late-gpu"),
+            pod(LATE, ["late-gpu"], nodeSelector={"cpumanager": "true"}),
+        ],
+        [],
+    ),
+    "a host port that a DaemonSet's pod has": (
+        [
+            node("n1", [gpu("g0")], labels={"kubernetes.io/hostname": "n1"}),
+            _of_daemon_set(_listening("other", nodeName="n1")),
+            claim("late-gpu"),
+            _listening(LATE, ["late-gpu"]),
+        ],
+        [],
     ),
     "a node's taint": (
         [node("n1", [gpu("g0")], spec={"taints": [{"key": "vips", "value": "only", "effect": "NoSchedule"}]}), late()],
@@ -195,8 +239,8 @@ def test_what_fits_is_no_wait() -> None:
     answer = explained(objects(node("n1", [gpu("g0")]), node("n2", []), late()))
     assert (answer.verdict, answer.fitting) == (FITS, ("n1",))
     assert answer.headline == (
-        "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for something "
-        "else than devices and room, or for its turn"
+        "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for its turn, or for what isn't checked here, such "
+        "as volumes"
     )
 
 

@@ -16,6 +16,9 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 TAINTED: Final = "NodeTainted"
 """A NoSchedule or NoExecute taint that the pod doesn't tolerate."""
 
+CORDON_KEY: Final = "node.kubernetes.io/unschedulable"
+"""The key of the taint that the control plane gives to cordoned nodes."""
+
 _EVENTS: Final = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, ClusterEvent.TARGET_POD_TOLERATIONS})
 # In a pod's condition kube-scheduler doesn't name the taint.
 _REFUSAL: Final = FilterRefusal("TaintToleration", ("node(s) had untolerated taint(s)",), code=TAINTED)
@@ -69,6 +72,8 @@ class _Attempt(PluginAttempt):
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
         for taint in untolerated(self._pod, state.node):
+            if taint.key == CORDON_KEY and state.node.spec.unschedulable:
+                continue  # said by NodeUnschedulable
             yield Reason(TAINTED, f"taint {taint_text(taint)} isn't tolerated")
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod, Taint
-from virt_dra.scheduling.filters.taints import is_tolerated
+from virt_dra.scheduling.filters.taints import CORDON_KEY, is_tolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
@@ -15,7 +15,7 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 UNSCHEDULABLE: Final = "NodeUnschedulable"
 """`spec.unschedulable` and no toleration for it."""
 
-_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_TAINT: Final = Taint(key=CORDON_KEY, effect="NoSchedule")
 _EVENTS: Final = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, ClusterEvent.TARGET_POD_TOLERATIONS})
 CORDONED: Final = FilterRefusal("NodeUnschedulable", ("node(s) were unschedulable",), code=UNSCHEDULABLE)
 """The refusal of a cordoned node."""

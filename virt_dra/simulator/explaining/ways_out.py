@@ -27,8 +27,9 @@ from virt_dra.allocator.features.match_attribute import DIFFERS
 from virt_dra.allocator.features.selectors import MISMATCH
 from virt_dra.allocator.features.taints import TAINTED
 from virt_dra.allocator.model import DeviceId
-from virt_dra.api.core_v1 import Container, Node, ResourceRequirements, Toleration
+from virt_dra.api.core_v1 import Container, Node, Pod, ResourceRequirements, Toleration
 from virt_dra.api.counting import counted
+from virt_dra.api.integration.dedicated_cpus import CPU_MANAGER_LABEL
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import (
     DeviceRequest,
@@ -48,8 +49,8 @@ from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
 from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
+from virt_dra.scheduling.filters.taints import CORDON_KEY, untolerated
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
-from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
@@ -212,13 +213,27 @@ def _mended(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
 # ----------------------------------------------------------------------------------------------------
 
 
+_STATE_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Begin the keys of taints by which the control plane says what is wrong with a node: who tolerates one doesn't start
+on it either."""
+_NAMES_OF_KUBELET: Final = frozenset({"kubernetes.io/hostname", "kubernetes.io/os", "node.kubernetes.io/instance-type"})
+"""Labels that say what a node is, which nobody changes to get a pod there."""
+
+
 def _uncordoned(attempt: _Attempt) -> _Attempt:
-    node = attempt.there.with_(spec=attempt.there.spec.with_(unschedulable=False))
+    """The attempt with the node uncordoned, for which the control plane takes the taint away, too."""
+    spec = attempt.there.spec
+    taints = tuple(taint for taint in spec.taints if taint.key != CORDON_KEY)
+    node = attempt.there.with_(spec=spec.with_(unschedulable=False, taints=taints))
     return attempt.changed(WayStep("uncordon", f"with node {node.name} uncordoned"), attempt.state.with_node(node))
 
 
 def _tolerated(attempt: _Attempt) -> _Attempt:
-    for taint in untolerated(attempt.wish.pod, attempt.there):
+    """The attempt with tolerations of the node's taints; unchanged where one says that something is wrong with it."""
+    taints = list(untolerated(attempt.wish.pod, attempt.there))
+    if any(taint.key.startswith(_STATE_TAINTS) for taint in taints):
+        return attempt
+    for taint in taints:
         more = Toleration(
             key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect
         )
@@ -230,7 +245,22 @@ def _tolerated(attempt: _Attempt) -> _Attempt:
 
 
 def _admitted(attempt: _Attempt) -> _Attempt:
+    """The attempt with a node that has the labels of the nodeSelector, and without a required affinity that it doesn't
+    meet. What the kubelet says of a node is taken out of the nodeSelector; unchanged where KubeVirt wants a label that
+    its own virt-handler sets."""
     missing = NodeSelection(attempt.wish.pod).missing_labels(attempt.there)
+    if any(key in (CPU_MANAGER_LABEL, "kubernetes.io/arch") or "kubevirt.io/" in key for key in missing):
+        return attempt
+    named = sorted(_NAMES_OF_KUBELET.intersection(missing))
+    if named:
+        pod = attempt.wish.pod
+        selector = {key: value for key, value in pod.spec.node_selector.items() if key not in named}
+        words = ", ".join(f"{key}={missing[key]}" for key in named)
+        attempt = attempt.changed(
+            WayStep("affinity", f"without {words} in its nodeSelector"),
+            wish=replace(attempt.wish, pod=pod.with_(spec=pod.spec.with_(node_selector=selector))),
+        )
+        missing = {key: value for key, value in missing.items() if key not in named}
     spec = attempt.wish.pod.spec
     if missing:
         labels = {**attempt.there.metadata.labels, **missing}
@@ -267,8 +297,8 @@ def _smaller(attempt: _Attempt) -> _Attempt:
 
 def _stopped(attempt: _Attempt, code: str) -> _Attempt:
     """The attempt with a pod stopped that was in the filter's way: one of the node before others, and the least
-    important first."""
-    pods = attempt.state.running_pods
+    important first. A pod that every such node has comes again at once."""
+    pods = [pod for pod in attempt.state.running_pods if not _comes_again(pod)]
     nearest = nsmallest(_STOPPED, pods, key=lambda pod: (pod.spec.node_name != attempt.node, pod.spec.priority or 0))
     for pod in nearest:
         user = f"VM {pod.namespace}/{vm}" if (vm := vm_of_pod(pod)) else f"pod {pod.key}"
@@ -276,6 +306,12 @@ def _stopped(attempt: _Attempt, code: str) -> _Attempt:
         if stopped.budget.passes(stopped.state, stopped.wish, stopped.node, code):
             return stopped
     return attempt
+
+
+def _comes_again(pod: Pod) -> bool:
+    """Whether it is a DaemonSet's or a static pod."""
+    owner = pod.metadata.controller_owner
+    return owner is not None and owner.kind in ("DaemonSet", "Node")
 
 
 def _asking_less(containers: Sequence[Container], resource: str, less: Quantity) -> tuple[Container, ...] | None:
