@@ -116,7 +116,7 @@ def test_the_device_is_shown_as_the_stopped_vms(files: tuple[str, ...]) -> None:
 
 
 def test_its_description_has_the_claims_that_it_keeps(files: tuple[str, ...]) -> None:
-    row = "trainer-gpu   reserved   node-3   gpu.example.com/node-3/gpu-0   VM trainer"
+    row = "trainer-gpu   reserved   node-3   gpu.example.com/node-3/gpu-0   VM trainer (stopped)"
     assert row in said("describe", "vm", "trainer", "-n", "team-a", *files)
 
 
@@ -230,6 +230,8 @@ def test_every_command_says_what_ends_it_sooner(files: tuple[str, ...], tmp_path
     assert f", kept {ending.until})   trainer-gpu" in device
     claims = json.loads(said("get", "claims", *files, "-o", "json"))["items"]
     (claim,) = (user for claim in claims if claim["metadata"]["name"] == "trainer-gpu" for user in claim["for"])
+    row = f"gpu.example.com/node-3/gpu-0   VM trainer (stopped since {stop}, kept {ending.until})"
+    assert row in said("describe", "vm", "trainer", "-n", "team-a", *files)
     (reported,) = json.loads(said("report", *files, "-o", "json"))["kept"]
     for shown, until in ((claim, ending.until), (reported, by_nodes)):
         when, _, limit = until.removeprefix("until ").partition(": ")

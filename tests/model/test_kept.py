@@ -225,11 +225,12 @@ def test_taints_nodes_and_requests_end_it_when_the_model_says(name: str) -> None
         assert not plan(stores.inputs("t/b", before)).takes_away
 
 
-def test_without_slices_it_may_end_sooner() -> None:
+def test_without_slices_or_policies_it_may_end_sooner() -> None:
     objects: list[TypedObject] = [vm("b", "1h"), kept("b", 5)]
     assert str(kept_until(kept("b", 5), ClusterModel(objects))) == "until 2026-01-01T01:05:00Z at the latest"
-    unread = ClusterModel([*objects, SLICE], unread=[ResourceSlice])
-    assert str(kept_until(kept("b", 5), unread)) == "until 2026-01-01T01:05:00Z at the latest"
+    for kind in (ResourceSlice, KeepPolicy):
+        unread = ClusterModel([*objects, SLICE], unread=[kind])
+        assert str(kept_until(kept("b", 5), unread)) == "until 2026-01-01T01:05:00Z at the latest"
 
 
 def test_of_a_vm_that_is_gone_where_all_vms_are_known() -> None:

@@ -221,7 +221,7 @@ def _claim_line(row: ClaimRow) -> ClaimLineJson:
         "since": row.since or None,
         "node": row.node or None,
         "devices": ", ".join(map(str, row.devices)) or None,
-        "for": ", ".join(map(str, row.users)) or None,
+        "for": ", ".join(user.description for user in row.users) or None,
     }
 
 

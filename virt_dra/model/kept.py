@@ -110,7 +110,8 @@ def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
     until = format_time(moment) if moment > AT_ONCE else ""
     if vm is None and end.reason in (LEASE_OVER, NODE_LOST):
         return KeptUntil(until, end.limit, "recorded")
-    exact = end is dated and (moment == stopped or (vm is not None and _knows(model, ResourceSlice)))
+    complete = vm is not None and _knows(model, ResourceSlice) and model.knows(KeepPolicy)
+    exact = end is dated and (moment == stopped or complete)
     return KeptUntil(until, end.limit, "exact" if exact else "latest")
 
 

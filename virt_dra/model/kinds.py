@@ -95,6 +95,7 @@ _OPERATOR: Final = (*_ALLOCATION, Pod, *_VMS, VirtualMachineInstanceDevices, *_P
 READ: Final[Mapping[str, ReadKinds]] = {
     **_ROWS,
     **{f"describe {rows.removeprefix('get ')}": kinds | _ROWS["get drivers"] for rows, kinds in _ROWS.items()},
+    "describe vms": _ROWS["get vms"] | _ROWS["get drivers"] | _ROWS["get claims"],
     "topology": _ROWS["get devices"]
     | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate, DeviceProfile)),
     "report": _REPORT | ReadKinds(optional=_SIZES),

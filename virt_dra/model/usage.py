@@ -64,6 +64,11 @@ class ClaimUser:
         """The node that the pod is bound to, "" if it isn't known."""
         return (self.pod.spec.node_name or "") if self.pod is not None else ""
 
+    @property
+    def description(self) -> str:
+        """The user; of a VM that keeps the claim also since when, and until when."""
+        return f"{self} ({self.stopped_text})" if self.keeps else f"{self}"
+
     def __str__(self) -> str:
         return f"VM {self.vm}" if self.vm else f"{'pod' if self.resource == PODS else self.resource} {self.name}"
 

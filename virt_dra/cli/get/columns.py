@@ -115,7 +115,7 @@ _CLAIMS: Final = (
     RowColumn("STATE", lambda row: row.state),
     RowColumn("DEVICES", lambda row: ",".join(f"{device.pool}/{device.device}" for device in row.devices)),
     RowColumn("NODE", lambda row: row.node),
-    RowColumn("FOR", lambda row: _few([str(user) for user in row.users], "users")),
+    RowColumn("FOR", lambda row: _few([user.description for user in row.users], "users")),
     RowColumn("SINCE", lambda row: row.since, time=True),
     RowColumn("DRIVERS", lambda row: _joined(device.driver for device in row.devices), wide=True),
     RowColumn("CLASSES", lambda row: ",".join(row.classes), wide=True),

@@ -15,6 +15,7 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.integration.attribute_keys import Unusable, addresses, needed
+from virt_dra.api.keeping.claims import kept_claim_name, kept_entries
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import (
     DeviceRequestAllocationResult,
@@ -228,9 +229,12 @@ class _Search:
         claim = self.claims.get(name)
         if claim is None:
             running = self.pod.status.phase == "Running" and not self._may_be_new()
+            kept = any(name == kept_claim_name(self.vmi.name, entry) for entry in kept_entries(self.vmi))
             advice = (
                 "it was deleted while the pod runs; restart the VM"
                 if running
+                else "the keeper makes it; if it can't, as for a quota, Events of the VM and the VMI say why"
+                if kept
                 else "it is used as soon as it is created"
             )
             message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
