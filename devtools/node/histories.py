@@ -3,8 +3,9 @@ driver at once, and faults at every write of sysfs, checkpoint and files.
 
 The scheduler is hostile: claims may want what others have. Whatever happens, no device is given to two claims, and no
 group to two pods; a device isn't taken away from a claim or a running VM, by making VFs neither; nobody finds a
-predecessor's data; what the node needs is never touched. Once all is calm and every claim is released, nothing of it is
-left on the node. What an instance reads again after claims is what there is, though it reads what they touched only.
+predecessor's data; what the node needs, or others have made, is never touched. Once all is calm, every claim is
+released, and nothing of it is left on the node, a claim gets any device. What an instance reads again after claims is
+what there is, though it reads what they touched only.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ PARAMETERS: Final = {"apiVersion": "virt-dra.io/v1alpha1", "kind": "PassthroughC
 SETTINGS: Final = {"vlan": 0, "vlanQos": 0, "mac": "02:aa:00:00:00:01"}
 ROOT_DISK: Final = "0000:00:02.0"
 PROTECTED: Final = frozenset((ROUTE, ROOT_DISK, BRIDGE, PF))
+PROFILES: Final = ("558", "559")
+NO_PROFILE: Final = "0"
 
 WEAK: Final = ("", "", "/reset", "/unbind", "/drivers_probe", "/driver_override", "/remove", "/create", "vgpu", "nvme",
                CDI_FOLDER, "checkpoint.json")  # fmt: skip
@@ -92,6 +95,8 @@ DEVICES: Final = (
     PassthroughDevice("profile-558", DeviceKind.VGPU, VGPU, type_id="558"),
     PassthroughDevice("profile-559", DeviceKind.VGPU, VGPU, type_id="559"),
 )
+NEVER: Final = frozenset({"root-disk", "beside-route"})
+"""Which of them no claim gets."""
 BY_NAME: Final = {device.name: device for device in DEVICES}
 
 
@@ -121,11 +126,17 @@ class History:
     given: dict[str, ClaimRecord] = field(default_factory=dict)
     open_groups: dict[str, list[str]] = field(default_factory=dict)
     pulled: dict[str, Function] = field(default_factory=dict)
+    foreign_profile: str = NO_PROFILE
+    """What somebody else has set on the VF with vGPU profiles."""
     story: list[str] = field(default_factory=list)
     trouble: float = 0.0
     weak: str = ""
+    stuck_step: str = ""
+    """The write that gets stuck next."""
     faults: list[tuple[Fault, str]] = field(default_factory=list)
     now: float = 0.0
+    calls: int = 0
+    """How many go on."""
 
     async def play(self) -> None:
         """Raises :class:`Broken`."""
@@ -142,6 +153,9 @@ class History:
             (self._hotplug, 3),
             (self._settle, 2),
             (self._forget, 3),
+            (self._succeed, 2),
+            (self._lose_files, 1),
+            (self._use_otherwise, 1),
             (self._erase, 1),
             (self._make_vfs, 2),
             (lambda: self._look(self.random.randrange(2)), 4),
@@ -167,8 +181,9 @@ class History:
         self.node.faults = self._fault
         self.wanted = self.random.sample(sorted(BY_NAME), self.random.choice((3, 5, len(BY_NAME))))
         self.pods = ("pod-1", "pod-2", "pod-3")[: self.random.choice((1, 2, 3, 3))]
-        if self.random.random() < 0.2:
-            self.wanted = ["first", "second", "nic"]
+        if self.random.random() < 0.3:
+            ports = ["port", *(device.name for device in DEVICES if device.address in PORT_VFS)]
+            self.wanted = self.random.choice((["first", "second", "nic"], ["first", "second", "nic"], ports))
         for index in range(5):
             self.claims.append(self._new_claim(f"c{index}", f"uid-c{index}"))
         self.every_claim = list(self.claims)
@@ -183,7 +198,9 @@ class History:
         return claim(name, *devices, uid=uid, pods=(pod,), parameters=parameters)
 
     def _fault(self, step: str) -> Fault:
-        if self.weak and self.weak in step and self.trouble and self.random.random() < 0.4:
+        if self.stuck_step and self.stuck_step in step:
+            self.stuck_step, fault = "", Fault.STUCK
+        elif self.weak and self.weak in step and self.trouble and self.random.random() < 0.4:
             fault = Fault.REFUSED
         elif self.random.random() < self.trouble:
             fault = self.random.choice((Fault.REFUSED, Fault.STUCK, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
@@ -225,12 +242,15 @@ class History:
             for name in names:
                 self.given.pop(name.uid, None) if name.uid not in self.open_groups else None
         before = dict(self.given)
+        self.calls += 1
         try:
             work = instance.claims.prepare if call == "prepare" else instance.claims.unprepare
             answers = await asyncio.gather(*map(work, names))
         except Crash:
+            self.calls -= 1
             await self._replace(index)
             return {}
+        self.calls -= 1
         failures: dict[str, str] = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, ReadyClaim):
@@ -311,12 +331,15 @@ class History:
         for _ in range(ATTEMPTS):
             self._note(f"{index} starts")
             self._start(index)
+            faults, is_alone = len(self.faults), not self.calls
             try:
                 await self.instances[index].repair.at_start()
             except Crash:
                 continue
             except CheckpointError as error:
                 self._note(f"  {error}")
+            if is_alone and not self.calls and len(self.faults) == faults and not self.node.kernel.pending:
+                self._check_nothing_is_begun()
             break
         else:
             self._start(index)
@@ -334,6 +357,7 @@ class History:
         self.open_groups.clear()
         self.node.reboot()
         self.node.kernel.vf_settings[VF] = dict(SETTINGS)
+        self.foreign_profile = NO_PROFILE
         for function in self.node.kernel.functions.values():
             function.group += 20
         if self.random.random() < 0.5 and NIC in self.node.kernel.functions:
@@ -376,7 +400,10 @@ class History:
             self._replace_claim(gone)
             return
         self.node.reader.claims.pop(("default", gone.metadata.name), None)
+        before = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
+        if gone.metadata.uid in before - self.node.state.claims.keys():
+            raise self._broken(f"{gone.metadata.uid} was released as soon as it was gone")
         self.now += ORPHANED
         await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))
         if self.random.random() < 0.5:
@@ -384,16 +411,59 @@ class History:
         else:
             self.node.reader.claims["default", gone.metadata.name] = gone
         kept = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
+        there = {claim.metadata.uid for claim in self.node.reader.claims.values()} - {gone.metadata.uid}
         for uid in set(self.given) - kept:
             if uid in self.open_groups:
                 raise self._broken(f"{uid} was released as an orphan while its VM runs")
+            if uid in there:
+                raise self._broken(f"{uid} was released as an orphan, though it is there")
             del self.given[uid]
 
-    def _replace_claim(self, gone: ResourceClaim) -> None:
-        again = self._new_claim(gone.metadata.name, f"{gone.metadata.uid}'")
+    async def _succeed(self) -> None:
+        """A claim that the node has is replaced under its name, the other one is prepared, and then the first one
+        released: their metadata have the same place."""
+        had = [claim for claim in self.claims if claim.metadata.uid in self.given]
+        if had:
+            gone = self.random.choice(had)
+            self._note(f"{gone.metadata.name} is deleted, and made anew")
+            heir = self._replace_claim(gone)
+            await self._call(self.random.randrange(2), "prepare", [heir])
+            await self._call(self.random.randrange(2), "unprepare", [gone])
+
+    async def _lose_files(self) -> None:
+        """Somebody clears the folder of CDI files; an instance that starts writes them again."""
+        self._note(f"{CDI_FOLDER} is cleared")
+        contents = self.node.disk.contents
+        lost = {path: contents.pop(path) for path in list(contents) if path.startswith(CDI_FOLDER)}
+        faults = len(self.faults)
+        await self._replace(self.random.randrange(2))
+        if len(self.faults) > faults or self.node.kernel.pending or self.pulled:
+            needed = {path for record in self.given.values() for path in record.files}
+            contents |= {path: lost[path] for path in needed & lost.keys() - contents.keys()}  # by whoever starts later
+
+    async def _use_otherwise(self) -> None:
+        """Somebody else sets a vGPU profile beside the driver, one that no claim would set, or clears theirs."""
+        profiles = self.node.kernel.profiles
+        if self.foreign_profile != NO_PROFILE:
+            self._note("somebody else clears their profile")
+            self.foreign_profile = profiles[VGPU] = NO_PROFILE
+        elif profiles[VGPU] == NO_PROFILE and VGPU not in self.node.kernel.pending:
+            ours = {
+                change.after
+                for record in self.node.state.claims.values()
+                for change in record.changes
+                if change.target == VGPU
+            }
+            if others := sorted({*PROFILES} - ours):
+                self.foreign_profile = profiles[VGPU] = self.random.choice(others)
+                self._note(f"somebody else sets the profile {self.foreign_profile}")
+
+    def _replace_claim(self, gone: ResourceClaim) -> ResourceClaim:
+        again = self._new_claim(gone.metadata.name, f"{gone.metadata.uid}x")
         self.claims[self.claims.index(gone)] = again
         self.every_claim.append(again)
         self.node.reader.claims["default", again.metadata.name] = again
+        return again
 
     async def _erase(self) -> None:
         self._note("devices are erased")
@@ -407,7 +477,12 @@ class History:
         hardware = self.node.hardware
         making = self._guarded(index, lambda instance: instance.vfs.make(hardware, {PORT: count}))
         prepared = self._some_claims() if self.random.random() < 0.5 else []
+        self.stuck_step = "sriov_numvfs" if self.random.random() < 0.3 else ""
         await asyncio.gather(making, self._call(1 - index, "prepare", prepared))
+        self.stuck_step = ""
+        if PORT in self.node.kernel.pending:
+            await self._call(1 - index, "prepare", self._some_claims())
+            await self._settle()
 
     async def _look(self, index: int) -> None:
         """An instance looks at its devices again, of which it reads what claims have touched; the kernel's reports may
@@ -484,6 +559,10 @@ class History:
         kernel = self.node.kernel
         if touched := kernel.touched & PROTECTED:
             raise self._broken(f"{touched} was touched")
+        if kernel.reset_in_use:
+            raise self._broken(f"{kernel.reset_in_use} was reset while it was open")
+        if self.foreign_profile != NO_PROFILE and kernel.profiles[VGPU] != self.foreign_profile:
+            raise self._broken("the profile of somebody else is gone")
         holders: dict[str, str] = {}
         groups: dict[str, str] = {}
         for uid, record in self.given.items():
@@ -504,6 +583,13 @@ class History:
                     raise self._broken(f"{uid} lost its network settings")
                 if device.kind is DeviceKind.VGPU and kernel.profiles[VGPU] != device.type_id:
                     raise self._broken(f"the profile of {uid} is gone")
+                if device.kind is DeviceKind.VGPU and self.foreign_profile != NO_PROFILE:
+                    raise self._broken(f"{uid} has a VF that somebody else uses")
+
+    def _check_nothing_is_begun(self) -> None:
+        """What an earlier instance had begun, the one that has started ended, as nothing was in its way (D-51)."""
+        if begun := [uid for uid, record in self.node.state.claims.items() if record.stage is not Stage.DONE]:
+            raise self._broken(f"{begun} was begun, and left so by an instance that started")
 
     def _check_leftovers(self) -> None:
         """What isn't as the kernel made it belongs to a claim that the checkpoint knows."""
@@ -526,13 +612,11 @@ class History:
         self.node.faults = no_faults
         for uid in list(self.open_groups):
             self._stop(uid)
-        for _ in range(ATTEMPTS):
-            self.node.kernel.settle()
-            await self._replace(0)
-            await self._call(0, "unprepare", self.every_claim)
-            await self._guarded(0, lambda instance: instance.repair.erase_unclean())
-            if not self.node.state.claims:
-                break
+        if self.foreign_profile != NO_PROFILE:
+            await self._use_otherwise()
+        await self._release_all()
+        await self._prepare_one()
+        await self._release_all()
         kernel, state = self.node.kernel, self.node.state
         unclean = {member for device in state.unclean.values() for member in device.members}
         if state.claims or state.stuck:
@@ -548,6 +632,36 @@ class History:
             raise self._broken(f"the VF is left with {kernel.vf_settings[VF]}")
         if files := set(self.node.disk.contents) - {f"{PLUGIN_FOLDER}/checkpoint.json"}:
             raise self._broken(f"left: {files}")
+
+    async def _release_all(self) -> None:
+        for _ in range(ATTEMPTS):
+            self.node.kernel.settle()
+            await self._replace(0)
+            await self._call(0, "unprepare", self.every_claim)
+            await self._guarded(0, lambda instance: instance.repair.erase_unclean())
+            if not self.node.state.claims:
+                break
+
+    async def _prepare_one(self) -> None:
+        """What the node has, and doesn't need itself, is given to a claim. An unclean card has no mdevs."""
+        functions, unclean = self.node.kernel.functions, self.node.state.unclean
+        free = [
+            name
+            for name in self.wanted
+            if (there := functions.get(BY_NAME[name].address)) is not None
+            and name not in NEVER
+            and not there.virtual_functions
+            and not (BY_NAME[name].kind is DeviceKind.MDEV and there.address in unclean)
+        ]
+        if not free:
+            return
+        name = self.random.choice(free)
+        self._note(f"last: {name}")
+        last = claim("last", name, parameters=None)
+        self.every_claim.append(last)
+        self.node.reader.claims["default", "last"] = last
+        if failures := await self._call(0, "prepare", [last]):
+            raise self._broken(f"{name} isn't given to a claim any more: {failures}")
 
     def _note(self, text: str) -> None:
         self.story.append(text)

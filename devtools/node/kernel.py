@@ -85,6 +85,8 @@ class Kernel:
     """Target -> what is stuck."""
     touched: set[str] = field(default_factory=set)
     """Functions that were written to."""
+    reset_in_use: set[str] = field(default_factory=set)
+    """Functions that were reset while a process had them open."""
     uevents: list[str] = field(default_factory=list)
     """Functions and mdevs that were added, removed, bound or unbound, in order."""
 
@@ -294,6 +296,8 @@ class Kernel:
         elif attribute == "reset" and function.resets:
             if text != "1":
                 raise _refused(errno.EINVAL, path)
+            if f"/dev/vfio/{function.group}" in self.open_nodes:
+                self.reset_in_use.add(function.address)
             if function.natural != "nvme":
                 function.tenant = ""
         elif attribute == "nvidia/current_vgpu_type" and function.address in self.profiles:

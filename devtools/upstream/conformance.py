@@ -5,8 +5,9 @@ N allocation problems and ten times as many expressions against the references, 
 control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`); K histories of VMs that keep
 their devices against a model, which must find out faults in the keeper, too (:mod:`devtools.keeping`); Q questions
 whether a pod fits to everyone who answers them (:mod:`devtools.fit`); D histories of claims on a node with faults at
-every write (:mod:`devtools.node`); the domains of V random VMIs against libvirt's schema (:mod:`devtools.domains`); the
-scenarios of classic DRA, and random ones, on control planes 1.30.14 and 1.31.14 (:mod:`devtools.classic`).
+every write, which must find out mistakes in the driver, too (:mod:`devtools.node`); the domains of V random VMIs
+against libvirt's schema (:mod:`devtools.domains`); the scenarios of classic DRA, and random ones, on control planes
+1.30.14 and 1.31.14 (:mod:`devtools.classic`).
 Then two searches: M minutes for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth
 of N for the selector that holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is
 unexplained, or an expression exceeds what it may take.
@@ -22,6 +23,8 @@ import sys
 EXPRESSIONS_PER_CASE = 10
 FAULTY = 240
 """Histories with each fault that is put into the keeper."""
+MISTAKEN = 3000
+"""Histories with each mistake that is made in the node driver, at most."""
 CLASSIC_STORIES = 10
 """Random scenarios of classic DRA for each release: a minute or two each."""
 SEARCHED = 10
@@ -54,6 +57,7 @@ def main() -> None:
         _run("devtools.keeping", str(FAULTY), "--faults"),
         _run("devtools.fit", str(options.questions), "--seed", str(seed)),
         _run("devtools.node", str(options.node_histories), "--seed", str(seed)),
+        _run("devtools.node", str(MISTAKEN), "--seed", "1", "--mistakes"),
         _run("devtools.domains", str(options.domains), "--seed", str(seed)),
         _run("devtools.classic"),
         _run("devtools.classic", "--random", str(CLASSIC_STORIES), "--seed", str(seed % 2**31)),

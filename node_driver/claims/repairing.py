@@ -53,8 +53,8 @@ class ClaimRepair:
             await self._checkpoint.update(
                 lambda earlier: (after_reboot(earlier, boot_id, observed), None), after_reboot=True
             )
-        for uid in state.claims:
-            await self._worked_on(uid, lambda record: self._repair(record, rebooted))
+        for record in state.claims.values():
+            await self._worked_on(record, lambda record: self._repair(record, rebooted))
 
     async def _repair(self, record: ClaimRecord, rebooted: bool) -> None:
         if record.stage is not Stage.DONE:
@@ -76,7 +76,7 @@ class ClaimRepair:
         self._missing_since = missing_since
         for uid, since in missing_since.items():
             if now - since >= ORPHAN_SECONDS:
-                await self._worked_on(uid, self._claims.release)
+                await self._worked_on(claims[uid], self._claims.release)
 
     async def erase_unclean(self) -> None:
         """Erases the devices that wait for it and that no claim holds, one after the other; each may take an hour.
@@ -107,17 +107,17 @@ class ClaimRepair:
             return None
         return claim.metadata.uid == record.uid
 
-    async def _worked_on(self, uid: str, work: Callable[[ClaimRecord], Awaitable[None]]) -> None:
+    async def _worked_on(self, claim: ClaimRecord, work: Callable[[ClaimRecord], Awaitable[None]]) -> None:
         """Does something for a claim, if it is still there and nobody else works on it."""
         try:
-            async with self._locks.hold((claim_lock(uid),), limit=LOCK_LIMIT):
-                record = (await self._checkpoint.read()).claims.get(uid)
+            async with self._locks.hold((claim_lock(claim.namespace, claim.name),), limit=LOCK_LIMIT):
+                record = (await self._checkpoint.read()).claims.get(claim.uid)
                 if record is not None:
                     await work(record)
         except LockBusy:
             return
         except (ClaimRefusal, HostError) as error:
-            _logger.warning("claim %s isn't mended yet: %s", uid, error)
+            _logger.warning("claim %s/%s isn't mended yet: %s", claim.namespace, claim.name, error)
 
 
 def _cleaned(address: str, state: DriverState) -> tuple[DriverState, None]:

@@ -73,7 +73,7 @@ class NodeClaims:
         in its memory only (D-15)."""
         check_name(name)
         claim = await self._allocated(name)
-        async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
+        async with self._locks.hold((claim_lock(name.namespace, name.name),), limit=LOCK_LIMIT):
             state = await self._checkpoint.read()
             record = state.claims.get(name.uid)
             wanted = refreshed(record, claim) if record is not None and record.stage is not Stage.REMOVING else None
@@ -149,7 +149,7 @@ class NodeClaims:
     async def _unprepare(self, name: ClaimName) -> ReleasedClaim:
         """By the checkpoint alone: of a pod that was deleted by force neither pod nor claim may be left (D-16)."""
         check_name(name)
-        async with self._locks.hold((claim_lock(name.uid),), limit=LOCK_LIMIT):
+        async with self._locks.hold((claim_lock(name.namespace, name.name),), limit=LOCK_LIMIT):
             record = (await self._checkpoint.read()).claims.get(name.uid)
             if record is not None:
                 await self.release(record)
@@ -236,9 +236,10 @@ def _unstuck(state: DriverState, record: ClaimRecord) -> DriverState:
     return replace(state, stuck={target: change for target, change in state.stuck.items() if target not in targets})
 
 
-def claim_lock(uid: str) -> str:
-    """The name of the lock under which one call at a time works on a claim."""
-    return f"claim {uid}"
+def claim_lock(namespace: str, name: str) -> str:
+    """The name of the lock under which one call at a time works on a claim, and on those that had or get its name:
+    their metadata have the same place."""
+    return f"claim {namespace}/{name}"
 
 
 async def _answer(name: ClaimName, work: Callable[[ClaimName], Awaitable[_Answer]]) -> _Answer | FailedClaim:

@@ -343,6 +343,22 @@ async def test_what_keeps_a_device_from_being_prepared_is_seen_by_itself(tmp_pat
         await here.until({"pci-01": [], "pci-02": []})
 
 
+async def test_obstacles_are_looked_for_once_the_devices_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await world(tmp_path, ONE)
+    published: list[dict[str, list[str]]] = []
+
+    async def obstacle(members: Sequence[str], target_driver: str) -> str:
+        published.append(await here.slices())
+        return "eth0 is up"
+
+    monkeypatch.setattr(here.host, "obstacle", obstacle)
+    async with here.running():
+        await here.until({"pci-01": ["obstructed:NoSchedule"]})
+    assert published[0] == {"pci-01": []}
+
+
 async def test_of_two_instances_one_publishes_and_the_next_takes_over_without_taints(tmp_path: Path) -> None:
     here = await world(tmp_path, ONE)
     taints_seen: list[dict[str, list[str]]] = []

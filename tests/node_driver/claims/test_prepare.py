@@ -793,3 +793,28 @@ async def test_settings_that_a_card_doesnt_have_fail_the_claim_by_their_name() -
         FailedClaim(f"network function {VF} can't be set through enp7: trust: Operation not supported")
     ]
     assert (bindings(node), node.state.claims) == (before, {})
+
+
+async def test_claims_that_had_one_name_are_released_at_once_and_leave_nothing() -> None:
+    """Their metadata have the same place: the first was deleted by force, and another one made under its name."""
+    node = a_node()
+    instance = node.start()
+    first, second = claim("c", f"{device(NIC).name}"), claim("c", f"{device(NVME).name}", uid="uid-second")
+    for made in (first, second):
+        node.reader.claims = {("default", "c"): made}
+        assert isinstance(await instance.claims.prepare(claim_name(made)), ReadyClaim)
+    released = await asyncio.gather(*(instance.claims.unprepare(claim_name(made)) for made in (first, second)))
+    assert released == [ReleasedClaim(), ReleasedClaim()]
+    assert set(node.disk.contents) == {f"{PLUGIN_FOLDER}/checkpoint.json"}
+
+
+async def test_a_claim_is_prepared_while_its_predecessor_of_that_name_is_released() -> None:
+    node = a_node()
+    instance = node.start()
+    first, second = claim("c", f"{device(NIC).name}"), claim("c", f"{device(NVME).name}", uid="uid-second")
+    node.reader.claims = {("default", "c"): first}
+    assert isinstance(await instance.claims.prepare(claim_name(first)), ReadyClaim)
+    node.reader.claims = {("default", "c"): second}
+    await asyncio.gather(instance.claims.unprepare(claim_name(first)), instance.claims.prepare(claim_name(second)))
+    record = node.state.claims["uid-second"]
+    assert (record.stage, set(record.files) - node.disk.contents.keys()) == (Stage.DONE, set())
