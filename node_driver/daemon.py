@@ -48,6 +48,8 @@ RESCAN: Final = 60.0
 """Seconds after which everything is looked at again, whatever was reported and whatever claims have touched (D-42)."""
 LEAVING: Final = 5.0
 """Seconds that the last taints may take; a kubelet gives a pod 30."""
+FIRST_OBSTACLES: Final = 5.0
+"""Seconds after which obstacles are looked for, though the devices aren't published: by another instance or not yet."""
 _PUBLISH, _SUCCESSOR = "publish", "successor"
 PAUSE: Final = 1.0
 """Seconds between two looks: many claims at once are seen together."""
@@ -245,6 +247,10 @@ class DeviceSurvey:
             self.wake()
 
     async def _obstacles_for_ever(self) -> None:
+        """Once the devices are published, if that goes on at all: asking for a thousand takes a tenth of the start."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_OBSTACLES):
+                await self._publisher.published()
         while True:
             await self.look_for_obstacles()
             await asyncio.sleep(self._settings.rescan)
