@@ -145,18 +145,33 @@ async def unchecked_lists(port: int, trust: ssl.SSLContext) -> int:
 
 
 async def besieged(
-    port: int, trust: ssl.SSLContext, clients: int, seconds: float, rate: float = 20, *, varying: bool = False
+    port: int,
+    trust: ssl.SSLContext,
+    clients: int,
+    seconds: float,
+    rate: float = 20,
+    *,
+    varying: bool = False,
+    answers: int = 0,
 ) -> SiegeTimes:
-    """Tenants ask ``rate`` times a second while ``clients`` attackers ask as fast as they are answered."""
+    """Tenants ask ``rate`` times a second while ``clients`` attackers ask as fast as they are answered: for so many
+    seconds, and longer where tenants haven't asked all that is due by then, or attackers haven't had so many
+    ``answers``."""
     times = SiegeTimes()
+    asked = list[asyncio.Task[None]]()
     hostile, honest = attacks(varying=varying), tenants()
+    begin = time.perf_counter() + (0.5 if clients else 0)
     end = time.perf_counter() + seconds
 
+    def goes_on() -> bool:
+        due = len(asked) < (end - begin) * rate - 1
+        return time.perf_counter() < end or len(times.attackers) < answers or due
+
     async def attack() -> None:
-        while time.perf_counter() < end:
+        while goes_on():
             with suppress(OSError, EOFError):  # the server may hang up
                 client = await AskingClient.to(port, trust)
-                while time.perf_counter() < end:
+                while goes_on():
                     began = time.perf_counter()
                     await client.ask(next(hostile))
                     times.attackers.append(time.perf_counter() - began)
@@ -165,7 +180,6 @@ async def besieged(
     idle = [await AskingClient.to(port, trust) for _ in range(8)]
 
     async def ask(due: float, question: Question) -> None:
-        await asyncio.sleep(max(due - time.perf_counter(), 0))
         client = idle.pop() if idle else await AskingClient.to(port, trust)
         before = len(times.attackers)
         try:
@@ -180,10 +194,11 @@ async def besieged(
         idle.append(client)
 
     attackers = [asyncio.create_task(attack()) for _ in range(clients)]
-    await asyncio.sleep(0.5 if clients else 0)
-    begin = time.perf_counter()
-    count = int((end - begin) * rate)
-    await asyncio.gather(*(ask(begin + n / rate, next(honest)) for n in range(count)), *attackers)
+    while goes_on():
+        due = begin + len(asked) / rate
+        await asyncio.sleep(max(due - time.perf_counter(), 0))
+        asked.append(asyncio.create_task(ask(due, next(honest))))
+    await asyncio.gather(*asked, *attackers)
     for client in idle:
         await client.close()
     return times

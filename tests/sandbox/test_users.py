@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -189,14 +190,38 @@ async def test_it_has_nothing_of_its_parents_environment_and_files_and_is_limite
             limits = {
                 line[:25].strip(): line[25:].split()[:2] for line in (own / "limits").read_text().splitlines()[1:]
             }
-            session = int((own / "stat").read_text().rpartition(")")[2].split()[3])
+            group, session = _ids(user.pid)[:2]
             assert (own / "oom_score_adj").read_text() == "1000\n"
     assert b"s3cret" not in environment
     assert b"PYTHONSTARTUP" not in environment
     assert str(tmp_path / "token") not in opened
     assert limits["Max core file size"] == ["0", "0"]
     assert 2**30 <= int(limits["Max address space"][1]) <= 6 * 2**30
-    assert session == user.pid or session not in (0, os.getsid(0))
+    assert group == user.pid or group not in (0, os.getpgrp()), "killed as one"
+    assert session == os.getsid(0), "where the kernel shares processors between sessions, niceness counts within one"
+
+
+def _ids(pid: int) -> tuple[int, int, int]:
+    """Of a process: its group, its session, and its terminal, 0 for none."""
+    group, session, terminal = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[2:5]
+    return int(group), int(session), int(terminal)
+
+
+def test_it_has_no_terminal_where_its_parent_has() -> None:
+    command = [sys.executable, "-m", "tests.sandbox.test_users", "0", "its own"]
+    parent, terminal = pty.fork()
+    if parent == 0:
+        os.execv(command[0], command)
+    try:
+        with os.fdopen(terminal, "r") as shown:
+            pid = int(shown.readline())
+            (_, sessions, theirs), (_, session, its) = _ids(parent), _ids(pid)
+    finally:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+    assert (sessions, session) == (parent, parent)
+    assert theirs != 0
+    assert its == 0
 
 
 async def _show_pid(number: int, main: Main | None) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
+import termios
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
@@ -64,6 +66,18 @@ def die_with_parent(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it had ended before
+
+
+def leave_terminal() -> None:
+    """Takes this process's terminal from it, into which it could write what its user seems to type (TIOCSTI)."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return  # there is none
+    try:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+    finally:
+        os.close(terminal)
 
 
 def forbid_tracing() -> bool:

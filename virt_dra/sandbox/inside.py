@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from virt_dra.sandbox.confinement import confine, die_with_parent
+from virt_dra.sandbox.confinement import confine, die_with_parent, leave_terminal
 from virt_dra.sandbox.messages import LENGTH, Failed, Messages, failed
 
 Q = TypeVar("Q")
@@ -71,6 +71,7 @@ def main() -> None:
     """Runs the program that the parent sends; never returns."""
     descriptor, parent = map(int, sys.argv[1:3])
     die_with_parent(parent)
+    leave_terminal()
     connection = Connection(socket.socket(fileno=descriptor))
     code = 0
     try:

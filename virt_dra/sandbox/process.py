@@ -194,7 +194,7 @@ async def start(
                 stderr=None if program.logs else subprocess.DEVNULL,
                 env={name: os.environ[name] for name in (*_ENVIRONMENT, *program.environment) if name in os.environ}
                 | {"PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)},  # not the working directory
-                start_new_session=True,  # a group that can be killed as one
+                process_group=0,  # which can be killed as one. Niceness counts within a session alone (autogroup)
             )
         except OSError as error:
             ours.close()

@@ -21,6 +21,7 @@ from virt_dra.cluster.kube.http_connection import ConnectionLost, HttpAnswer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 MIB = 2**20
 
 Script = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -377,12 +378,22 @@ async def test_other_credentials_end_what_goes_on() -> None:
         ("ftp://127.0.0.1", r"the server's address 'ftp://127.0.0.1' can't be used: http:// or https://, a host and"),
         ("http://127.0.0.1:x", r"the server's address 'http://127.0.0.1:x' can't be used"),
         ("http://:80", "can't be used"),
+        ("https://a..b:6443", r"the server's address 'https://a..b:6443' can't be used"),
+        (f"https://{'ü' * 70}.example", "can't be used"),
+        ("https://a b.example", "can't be used"),
+        ("http://a\x00b", "can't be used"),
     ],
 )
 async def test_no_connection(server: str, wanted: str) -> None:
     async with client(server) as connections:
         with pytest.raises(NotConnected, match=wanted):
             await ask(connections)
+
+
+async def test_a_configured_path_is_encoded() -> None:
+    async with raw_server(OK) as server, client(f"http://127.0.0.1:{server.port}/clüster a%20b/") as connections:
+        assert await whole(await ask(connections)) == b"ok"
+    assert server.asked[0][0].startswith(b"GET /cl%C3%BCster%20a%20b/a HTTP/1.1\r\n")
 
 
 async def test_a_server_that_does_not_answer_a_handshake() -> None:
@@ -403,7 +414,7 @@ def serving_tls(tmp_path: Path) -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def tunnel_proxy(refuses: bool = False) -> AsyncIterator[RawServer]:
+async def tunnel_proxy(refuses: bool = False, answer: bytes = ESTABLISHED) -> AsyncIterator[RawServer]:
     """A proxy that passes bytes on to whatever CONNECT names."""
 
     async def connect(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -412,7 +423,7 @@ async def tunnel_proxy(refuses: bool = False) -> AsyncIterator[RawServer]:
             return
         host, _, port = head.split(b" ")[1].decode().rpartition(":")
         there, back = await asyncio.open_connection(host, int(port))
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        writer.write(answer)
         reader: asyncio.StreamReader = writer.transport.get_protocol()._stream_reader  # type: ignore[attr-defined]
         try:
             await asyncio.gather(pumped(reader, back), pumped(there, writer))
@@ -440,6 +451,23 @@ async def test_a_server_behind_a_proxy(serving_tls: ssl.SSLContext) -> None:
         [f"CONNECT {tunnel} HTTP/1.1\r\nHost: {tunnel}\r\nProxy-Authorization: Basic dXNAZXI6cGFzcw==\r\n\r\n".encode()]
     ]
     assert server.asked == [[f"GET /a HTTP/1.1\r\nHost: {tunnel}\r\n\r\n".encode()] * 2]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.0 200 Connection established\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+async def test_what_a_proxy_says_of_its_answers_end_does_not_count(answer: bytes, serving_tls: ssl.SSLContext) -> None:
+    async with raw_server(OK, OK, tls=serving_tls) as server, tunnel_proxy(answer=answer) as proxy:
+        way = {"proxy": f"http://127.0.0.1:{proxy.port}"}
+        async with client(f"https://127.0.0.1:{server.port}", **way) as connections:
+            for _ in range(2):
+                assert await whole(await ask(connections)) == b"ok"
 
 
 async def test_a_proxy_that_refuses() -> None:

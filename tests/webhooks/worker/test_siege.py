@@ -2,7 +2,7 @@
 
 The goals, for a machine of one's own: other tenants' p99 is under three times what it is without the attack, and under
 100 ms. ``python -m bench webhook`` measures them; here it is counted whom they wait for, whatever else the machine
-does.
+does: an attack goes on until both sides have had their answers, not for a time.
 """
 
 from __future__ import annotations
@@ -99,9 +99,8 @@ async def test_other_tenants_hardly_notice_sixty_attackers(large: Server) -> Non
                 assert answer[0] == 200
     await client.close()
     for varying in (False, True):
-        hit = await siege.besieged(large.port, large.trust, ATTACKERS, 5, varying=varying)
+        hit = await siege.besieged(large.port, large.trust, ATTACKERS, 5, varying=varying, answers=2 * ATTACKERS)
         assert (hit.failed, hit.unchecked) == (0, 0)
-        assert len(hit.attackers) > ATTACKERS, "the attackers are answered, too"
         assert percentile(hit.overtaken, 50) <= siege.NAMESPACES, f"about a turn of each namespace: {hit.overtaken}"
 
 

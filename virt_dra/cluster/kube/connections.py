@@ -6,14 +6,16 @@ import asyncio
 import base64
 import ipaddress
 import os
+import re
 import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from virt_dra.cluster.kube.access import Access, Endpoint
+from virt_dra.cluster.kube.environment_proxy import environment_proxy
 from virt_dra.cluster.kube.http_connection import HttpAnswer, HttpConnection, request_bytes
 
 _MOST: Final = 100
@@ -23,6 +25,9 @@ _KEPT: Final = 15.0
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address of a name is tried beside the first (RFC 8305)."""
 _PORTS: Final = {"http": 80, "https": 443}
+_PATH: Final = "/%:@!$&'()*+,;=~"
+"""Characters of a configured path that stay as they are, besides letters and digits."""
+_NO_HOST: Final = re.compile(r"[\x00-\x20\x7f]")
 
 Header = tuple[str, str]
 
@@ -111,7 +116,7 @@ class ServerConnections:
 
     async def _connection(self, way: _Way) -> HttpConnection:
         loop = asyncio.get_running_loop()
-        first = await self._opened(way.host, way.port, way.first_tls, way.tls_name if way.tunnel is None else way.host)
+        first = await self._opened(way)
         if way.tunnel is None:
             return first
         try:
@@ -128,10 +133,13 @@ class ServerConnections:
         connection.connection_made(transport)
         return connection
 
-    async def _opened(self, host: str, port: int, tls: ssl.SSLContext | None, name: str) -> HttpConnection:
+    async def _opened(self, way: _Way) -> HttpConnection:
+        tunnel = way.tunnel is not None
+        name = way.host if tunnel else way.tls_name
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: HttpConnection(self._ended), host, port, ssl=tls, server_hostname=name if tls else None,
-            happy_eyeballs_delay=None if _is_address(host) else _NEXT_ADDRESS,
+            lambda: HttpConnection(self._ended, tunnel=tunnel), way.host, way.port, ssl=way.first_tls,
+            server_hostname=name if way.first_tls else None,
+            happy_eyeballs_delay=None if _is_address(way.host) else _NEXT_ADDRESS,
         )  # fmt: skip
         return connection
 
@@ -158,8 +166,8 @@ def _way(endpoint: Endpoint) -> _Way:
     """Raises :class:`NotConnected` for addresses that can't be used."""
     server = _split(endpoint.server, "server")
     name = endpoint.tls_name or server.hostname or ""
-    path, headers = server.path.rstrip("/"), (("Host", _authority(server)),)
-    proxy_url = endpoint.proxy or _environment_proxy(server)
+    path, headers = quote(server.path.rstrip("/"), safe=_PATH), (("Host", _authority(server)),)
+    proxy_url = endpoint.proxy or environment_proxy(os.environ, server.scheme, _ascii_host(server), _port(server))
     if not proxy_url:
         tls = endpoint.tls if server.scheme == "https" else None
         return _Way(server.hostname or "", _port(server), endpoint.tls, tls, name, path, headers)
@@ -177,7 +185,7 @@ def _way(endpoint: Endpoint) -> _Way:
 def _split(url: str, role: str) -> SplitResult:
     try:
         split = urlsplit(url)
-        usable = split.scheme in _PORTS and bool(split.hostname) and _port(split) > 0
+        usable = split.scheme in _PORTS and bool(_ascii_host(split)) and _port(split) > 0
     except ValueError:
         usable = False
     if not usable:
@@ -199,10 +207,16 @@ def _port(url: SplitResult) -> int:
     return _PORTS[url.scheme] if url.port is None else url.port
 
 
-def _bracketed(url: SplitResult) -> str:
+def _ascii_host(url: SplitResult) -> str:
+    """The host as it is asked for, "" for one that is none. Raises UnicodeError for what no name may be."""
     host = url.hostname or ""
-    if not host.isascii():
-        host = host.encode("idna").decode()
+    if _NO_HOST.search(host):
+        return ""
+    return host if ":" in host else host.encode("idna").decode()
+
+
+def _bracketed(url: SplitResult) -> str:
+    host = _ascii_host(url)
     return f"[{host}]" if ":" in host else host
 
 
@@ -215,18 +229,6 @@ def _proxy_authorization(proxy: SplitResult) -> tuple[Header, ...]:
         return ()
     account = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     return (("Proxy-Authorization", f"Basic {base64.b64encode(account.encode()).decode()}"),)
-
-
-def _environment_proxy(server: SplitResult) -> str:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server, "" for none."""
-    if not any(name.lower().endswith("_proxy") for name in os.environ):
-        return ""
-    # Only here: it brings what reads mail, 1 MiB that the node driver can't spare.
-    from urllib.request import getproxies, proxy_bypass
-
-    if proxy_bypass(f"{server.hostname}:{_port(server)}"):
-        return ""
-    return getproxies().get(server.scheme, "")
 
 
 def _why(error: OSError) -> str:

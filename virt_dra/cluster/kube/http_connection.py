@@ -161,10 +161,11 @@ class HttpAnswer:
 class HttpConnection(asyncio.Protocol):
     """A connection to a server. It carries one request at a time.
 
-    ``ended``: called with the connection whenever it has answered a request, and when it is closed."""
+    ``ended``: called with the connection whenever it has answered a request, and when it is closed. ``tunnel``: its
+    request is CONNECT, after whose answer it goes on whatever that says of its length and end (RFC 9110, 9.3.6)."""
 
-    def __init__(self, ended: Callable[[HttpConnection], None]) -> None:
-        self._ended = ended
+    def __init__(self, ended: Callable[[HttpConnection], None], *, tunnel: bool = False) -> None:
+        self._ended, self._tunnel = ended, tunnel
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answer: HttpAnswer | None = None
@@ -274,7 +275,7 @@ class HttpConnection(asyncio.Protocol):
         self._last = not self._parser.should_keep_alive()
         self.go_on()  # so that its end is seen
         self._end(None)
-        if self._last:
+        if self._last and not self._tunnel:
             self.abort()
         else:
             self._ended(self)
