@@ -37,7 +37,7 @@ from virt_dra.classic.scheduling.extension_points import (
     pre_enqueue,
     pre_filter,
 )
-from virt_dra.classic.structured import parameters_of
+from virt_dra.classic.structured import Inventory, parameters_of
 from virt_dra.classic.versions import read_classic
 
 GPU = "gpu.example.com"
@@ -93,7 +93,7 @@ def _view(
         resource_class=classes.get,
         device_class=device_classes.get,
         parameters=lambda wanted, cls: parameters_of(wanted, cls, (), ()),
-        inventory=dict,
+        inventory=lambda: Inventory(lambda node: ()),
         release=ClassicRelease(minor),
     )
 

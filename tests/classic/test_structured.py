@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import permutations
 
 import pytest
@@ -13,11 +14,12 @@ from virt_dra.classic.named_resources import choose, compile_attribute_selector,
 from virt_dra.classic.objects import (
     ClassicClaim,
     NamedResourcesInstance,
+    NamedResourcesSlice,
     ResourceClaimParameters,
     ResourceClass,
     ResourceClassParameters,
 )
-from virt_dra.classic.structured import ParametersNotFound, parameters_of
+from virt_dra.classic.structured import Inventory, ParametersNotFound, parameters_of, taken_instances
 from virt_dra.classic.versions import read_classic
 
 GPU = "gpu.example.com"
@@ -25,6 +27,36 @@ GPU = "gpu.example.com"
 
 def _instance(name: str, **values: object) -> NamedResourcesInstance:
     return NamedResourcesInstance.from_wire({"name": name, "attributes": [{"name": "a", **values}] if values else []})
+
+
+def test_a_node_costs_what_is_published_for_it_however_many_others_there_are() -> None:
+    """C-18.9: of 20,000 slices a node's are looked at, in the order of their names, without what claims have."""
+    slices = [
+        NamedResourcesSlice.from_wire(
+            {
+                "metadata": {"name": name}, "nodeName": node, "driverName": GPU,
+                "namedResources": {"instances": [{"name": f"{name}-{number}"} for number in range(2)]},
+            }
+        )
+        for name, node in [("s2", "n1"), ("s1", "n1"), *((f"t{number}", f"m{number}") for number in range(20_000))]
+    ]  # fmt: skip
+    by_node = defaultdict[str, list[NamedResourcesSlice]](list)
+    for slice_ in slices:
+        by_node[slice_.node_name].append(slice_)
+    asked: list[str] = []
+
+    def of_node(node: str) -> list[NamedResourcesSlice]:
+        asked.append(node)
+        return by_node[node]
+
+    results = [{"namedResources": {"name": "s1-1"}}]
+    handle = {"driverName": GPU, "structuredData": {"nodeName": "n1", "results": results}}
+    holder = read_classic({**claim("held", "gpu"), "status": {"allocation": {"resourceHandles": [handle]}}})
+    assert isinstance(holder, ClassicClaim)
+    inventory = Inventory(of_node, taken_instances([holder]))
+    free = {driver: [instance.name for instance in left] for driver, left in inventory.free_on("n1").items()}
+    assert free == {GPU: ["s1-0", "s2-0", "s2-1"]}
+    assert asked == ["n1"]
 
 
 VALUES = (

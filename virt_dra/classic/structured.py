@@ -7,7 +7,7 @@ from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -133,13 +133,31 @@ def parameters_of(
     return StructuredParameters(of_claim.driver_requests, bool(of_claim.shareable), filters, vendor)
 
 
-Inventory = Mapping[tuple[str, str], Sequence[NamedResourcesInstance]]
-"""Node and driver -> the free instances."""
+NodeInstances = dict[str, list[NamedResourcesInstance]]
+"""Driver -> the instances of one node that are left."""
 
 
-def free_instances(slices: Iterable[NamedResourcesSlice], claims: Iterable[ClassicClaim]) -> Inventory:
-    """What is published and not allocated, in the order of slices' names and their instances."""
-    taken = {
+@dataclass(frozen=True)
+class Inventory:
+    """What is published and not allocated. ``slices``: those of a node; a node's instances are gathered when it is
+    asked about, so that one of many costs no more. ``taken``: node, driver and name of each allocated instance."""
+
+    slices: Callable[[str], Iterable[NamedResourcesSlice]]
+    taken: Set[tuple[str, str, str]] = frozenset()
+
+    def free_on(self, node: str) -> NodeInstances:
+        """The free instances of a node, to be taken from, in the order of slices' names and their instances."""
+        free: dict[str, dict[str, NamedResourcesInstance]] = {}
+        for slice_ in sorted(self.slices(node), key=lambda slice_: slice_.name):
+            for instance in slice_.named_resources.instances if slice_.named_resources is not None else ():
+                if (node, slice_.driver_name, instance.name) not in self.taken:
+                    free.setdefault(slice_.driver_name, {}).setdefault(instance.name, instance)
+        return {driver: list(instances.values()) for driver, instances in free.items()}
+
+
+def taken_instances(claims: Iterable[ClassicClaim]) -> frozenset[tuple[str, str, str]]:
+    """Node, driver and name of each instance that a claim has."""
+    return frozenset(
         (handle.structured_data.node_name, handle.driver_name, result.named_resources.name)
         for claim in claims
         if claim.status.allocation is not None
@@ -147,13 +165,7 @@ def free_instances(slices: Iterable[NamedResourcesSlice], claims: Iterable[Class
         if handle.structured_data is not None
         for result in handle.structured_data.results
         if result.named_resources is not None
-    }
-    free: dict[tuple[str, str], dict[str, NamedResourcesInstance]] = {}
-    for slice_ in sorted(slices, key=lambda slice_: slice_.name):
-        for instance in slice_.named_resources.instances if slice_.named_resources is not None else ():
-            if (slice_.node_name, slice_.driver_name, instance.name) not in taken:
-                free.setdefault((slice_.node_name, slice_.driver_name), {}).setdefault(instance.name, instance)
-    return {place: tuple(instances.values()) for place, instances in free.items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -161,15 +173,6 @@ class NoStructuredFit:
     """Why claims can't be allocated on a node: what is free doesn't suffice, or an expression failed."""
 
     message: str
-
-
-NodeInstances = dict[str, list[NamedResourcesInstance]]
-"""Driver -> the instances of one node that are left."""
-
-
-def instances_on(node: str, inventory: Inventory) -> NodeInstances:
-    """The free instances of a node, to be taken from."""
-    return {driver: list(instances) for (name, driver), instances in inventory.items() if name == node}
 
 
 def allocate_on(

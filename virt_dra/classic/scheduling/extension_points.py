@@ -36,7 +36,6 @@ from virt_dra.classic.structured import (
     ParametersNotFound,
     StructuredParameters,
     allocate_on,
-    instances_on,
 )
 
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
@@ -88,7 +87,8 @@ class SchedulingState:
     pod: Pod
     claims: tuple[ClaimState, ...]
     context: PodSchedulingContext | None
-    inventory: Inventory = field(default_factory=dict)
+    inventory: Inventory | None = None
+    """None where no claim is to be allocated of it."""
     work: Work = field(default_factory=lambda: Work(BUDGET), compare=False)
     """What expressions may still cost in this attempt."""
 
@@ -138,7 +138,7 @@ def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
             return state
         states.append(state)
     structured = any(state.structured is not None and not state.allocated for state in states)
-    return SchedulingState(pod, tuple(states), context, view.inventory() if structured else {})
+    return SchedulingState(pod, tuple(states), context, view.inventory() if structured else None)
 
 
 def _claim_state(
@@ -211,7 +211,7 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
     unavailable: list[int] = []
     elsewhere = False
     structured: dict[int, ClassicAllocation] = {}
-    left = instances_on(node.name, state.inventory)
+    left = {} if state.inventory is None else state.inventory.free_on(node.name)
     for index, claim_state in enumerate(state.claims):
         if claim_state.allocated:
             if claim_state.available is not None and not claim_state.available.matches(node):

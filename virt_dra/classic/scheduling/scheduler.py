@@ -49,7 +49,7 @@ from virt_dra.classic.scheduling.extension_points import (
     pre_enqueue,
 )
 from virt_dra.classic.scheduling.older_refusals import as_of_its_time
-from virt_dra.classic.structured import Inventory, StructuredParameters, free_instances, parameters_of
+from virt_dra.classic.structured import Inventory, StructuredParameters, parameters_of, taken_instances
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
@@ -67,6 +67,7 @@ from virt_dra.scheduling.policies.placer import relates_to_pods
 PRE_BIND, BIND = f'running PreBind plugin "{PLUGIN}"', 'running Bind plugin "DefaultBinder"'
 _USES = "classic claims that pods use"
 _STRUCTURED = "classic claims allocated by the scheduler"
+_OF_NODE = "classic slices of a node"
 
 
 class PodKey(NamedTuple):
@@ -118,6 +119,7 @@ class ClassicScheduler:
         self._claims.store.add_index(
             _STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else []
         )
+        self._slices.store.add_index(_OF_NODE, lambda slice_: [slice_.node_name])
         self._of_claims.store.add_index("namespace", lambda parameters: [parameters.namespace])
         view = self._view = ClassicView(
             claim=self._assumed.get, context=lambda namespace, name: self._contexts.store.get(name, namespace),
@@ -449,7 +451,8 @@ class ClassicScheduler:
     def _inventory(self) -> Inventory:
         stored = self._claims.store.by_index(_STRUCTURED, True)
         allocated = {claim.key: claim for claim in stored} | {claim.key: claim for claim in self._assumed.newer()}
-        return free_instances(self._slices.store.values(), allocated.values())
+        slices = self._slices.store
+        return Inventory(lambda node: slices.by_index(_OF_NODE, node), taken_instances(allocated.values()))
 
 
 @contextmanager
