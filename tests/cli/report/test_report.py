@@ -252,8 +252,11 @@ def _title(page: Path, *options: str) -> str:
     ("arguments", "said"),
     [
         (("-f", EXPLAIN), "name the file to write: -o report.html, or --out FILE"),
-        (("-f", EXPLAIN, "-o", "yaml"), "'yaml' is not one of 'html', 'json'"),
-        (("-f", EXPLAIN, "-o", "x.yaml"), "'x.yaml' is not one of 'html', 'json'"),
+        (("-f", EXPLAIN, "-o", "yaml"), "'yaml' is neither html, json, nor the name of a file: FILE.html or FILE.json"),
+        (
+            ("-f", EXPLAIN, "-o", "x.yaml"),
+            "'x.yaml' is neither html, json, nor the name of a file: ",
+        ),
         (("-f", EXPLAIN, "-o", "x.html", "--out", "y.html"), "--out y.html and -o x.html both name a file"),
         (("-f", "/nowhere.yaml", "--out", "x.html"), "/nowhere.yaml: no such file or folder"),
         (("-f", EXPLAIN, "--out", "/nowhere/x.html"), "/nowhere/x.html: No such file or directory"),

@@ -43,7 +43,9 @@ class _FormatOrFile(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name, dot, ending = str(value).rpartition(".")
-        return str(value) if name and dot and ending in self.choices else super().convert(value, param, ctx)
+        if value not in self.choices and not (name and dot and ending in self.choices):
+            self.fail(f"{value!r} is neither html, json, nor the name of a file: FILE.html or FILE.json", param, ctx)
+        return str(value)
 
 
 _FORMATS: Final = ("html", "json")
