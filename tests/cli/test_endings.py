@@ -125,6 +125,32 @@ def test_a_standard_file_that_is_closed_gives_no_traceback(arguments: tuple[str,
     assert ran.returncode in (0, 2)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
+def test_a_locale_without_unicode_gets_what_every_other_gets(encoding: str) -> None:
+    arguments = [PROGRAM, "topology", "-f", "examples/inventory"]
+    runs = [
+        subprocess.run(
+            arguments, cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": name}, capture_output=True, check=True
+        )
+        for name in (encoding, "utf-8")
+    ]
+    assert "○".encode() in runs[0].stdout
+    assert runs[0].stdout == runs[1].stdout
+
+
+def test_a_terminal_without_unicode_shows_question_marks() -> None:
+    master, terminal = os.openpty()
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "dumb", "COLUMNS": "120"}
+    arguments = [PROGRAM, "topology", "-f", "examples/diff"]
+    with os.fdopen(master, "rb", buffering=0) as shown:
+        ran = subprocess.run(arguments, cwd=ROOT, env=environment, stdout=terminal, stderr=subprocess.PIPE, check=True)
+        os.close(terminal)
+        text = shown.read(65536)
+    assert b"Traceback" not in ran.stderr
+    assert text.isascii()
+    assert b"? gpu-0" in text
+
+
 @contextmanager
 def _silent_server() -> Iterator[int]:
     """The port of a server that takes connections and never answers."""

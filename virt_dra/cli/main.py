@@ -17,7 +17,7 @@ import click
 
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.program.defaults import IN_PODS, default_map, read_defaults
-from virt_dra.cli.shared.endings import open_closed_files, orderly
+from virt_dra.cli.shared.endings import open_closed_files, orderly, take_every_character
 from virt_dra.cli.shared.workflow_log import workflow_output
 
 
@@ -216,6 +216,7 @@ def cli() -> None:
 def main(loaded: Callable[[], None] = lambda: None) -> None:
     """Runs the command line. ``loaded`` is called once interrupts are handled here (see ``cli.start``)."""
     open_closed_files()
+    take_every_character()
     with orderly():  # what click writes about bad usage
         loaded()
         cli(prog_name=_plugin_name() if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)
