@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
@@ -38,6 +39,8 @@ from webhooks.lint.registry import (
 )
 from webhooks.rules.reviewed_spec import VmObject
 
+FILE: Final = "File"
+"""Kind of what can't be read as objects."""
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of objects that are done, and of all."""
 
@@ -56,6 +59,14 @@ class ObjectFindings:
     @property
     def title(self) -> str:
         return f"{self.kind or 'object'} {f'{self.namespace}/' if self.namespace else ''}{self.name}".rstrip()
+
+    def about(self, text: str) -> str:
+        """The text behind the object's title; of a file alone, which its place names."""
+        return text if self.kind == FILE else f"{self.title}: {text}"
+
+    def described(self, finding: LintFinding) -> str:
+        """A finding with the object and the field that it is about."""
+        return self.about(f"{finding.field}: {finding.message}" if finding.field else finding.message)
 
     @property
     def denied(self) -> bool:
@@ -199,7 +210,7 @@ def _unreadable(problem: ReadProblem, settings: LintSettings) -> Iterator[Object
     severity = settings.severity(check)
     if severity is not None:
         finding = LintFinding(check.id, severity, "", visible(problem.message))
-        yield ObjectFindings("File", "", "", problem.source, (finding,))
+        yield ObjectFindings(FILE, "", "", problem.source, (finding,))
 
 
 @dataclass

@@ -111,7 +111,7 @@ def test_files_of_other_tools_are_no_findings() -> None:
     assert report(".")["otherTools"] == sorted(OF_OTHER_TOOLS)
     assert run(".").stdout == (
         "1 VM checked against KubeVirt 1.9: 0 denials, 0 warnings\n"
-        "not checked, as it isn't meant for Kubernetes: Chart.yaml, component/kustomization.yaml, kind.yaml, "
+        "not meant for Kubernetes, so not checked: Chart.yaml, component/kustomization.yaml, kind.yaml, "
         "kustomization.yaml, overlay/kustomization.yml, package.json, renovate.json, values.schema.json, … (9 files)\n"
     )
     named = [name for name in OF_OTHER_TOOLS if name not in ("renovate.json", "kind.yaml")]
@@ -179,7 +179,7 @@ def test_a_broken_file_is_a_finding_and_the_others_are_checked() -> None:
     assert run("broken/twice.yaml").exit_code == 2
     assert run("vm.yaml", "gone.yaml").exit_code == 2
     fixed = run("--fix", "-y", ".")
-    assert (fixed.exit_code, "broken/twice.yaml:3: File: denial: " in fixed.stdout) == (1, True)
+    assert (fixed.exit_code, "broken/twice.yaml:3: denial: column 1: " in fixed.stdout) == (1, True)
 
 
 @pytest.mark.usefixtures("repository")
@@ -296,7 +296,7 @@ def test_a_summary_counts() -> None:
         "denial: unreadable-object: 2 findings on 2 objects",
         "denial: no-matching-device: 1 finding on 1 object",
         "1 VM checked against KubeVirt 1.9: 3 denials, 0 warnings",
-        "not checked, as it isn't meant for Kubernetes: Chart.yaml, component/kustomization.yaml, kind.yaml, "
+        "not meant for Kubernetes, so not checked: Chart.yaml, component/kustomization.yaml, kind.yaml, "
         "kustomization.yaml, overlay/kustomization.yml, package.json, renovate.json, values.schema.json, … (9 files)",
     ]
     document = report(".", "--summary")

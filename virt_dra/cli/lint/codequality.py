@@ -43,9 +43,8 @@ def _issues(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Iterator
             at, source = places.position(obj.source, finding), places.fault(obj.source, finding)
             path = posixpath.normpath(source.name)  # relative to the repository's root, without ./
             identity = "\0".join((path, obj.title, finding.id, finding.field, finding.message))
-            field = f"{finding.field}: " if finding.field else ""
             yield {
-                "description": visible(f"{obj.title}: {field}{finding.message}"),
+                "description": visible(obj.described(finding)),
                 "check_name": finding.id,
                 "fingerprint": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest(),
                 "severity": "critical" if finding.severity == DENIAL else "minor",

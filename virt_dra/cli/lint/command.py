@@ -48,7 +48,7 @@ from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import STDIN, Written, read_written
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
-from webhooks.lint.documents import ProgressCallback
+from webhooks.lint.documents import FILE, ProgressCallback
 from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
 from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool, kustomize_patches
@@ -362,7 +362,7 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
     """Ends the process if no object of the input can be read, or none is a VM."""
     if not judgement.readable and documents:
         _refuse(unreadable(documents), output)
-    if not judgement.subjects and not any(obj.kind in (*KINDS, "File") for obj in judgement.others):
+    if not judgement.subjects and not any(obj.kind in (*KINDS, FILE) for obj in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 

@@ -24,12 +24,8 @@ def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Ite
             if at is not None:
                 where |= {"col": str(at.column), "endColumn": str(at.column + at.length)}
             properties = ",".join(f"{name}={_property(value)}" for name, value in where.items())
-            text = (
-                f"{obj.title}: {finding.field}: {finding.message}"
-                if finding.field
-                else f"{obj.title}: {finding.message}"
-            )
-            yield f"::{'error' if finding.severity == DENIAL else 'warning'} {properties}::{_data(text)}"
+            level = "error" if finding.severity == DENIAL else "warning"
+            yield f"::{level} {properties}::{_data(obj.described(finding))}"
 
 
 def _data(text: str) -> str:

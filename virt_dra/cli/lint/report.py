@@ -219,7 +219,7 @@ class LintReport:
                 if shown[obj.source.name] > SHOWN_OF_A_FILE:
                     more.setdefault(obj.source.name, Counter())[finding.id] += 1
                     continue
-                yield from _wrapped([f"{obj.source}: {obj.title}: {finding}"], width)
+                yield from _wrapped([f"{obj.source}: {obj.about(str(finding))}"], width)
                 if excerpts:
                     margin = 16  # of the indent and the line's number
                     excerpt = self.places.excerpt(obj.source, finding, max((width or _UNWRAPPED) - margin, margin))
@@ -244,7 +244,7 @@ class LintReport:
             yield f"{counted(self.unread, 'file')} could not be read; what they have counts as missing"
         if self.other_tools:
             names = ", ".join(self.other_tools[:_LISTED]) + (", …" if len(self.other_tools) > _LISTED else "")
-            yield f"not checked, as it isn't meant for Kubernetes: {names} ({counted(len(self.other_tools), 'file')})"
+            yield f"not meant for Kubernetes, so not checked: {names} ({counted(len(self.other_tools), 'file')})"
         if self.judgement.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.judgement.not_checked)
             yield (

@@ -68,11 +68,7 @@ def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> 
         "ruleId": finding.id,
         "ruleIndex": _RULE_INDEX[finding.id],
         "level": _level(finding.severity),
-        "message": {
-            "text": f"{vm.title}: {finding.field}: {finding.message}"
-            if finding.field
-            else f"{vm.title}: {finding.message}"
-        },
+        "message": {"text": vm.described(finding)},
         "locations": [
             {
                 "physicalLocation": _physical(fault, places.position(vm.source, finding)),
