@@ -118,9 +118,13 @@ class WorkerProcess:
         elif pid is not None and command.kind == "kill":
             os.kill(pid, signal.SIGKILL)
         elif pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + SLOW_NICE)
+            self._lower(pid, SLOW_NICE)
         return True
+
+    @staticmethod
+    def _lower(pid: int, nice: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + nice)
 
     def _begin(self, command: Command, answers: Connection) -> None:
         gc.freeze()  # so that a child's collections don't touch, and so copy, the pages that all share
@@ -132,6 +136,7 @@ class WorkerProcess:
         if pid == 0:
             self._become_child(answers, command)
         answers.close()
+        self._lower(pid, NICE)  # not by itself: it may come to that after it is found to take long
         self._children[command.child] = pid
 
     def _become_child(self, server: Connection, command: Command) -> NoReturn:
@@ -144,9 +149,7 @@ class WorkerProcess:
                 inherited.close()
             gc.enable()
             memory = address_space() + CHILD_MEMORY_BYTES
-            confine(
-                Confinement(memory, nice=NICE, processor_seconds=command.processor_seconds, seconds=command.seconds)
-            )
+            confine(Confinement(memory, nice=0, processor_seconds=command.processor_seconds, seconds=command.seconds))
             self._answer(server)
             code = 0
         finally:
