@@ -21,8 +21,13 @@ spec:
   template:
     metadata: {annotations: {virt-dra.io/keep-devices: "true"}}
     spec:
-      resourceClaims: [{name: gpu, resourceClaimTemplateName: h100}]
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: any-gpu}]
       domain: {memory: {guest: 2Gi}, devices: {gpus: [{name: gpu1, claimName: gpu, requestName: gpu}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: any-gpu, namespace: team-a}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -103,7 +108,7 @@ def test_a_policy_is_named_to_the_vm_and_to_who_waits(limited: tuple[str, ...]) 
 
 
 def test_a_vm_that_keeps_nothing_yet_is_told_what_a_policy_leaves(limited: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "kept.yaml").write_text(KEPT.partition("---")[0])
+    (tmp_path / "kept.yaml").write_text("---".join(KEPT.split("---")[:2]))
     assert said("explain", "vm", "trainer", "-n", "team-a", *limited).endswith(
         "Kept devices:\n  KeepPolicy team of the namespace allows devices to be kept for 2h only\n"
     )
@@ -239,3 +244,18 @@ def test_every_command_says_what_ends_it_sooner(files: tuple[str, ...], tmp_path
         assert shown["keptUntil"] == time
         assert shown["keptUntilIs"] == ("latest" if latest else "exact")
         assert shown.get("keepLimit") == (limit or None)
+
+
+def test_a_template_that_asks_for_something_else_counts_in_place_of_what_is_kept(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
+    request = "{deviceClassName: gpu.example.com}"
+    for asked, answer in (
+        ("{deviceClassName: gpu.example.com, count: 1}", "fits on 1 of 4 nodes (node-3)"),
+        (
+            '{deviceClassName: gpu.example.com, selectors: [{cel: {expression: "false"}}]}',
+            "would wait: none of 4 nodes",
+        ),
+    ):
+        (tmp_path / "kept.yaml").write_text(KEPT.replace(request, asked, 1))
+        assert said("explain", "vm", "trainer", "-n", "team-a", *files).startswith(f"VM team-a/trainer {answer}")

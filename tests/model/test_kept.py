@@ -26,7 +26,7 @@ from virt_dra.model.keep_ends import (
     OVER_LIMIT,
     RELEASE_REQUESTED,
 )
-from virt_dra.model.kept import kept_until, kept_until_json, starts_anew
+from virt_dra.model.kept import as_started, kept_until, kept_until_json
 
 STOPPED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -254,4 +254,6 @@ def test_of_a_vm_that_is_gone_where_all_vms_are_known() -> None:
 )
 def test_what_a_stopped_vm_starts_without(objects: list[TypedObject], anew: bool) -> None:
     (claim,) = (obj for obj in objects if isinstance(obj, ResourceClaim))
-    assert starts_anew(claim, ClusterModel(objects)) is anew
+    started = as_started(claim, ClusterModel(objects))
+    assert (started.status.allocation is None) is anew
+    assert started.spec == claim.spec

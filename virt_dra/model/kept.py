@@ -8,13 +8,27 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.keeping.claims import claim_terms, is_kept, other_consumers, vm_name_of
+from virt_dra.api.defaults import defaulted
+from virt_dra.api.keeping.claims import (
+    claim_terms,
+    is_kept,
+    kept_claim_name,
+    kept_entries,
+    other_consumers,
+    vm_name_of,
+)
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.limits import KeepLimits, stopped_since, stopped_vms
 from virt_dra.api.keeping.terms import KeepTerms
-from virt_dra.api.kubevirt_v1 import VirtualMachine
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from virt_dra.model.claim_nodes import claim_node
 from virt_dra.model.cluster import ClusterModel, ModelIndex, derived
 from virt_dra.model.evicting.of_model import eviction_of
@@ -115,14 +129,36 @@ def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
     return KeptUntil(until, end.limit, "exact" if exact else "latest")
 
 
-def starts_anew(claim: ResourceClaim, model: ClusterModel) -> bool:
-    """True if a stopped VM starts without the devices of a claim that it keeps: keeping is over, or a taint ends it, as
-    it would evict the pod."""
-    return any(end.at == AT_ONCE or end.reason == DEVICE_TAINTED for end in _ends(claim, model))
+def as_started(claim: ResourceClaim, model: ClusterModel) -> ResourceClaim:
+    """A claim, with defaults, as a VM that is stopped now starts with it: without devices if keeping is over, or if a
+    taint ends it, as it would evict the pod; made anew if its template asks for something else. ``model``: with VMs as
+    they are admitted."""
+    template = _template_of(claim, model)
+    ends = _ends(claim, model, template)
+    if template is not None and any(end.removes for end in ends):
+        return claim.with_(spec=template.spec.spec, status=ResourceClaimStatus())
+    over = any(end.at == AT_ONCE or end.reason == DEVICE_TAINTED for end in ends)
+    return claim.with_(status=ResourceClaimStatus()) if over else claim
 
 
-def _ends(claim: ResourceClaim, model: ClusterModel) -> tuple[KeepEnd, ...]:
-    """The ends of what a stopped VM keeps; none if it keeps nothing, or isn't stopped."""
+def _template_of(claim: ResourceClaim, model: ClusterModel) -> ResourceClaimTemplate | None:
+    """The template that a kept claim would be made of today, as an API server stores it; None if it isn't there."""
+    vm = _vm_of(claim, model) if is_kept(claim) else None
+    if vm is None:
+        return None
+    metadata = vm.spec.template.metadata.with_(name=vm.name)
+    entries = kept_entries(VirtualMachineInstance(metadata=metadata, spec=vm.spec.template.spec))
+    names = (name for entry, name in entries.items() if kept_claim_name(vm.name, entry) == claim.name)
+    templates = model.by_key(ResourceClaimTemplate)
+    template = templates.get(f"{claim.namespace}/{next(names, '')}")
+    return defaulted(template) if template is not None else None
+
+
+def _ends(
+    claim: ResourceClaim, model: ClusterModel, template: ResourceClaimTemplate | None = None
+) -> tuple[KeepEnd, ...]:
+    """The ends of what a stopped VM keeps; none if it keeps nothing, or isn't stopped. ``template``: that it would
+    start with."""
     if not is_kept(claim) or claim.status.allocation is None or other_consumers(claim):
         return ()
     name, vm = vm_name_of(claim), _vm_of(claim, model)
@@ -131,7 +167,7 @@ def _ends(claim: ResourceClaim, model: ClusterModel) -> tuple[KeepEnd, ...]:
     terms = claim_terms(vm, claim)[0] or (KeepTerms(None, None) if vm is None else None)
     gone = unowned(claim, vm) if vm is not None or _knows(model, VirtualMachine) else ""
     situation = ClaimSituation(
-        claim, terms, runs=False, now=None, unowned=gone,
+        claim, terms, runs=False, now=None, unowned=gone, template=template,
         leaving=vm is not None and vm.metadata.deletion_timestamp is not None,
         node=model.nodes.get(claim_node(claim)), knows_nodes=_knows(model, Node),
         eviction=eviction_of(claim, model), limits=of_namespace.limits, over=of_namespace.over.get(name, ""),

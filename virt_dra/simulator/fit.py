@@ -31,7 +31,7 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.kept import starts_anew
+from virt_dra.model.kept import as_started
 from virt_dra.model.published import PublishedDevices
 from virt_dra.model.unknown import UnknownFact, unknown_facts
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING
@@ -262,11 +262,9 @@ class Fitting:
         those that a stopped VM loses before it starts have none."""
         return {
             claim.key: claim.with_(
-                status=ResourceClaimStatus(allocation=claim.status.allocation)
-                if claim.status.allocation and not starts_anew(claim, self._model)
-                else NO_STATUS
+                status=ResourceClaimStatus(allocation=claim.status.allocation) if claim.status.allocation else NO_STATUS
             )
-            for claim in self._of_kind(ResourceClaim)
+            for claim in (as_started(claim, self._model) for claim in self._of_kind(ResourceClaim))
         }
 
     def _claims(self, pod: Pod) -> list[tuple[str, ResourceClaim]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -80,15 +80,18 @@ def with_templates(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
     return vmi.with_(spec=vmi.spec.with_(resource_claims=entries))
 
 
-def with_kept_claims(vmi: VirtualMachineInstance, asked: Mapping[str, str]) -> VirtualMachineInstance:
+def with_kept_claims(
+    vmi: VirtualMachineInstance, asked: Mapping[str, str], only: Collection[str] | None = None
+) -> VirtualMachineInstance:
     """The VMI with each entry that names a template naming the VM's own claim instead, and the templates recorded.
 
-    ``asked``: the annotations that speak of keeping, which the VMI gets. A VMI that keeps already is returned as it is.
+    ``asked``: the annotations that speak of keeping, which the VMI gets; ``only``: these entries, None for all. A VMI
+    that keeps already is returned as it is.
     """
     templates = {
         entry.name: entry.resource_claim_template_name
         for entry in vmi.spec.resource_claims
-        if entry.resource_claim_template_name
+        if entry.resource_claim_template_name and (only is None or entry.name in only)
     }
     if not templates:
         return vmi

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes.expansion import Instancetypes
-from virt_dra.api.keeping.claims import is_kept, kept_claim_name, kept_entries, vm_name_of
+from virt_dra.api.keeping.claims import is_kept, kept_claim_name, kept_entries, vm_name_of, with_kept_claims
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION
@@ -40,8 +40,8 @@ def _with_devices_of_lines(model: ClusterModel) -> ClusterModel:
 
 
 def _with_kept_claims(model: ClusterModel) -> ClusterModel:
-    """A stopped VM that keeps devices starts with the claims that have them. Where none was made yet, the keeper makes
-    it of the template, which is asked for in its place."""
+    """A stopped VM that keeps devices starts with the claims that have them, and records their templates as its VMI
+    does. Where none was made yet, the keeper makes it of the template, which is asked for in its place."""
     kept: dict[str, set[str]] = {}
     for claim in model.of(ResourceClaim):
         if is_kept(claim):
@@ -51,15 +51,12 @@ def _with_kept_claims(model: ClusterModel) -> ClusterModel:
 
 
 def _starting_with(vm: VirtualMachine, claims: Collection[str]) -> VirtualMachine:
-    spec = vm.spec.template.spec
-    entries = tuple(
-        entry.without("resource_claim_template_name").with_(resource_claim_name=name)
-        if entry.resource_claim_template_name and (name := kept_claim_name(vm.name, entry.name)) in claims
-        else entry
-        for entry in spec.resource_claims
-    )
-    template = vm.spec.template.with_(spec=spec.with_(resource_claims=entries))
-    return vm.with_(spec=vm.spec.with_(template=template))
+    template = vm.spec.template
+    kept = [entry.name for entry in template.spec.resource_claims if kept_claim_name(vm.name, entry.name) in claims]
+    instance = VirtualMachineInstance(metadata=template.metadata.with_(name=vm.name), spec=template.spec)
+    starting = with_kept_claims(instance, {}, only=kept)
+    metadata = template.metadata.with_(annotations=starting.metadata.annotations)
+    return vm.with_(spec=vm.spec.with_(template=template.with_(metadata=metadata, spec=starting.spec)))
 
 
 @derived(UnknownObject)
