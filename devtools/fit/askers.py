@@ -9,6 +9,7 @@ from typing import Final
 from devtools.fit import clusters
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
 from devtools.fit.clusters import APPS, ZONES, JudgedMix, PlainMix
+from devtools.fit.variations import varied
 from devtools.upstream.allocator.problems.claims import claim
 from devtools.upstream.allocator.problems.mix import Mix
 
@@ -20,12 +21,12 @@ _MISSING_PARTS: Final = {"nothing": 12.0, "pods": 1.0, "nodes": 1.0, "allocatabl
 def fit_case(seed: int) -> FitCase:
     """The case of a seed; of some clusters not everything is known."""
     mix = PlainMix.drawn(Random(seed))
-    return _with_gaps(mix, _case(mix))
+    return varied(seed, _with_gaps(mix, _case(mix)))
 
 
 def judged_case(seed: int) -> FitCase:
     """One that kube-scheduler can judge."""
-    return _case(JudgedMix.drawn(Random(seed)))
+    return varied(seed, _case(JudgedMix.drawn(Random(seed))), judged=True)
 
 
 def _case(mix: Mix) -> FitCase:
