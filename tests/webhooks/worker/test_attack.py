@@ -25,6 +25,8 @@ from devtools.webhooks.serving import Served, body, serving, vmi
 from devtools.webhooks.slow_selectors import HOSTILE, cluster, with_templates
 from webhooks.lint import Preflight
 from webhooks.server.callers import TELL, Callers
+from webhooks.worker.evaluation_queue import QueueLimits
+from webhooks.worker.parent import WorkerLimits
 
 pytestmark = pytest.mark.slow
 
@@ -35,8 +37,13 @@ RATE = 10
 """Reviews a second: few, so that a machine that is busy with something else can do it at all."""
 
 
-async def run(folder: Path, preflight: Preflight, attack: Callable[[Served], Awaitable[None]]) -> None:
-    async with serving(folder, preflight, callers=Callers(TELL)) as served:
+async def run(
+    folder: Path,
+    preflight: Preflight,
+    attack: Callable[[Served], Awaitable[None]],
+    evaluation: WorkerLimits | None = None,
+) -> None:
+    async with serving(folder, preflight, callers=Callers(TELL), evaluation=evaluation) as served:
         await attack(served)
 
 
@@ -103,6 +110,9 @@ async def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_pat
 
 
 async def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: Path) -> None:
+    """Nothing of what it used is forgotten meanwhile: on a busy machine that would go on as fast as its children."""
+    remembering = WorkerLimits(shares=QueueLimits(half_life=3600.0))
+
     async def attack(served: Served) -> None:
         for n in itertools.islice(
             itertools.cycle(range(0, 120, 4)), 240
@@ -118,7 +128,7 @@ async def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_
         assert time.process_time() - began < 2
         assert "not checked" not in str(await served.ask(vmi_of("t0", "tenant-0")))
 
-    await run(tmp_path, besieged(1, 160), attack)
+    await run(tmp_path, besieged(1, 160), attack, remembering)
 
 
 async def test_memory_stays_within_limits_under_long_selectors_none_like_another(tmp_path: Path) -> None:
