@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +58,11 @@ def test_any_history_of_claims(history: list[tuple[int, str, str, tuple[int, boo
         if new is not None:
             there[namespace, name] = new
         unused.claim_changed(old, new)
+        devices: Counter[tuple[str, str]] = Counter()
+        for item in there.values():
+            number = len(item.status.allocation.devices.results) if item.status.allocation is not None else 0
+            devices[item.namespace, "unused" if unused_devices(item) else "in_use"] += number
+        assert unused.devices() == {key: number for key, number in devices.items() if number}
         counted = unused.device_seconds()
         assert {key: value for key, value in counted.items() if value} == {
             key: value for key, value in expected.items() if value
@@ -69,6 +76,7 @@ def test_the_keeper_exposes_it() -> None:
     metrics.count(loop)
     loop._changed(None, claim("a", 2))
     loop._changed(None, claim("b", 1, stopped=False))
+    assert loop.kept_devices() == {("lab", "unused"): 2, ("lab", "in_use"): 1}
     lines = [line for line in metrics.exposition().decode().splitlines() if "unused_device_seconds_total{" in line]
     (line,) = lines
     name, value = line.split(" ")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.keeping.claims import is_kept, kept_entries, other_consumers
+from virt_dra.api.keeping.claims import kept_entries, other_consumers
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
@@ -20,7 +19,7 @@ from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.keeping.gathering import INDEXES, TRANSFORMS, KeeperStores
 from virt_dra.controllers.keeping.plan import KeepingInputs, KeepingPlan, plan
-from virt_dra.controllers.keeping.unused_time import UnusedTime, unused_devices
+from virt_dra.controllers.keeping.unused_time import UnusedTime
 from virt_dra.controllers.keyed_loop import Ambient, KeyedLoop, KeyedLoopObserver, Result
 from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
@@ -86,14 +85,7 @@ class KeepingLoop(KeyedLoop):
 
     def kept_devices(self) -> dict[tuple[str, str], float]:
         """Devices of kept claims, by namespace and whether their VM is stopped (``unused``)."""
-        return dict(
-            Counter(
-                (claim.namespace, "unused" if unused_devices(claim) else "in_use")
-                for claim in self._stores.claims.values()
-                if is_kept(claim) and claim.status.allocation is not None
-                for _ in claim.status.allocation.devices.results
-            )
-        )
+        return self._unused.devices()
 
     def unused_device_seconds(self) -> dict[str, float]:
         """How long stopped VMs have kept devices since the process began, by namespace."""
