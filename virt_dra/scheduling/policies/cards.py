@@ -7,15 +7,18 @@ card.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 from virt_dra.allocator.counter_sets import CounterSets
 from virt_dra.allocator.features.capacity import Resolver, is_shared
 from virt_dra.allocator.features.consumption import Consumption
 from virt_dra.allocator.model import PoolDevice, PoolId, Request
 from virt_dra.allocator.pools import Pools, Reachable
-from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Used
+from virt_dra.allocator.usage import NOTHING_USED, Used
 from virt_dra.api.quantity import Quantity
 
 WHOLE = 1000
@@ -57,12 +60,22 @@ class CardLayout:
     """By card: equal numbers for cards whose devices publish the same but for names and attributes."""
 
 
+class _CountedDevice(NamedTuple):
+    name: str
+    parts: tuple[Part, ...]
+    device: PoolDevice
+    is_partition: bool
+    """True if it consumes counters: other devices take parts of its cards, too."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeCards:
     """The cards of one node. ``layout`` is the same object for nodes with equal ones."""
 
     reachable: Reachable
     layout: CardLayout
+    by_pool: tuple[tuple[_CountedDevice, ...], ...]
+    """What the use of each pool takes of the cards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,6 @@ class CardCatalog:
         self._pools = pools
         self._resolver = resolver
         self._cards: dict[Reachable, NodeCards] = {}
-        self._states: dict[Reachable, tuple[tuple[PoolUse, ...], CardState]] = {}
         self._largest = _largest_amounts(pools)
         self._layouts: dict[CardLayout, CardLayout] = {}
 
@@ -93,14 +105,25 @@ class CardCatalog:
         return cards
 
     def state(self, reachable: Reachable, used: Used) -> CardState:
-        """Computed again only when the use of one of the node's pools has changed."""
-        uses = tuple([used.get(pool.id, NOTHING_USED) for pool in reachable.pools])
-        kept = self._states.get(reachable)
-        if kept is not None and all(map(_same, kept[0], uses)):
-            return kept[1]
-        state = self._state(self.of(reachable), uses)
-        self._states[reachable] = uses, state
-        return state
+        """How the cards of a node are used."""
+        cards = self.of(reachable)
+        free = [WHOLE] * cards.layout.count
+        users = [0] * cards.layout.count
+        for pool, counted in zip(reachable.pools, cards.by_pool, strict=True):
+            use = used.get(pool.id, NOTHING_USED)
+            if use.empty:
+                continue
+            names = use.devices
+            shares = Counter([name for name, _ in use.shares]) if use.shares else {}
+            for name, parts, device, is_partition in counted:
+                if name in names:
+                    for part in parts:
+                        users[part.card] += shares.get(name, 1)
+                        if is_partition:
+                            free[part.card] = max(free[part.card] - part.amount, 0)
+                        else:
+                            free[part.card] = left_of(device, use.consumed.get(name, {})) if is_shared(device) else 0
+        return CardState(tuple(free), tuple(users))
 
     def taken(self, request: Request, device: PoolDevice, part: Part) -> int | None:
         """The thousandths of a card that the request takes with the device; None: its capacities can't serve the
@@ -154,35 +177,14 @@ class CardCatalog:
             tuple([self.size(device) for device in devices]),
             tuple(alike),
         )
-        return NodeCards(reachable, self._layouts.setdefault(layout, layout))
-
-    def _state(self, cards: NodeCards, uses: Sequence[PoolUse]) -> CardState:
-        parts_of = cards.layout.parts
-        free = [WHOLE] * cards.layout.count
-        users = [0] * cards.layout.count
-        position = 0
-        for pool, use in zip(cards.reachable.pools, uses, strict=True):
-            if use.empty:
-                position += len(pool.devices)
-                continue
-            shares: dict[str, int] = {}
-            for name, _ in use.shares:
-                shares[name] = shares.get(name, 0) + 1
-            for device in pool.devices:
-                name = device.id.device
-                if name in use.devices:
-                    for part in parts_of[position]:
-                        users[part.card] += shares.get(name, 1)
-                        if device.published.consumes_counters:
-                            free[part.card] = max(free[part.card] - part.amount, 0)
-                        else:
-                            free[part.card] = left_of(device, use.consumed.get(name, {})) if is_shared(device) else 0
-                position += 1
-        return CardState(tuple(free), tuple(users))
-
-
-def _same(a: PoolUse, b: PoolUse) -> bool:
-    return a is b
+        counted = iter(
+            [
+                _CountedDevice(device.id.device, of_device, device, bool(device.published.consumes_counters))
+                for device, of_device in zip(devices, parts, strict=True)
+            ]
+        )
+        by_pool = tuple([tuple(islice(counted, len(pool.devices))) for pool in reachable.pools])
+        return NodeCards(reachable, self._layouts.setdefault(layout, layout), by_pool)
 
 
 def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, int]:

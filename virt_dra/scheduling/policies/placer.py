@@ -33,7 +33,9 @@ from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.api.wire import Stamp
 from virt_dra.model.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
@@ -85,6 +87,8 @@ class VmShape:
     """Other resources of nodes that are asked for."""
     relates: bool = field(init=False)
     """Whether it matters which pods run where: by host ports, affinity to pods or topology spread."""
+    _claims: tuple[tuple[str, Stamp[ObjectMeta], Stamp[ResourceClaim]], ...] = field(init=False, repr=False)
+    """The name of each claim, and how those of the VMs are made."""
 
     def __post_init__(self) -> None:
         requests = pod_requests(self.pod)
@@ -93,12 +97,20 @@ class VmShape:
         object.__setattr__(self, "memory", requests.get(MEMORY, 0))
         object.__setattr__(self, "others", others)
         object.__setattr__(self, "relates", relates_to_pods(self.pod))
+        object.__setattr__(self, "_claims", tuple([(claim.name, *_stamps(claim)) for claim in self.claims]))
 
     def claims_of(self, vm: str) -> tuple[ResourceClaim, ...]:
         """The claims of one VM, which no other VM's are."""
-        return tuple(
-            [claim.with_(metadata=claim.metadata.with_(name=f"{vm}-{claim.name}", uid="")) for claim in self.claims]
-        )
+        return tuple([stamp(metadata=metadata(name=f"{vm}-{name}", uid="")) for name, metadata, stamp in self._claims])
+
+
+def _stamps(claim: ResourceClaim) -> tuple[Stamp[ObjectMeta], Stamp[ResourceClaim]]:
+    """Makers of claims that differ from this one in name and UID."""
+    metadata = {name: getattr(claim.metadata, name) for name in claim.metadata.model_fields_set - {"name", "uid"}}
+    return (
+        Stamp(ObjectMeta, metadata, "name", "uid"),
+        Stamp(ResourceClaim, {name: getattr(claim, name) for name in claim.model_fields_set}, "metadata"),
+    )
 
 
 def relates_to_pods(pod: Pod) -> bool:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.api.wire import Json
 from virt_dra.scheduling.policies.placer import PlacedVm
@@ -78,7 +77,7 @@ class Journal:
         self,
         warm_up: float,
         node_names: Sequence[str],
-        models: Mapping[DeviceId, str],
+        models: Mapping[tuple[str, str, str], str],
         *,
         keeps_stays: bool,
     ) -> None:
@@ -185,7 +184,7 @@ class Journal:
         return cards * max(now - max(running.since, self._warm_up), 0.0)
 
     def _models_of(self, vm: PlacedVm) -> Iterable[str]:
-        devices = [DeviceId(given.driver, given.pool, given.device) for given in _devices_of(vm)]
+        devices = [(given.driver, given.pool, given.device) for given in _devices_of(vm)]
         return {self._model_of[device] for device in devices if device in self._model_of}
 
     def _stay(self, arrival: Arrival, name: str, now: float, vm: PlacedVm) -> Stay:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.allocator.model import DeviceId, PoolDevice
+from virt_dra.allocator.model import PoolDevice
 from virt_dra.scheduling.policies.cards import WHOLE
 from virt_dra.scheduling.policies.placer import PolicyPlacer
 
@@ -22,8 +22,8 @@ def model_of(device: PoolDevice) -> str:
     return device.id.driver
 
 
-def models_of_devices(placer: PolicyPlacer) -> Mapping[DeviceId, str]:
-    """The model of each device that a node reaches."""
+def models_of_devices(placer: PolicyPlacer) -> Mapping[tuple[str, str, str], str]:
+    """The model of each device that a node reaches, by driver, pool and name."""
     return {
         device.id: model_of(device)
         for number in range(len(placer.nodes))
