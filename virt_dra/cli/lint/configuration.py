@@ -7,7 +7,6 @@ current folder alone, so that nobody else's file above it is read.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +96,8 @@ def read_configuration(path: Path, *, named: bool = True) -> LintConfiguration |
     """The configuration of a file; None for a pyproject.toml without the table. ``named``: by the user; one that was
     come across is only read if it is a regular file there, and names only files and folders beside it. Raises
     UsageError that names what is wrong."""
+    import tomllib  # here, since few have a configuration, and linting a file is to start quickly
+
     file = ManifestFile(str(path), None if named else str(path.parent))
     try:
         document = tomllib.loads(file.read(_MAX_BYTES).decode())
