@@ -17,6 +17,7 @@ NODE_CAPACITY = {"cpu": "64", "memory": "512Gi", "pods": "500", "ephemeral-stora
 
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.05
+MOST_CONNECTIONS = 4
 
 
 class ControlPlaneError(RuntimeError):
@@ -35,14 +36,21 @@ class RequestError(RuntimeError):
 
 
 class AdminRequests:
-    """One connection to an API server, for any thread. One that the server closed while it was idle is opened anew."""
+    """Connections to an API server, as many as threads ask at once, up to :data:`MOST_CONNECTIONS`. One that the server
+    closed while it was idle is opened anew."""
 
     _connections: urllib3.HTTPSConnectionPool
 
     def _connect(self, port: int, context: ssl.SSLContext) -> urllib3.HTTPSConnectionPool:
-        """``context`` has the admin's certificate. The connection is to be closed by the caller."""
+        """``context`` has the admin's certificate. The connections are to be closed by the caller."""
         self._connections = urllib3.HTTPSConnectionPool(
-            "127.0.0.1", port, maxsize=1, block=True, timeout=WAIT_SECONDS, retries=False, ssl_context=context
+            "127.0.0.1",
+            port,
+            maxsize=MOST_CONNECTIONS,
+            block=True,
+            timeout=WAIT_SECONDS,
+            retries=False,
+            ssl_context=context,
         )
         return self._connections
 

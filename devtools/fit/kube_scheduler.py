@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
-from devtools.cluster.admin_requests import WAIT_SECONDS, ControlPlaneError, RequestError
+from devtools.cluster.admin_requests import MOST_CONNECTIONS, WAIT_SECONDS, ControlPlaneError, RequestError
 from devtools.cluster.control_plane import ControlPlane
 from devtools.fit.answers import FITS, FitAnswer, said_of_nodes
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
@@ -55,6 +57,7 @@ class KubeSchedulerRounds:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
+        self._threads = ThreadPoolExecutor(MOST_CONNECTIONS)
         self._plane.start_scheduler()
         labels = {"resource.kubernetes.io/admin-access": "true"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
@@ -93,23 +96,29 @@ class KubeSchedulerRounds:
     # --- the cluster ----------------------------------------------------------------------------------------------
 
     def _create(self, case: FitCase) -> None:
-        """Every object that the API server takes."""
+        """Every object that the API server takes. Those of one kind are created side by side, since most of the time is
+        waiting for answers."""
         uids: dict[str, str] = {}
-        objects = [raw for kind in _PATHS for raw in of_kind(case.raw, kind) if raw["metadata"]["name"] != ASKER]
-        for raw in objects:
-            metadata = {key: raw["metadata"][key] for key in ("name", "labels") if key in raw["metadata"]}
-            if raw["kind"] == "Pod":
-                raw = {**raw, "spec": {**raw["spec"], "terminationGracePeriodSeconds": 0}}
-            try:
-                created = self._plane.request("POST", _PATHS[raw["kind"]], {**raw, "metadata": metadata})
-            except RequestError as error:
-                if error.status != 422:
-                    raise
-                continue
-            uids[raw["metadata"].get("uid", "")] = created["metadata"]["uid"]
-            finished = raw["kind"] == "Pod" and raw["status"]["phase"] == "Succeeded"
-            if finished or (raw["kind"] == "ResourceClaim" and "status" in raw):
-                self._set_status(raw, uids)
+        for kind in _PATHS:
+            objects = [raw for raw in of_kind(case.raw, kind) if raw["metadata"]["name"] != ASKER]
+            for _ in self._threads.map(self._create_one, objects, repeat(uids)):
+                pass
+
+    def _create_one(self, raw: Json, uids: dict[str, str]) -> None:
+        """``uids``: of the case -> of the API server, to which the object's is added."""
+        metadata = {key: raw["metadata"][key] for key in ("name", "labels") if key in raw["metadata"]}
+        if raw["kind"] == "Pod":
+            raw = {**raw, "spec": {**raw["spec"], "terminationGracePeriodSeconds": 0}}
+        try:
+            created = self._plane.request("POST", _PATHS[raw["kind"]], {**raw, "metadata": metadata})
+        except RequestError as error:
+            if error.status != 422:
+                raise
+            return
+        uids[raw["metadata"].get("uid", "")] = created["metadata"]["uid"]
+        finished = raw["kind"] == "Pod" and raw["status"]["phase"] == "Succeeded"
+        if finished or (raw["kind"] == "ResourceClaim" and "status" in raw):
+            self._set_status(raw, uids)
 
     def _set_status(self, raw: Json, uids: Mapping[str, str]) -> None:
         status = {key: value for key, value in raw["status"].items() if key != "reservedFor"}
@@ -145,19 +154,22 @@ class KubeSchedulerRounds:
 
     def _dump(self) -> FitCase:
         raw = [self._plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}")]
-        for kind, path in _PATHS.items():
-            listed = self._plane.request("GET", path)
+        answers = self._threads.map(self._plane.request, repeat("GET"), _PATHS.values())
+        for kind, listed in zip(_PATHS, answers, strict=True):
             version = listed["apiVersion"]
             raw += [{"apiVersion": version, "kind": kind, **item} for item in listed["items"]]
         return FitCase(tuple(map(_ungated, raw)))
 
     def _clear(self) -> None:
-        for kind in reversed(tuple(_PATHS)):
-            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-            deleted = self._plane.request("DELETE", _PATHS[kind], options)
-            for item in deleted.get("items", ()):
-                if item["metadata"].get("finalizers"):
-                    self._free(kind, item["metadata"]["name"])
+        for _ in self._threads.map(self._clear_kind, _PATHS):
+            pass
+
+    def _clear_kind(self, kind: str) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        deleted = self._plane.request("DELETE", _PATHS[kind], options)
+        for item in deleted.get("items", ()):
+            if item["metadata"].get("finalizers"):
+                self._free(kind, item["metadata"]["name"])
 
     def _free(self, kind: str, name: str) -> None:
         try:
