@@ -81,7 +81,7 @@ class LinuxGuests:
             path = f"/run/libvirt/{socket}"
             if machine.run("test", "-S", path).status:
                 machine.start(f"/usr/sbin/{daemon}", log=f"/run/{daemon}.log")
-            machine.check("sh", "-c", f"until [ -S {path} ]; do sleep 0.2; done", timeout=_SECONDS)
+            machine.wait_for(path, timeout=_SECONDS)
 
     def see(self, domain: str, *, by_schema: bool = True) -> Sight:
         """What a guest sees of this domain. ``by_schema``: libvirt's schema is asked about it, too; False: for domains
@@ -122,9 +122,10 @@ class LinuxGuest:
 
     def wait_for(self, text: str) -> None:
         """Until it has said that."""
-        said = f"for i in $(seq {2 * _SECONDS:.0f}); do grep -q '{text}' {self.console} && exit; sleep 0.5; done; false"
-        if self.machine.run("sh", "-c", said, timeout=2 * _SECONDS).status != 0:
-            raise self._overdue(f"the guest hasn't said {text!r}")
+        try:
+            self.machine.wait_for(self.console, text, timeout=2 * _SECONDS)
+        except LabError as error:
+            raise self._overdue(str(error)) from None
 
     def attach(self, alias: str, address: str) -> None:
         """Attaches the PCI function of the machine as our launcher does, and waits until the guest has seen it."""
@@ -133,7 +134,7 @@ class LinuxGuest:
         deadline = time.monotonic() + _SECONDS
         while len(self.sight().functions) == before:
             if time.monotonic() > deadline:
-                raise self._overdue(f"the guest hasn't seen {address}")
+                raise self._overdue(f"the guest hasn't seen {address} after {_SECONDS:.0f} s")
             time.sleep(0.5)
 
     def detach(self, alias: str) -> None:
@@ -142,7 +143,7 @@ class LinuxGuest:
 
     def _overdue(self, fault: str) -> LabError:
         console = self.machine.run("tail", "-n", str(_TAIL_LINES), self.console)
-        return LabError(f"{fault} in {_SECONDS:.0f} s:\n{console.out or console.err}")
+        return LabError(f"{fault}:\n{console.out or console.err}")
 
     def _plug(self, *arguments: str) -> None:
         program = (sys.executable, "-m", plugging.__name__, self.domain, *arguments)

@@ -306,6 +306,12 @@ class LabMachine:
         status = self._ask({"signal": number, "pid": pid}, 30.0)["status"]
         return None if status is None else int(status)
 
+    def wait_for(self, path: str, text: str = "", *, timeout: float) -> None:
+        """Waits for a file inside, which is there with the text in it. Raises :class:`LabError`."""
+        if not self._ask({"wait": path, "text": text, "timeout": timeout}, timeout + 30)["came"]:
+            missing = f"{path} hasn't said {text!r}" if text else f"{path} isn't there"
+            raise LabError(f"{missing} after {timeout:.0f} s")
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _ask(self, command: Mapping[str, object], seconds: float) -> dict[str, Any]:

@@ -84,8 +84,7 @@ class LabNode:
             str(binaries() / "containerd"), "--config", f"{self._files}/containerd.toml",
             log="/var/lib/lab/containerd.log", environment=path,
         )  # fmt: skip
-        waiting = f"until [ -S {FOLDERS.runtime_socket} ]; do sleep 0.2; done"
-        self.machine.check("sh", "-c", waiting, timeout=120)
+        self.machine.wait_for(str(FOLDERS.runtime_socket), timeout=120)
         for archive in self._archives:
             self.machine.check(
                 str(binaries() / "ctr"), "--address", str(FOLDERS.runtime_socket), "--namespace", "k8s.io",

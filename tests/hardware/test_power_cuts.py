@@ -101,8 +101,8 @@ def _start(node: LabNode) -> None:
     node.machine.check("mkdir", CALLS)
     caller = (sys.executable, "-m", kubelet_call.__name__, socket, CALLS)
     node.machine.start("env", f"--chdir={REPOSITORY}", *caller, log=f"{CALLS}/log")
-    waiting = f"until [ -S {socket} ] && [ -p {CALLS}/{kubelet_call.QUESTIONS} ]; do sleep 0.5; done"
-    assert node.machine.run("sh", "-c", waiting, timeout=WAIT_SECONDS).status == 0, node.logs()
+    for path in (socket, f"{CALLS}/{kubelet_call.QUESTIONS}"):
+        node.machine.wait_for(path, timeout=WAIT_SECONDS)
     eventually(lambda: len(published_devices(node)) == 1, node)
 
 
