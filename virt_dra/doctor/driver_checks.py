@@ -38,7 +38,13 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
         subject = CheckSubject("node-driver", f"DaemonSet {metadata['namespace']}/{metadata['name']}")
         wanted, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
         devices = sum(len(obj.spec.devices) for obj in published)
-        if ready < wanted or not wanted:
+        if not wanted:
+            advice = (
+                f"kubectl describe daemonset -n {metadata['namespace']} {metadata['name']}: which nodes its "
+                "nodeSelector and tolerations allow; without a controller of DaemonSets it has none"
+            )
+            yield subject.warning("it runs on no node", advice)
+        elif ready < wanted:
             advice = (
                 f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; "
                 "devices of the nodes without it can't be prepared"

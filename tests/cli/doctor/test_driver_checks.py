@@ -41,6 +41,15 @@ def findings(**differences: Any) -> list[CheckFinding]:
     return list(node_driver(facts().__class__(**{**vars(facts()), **base})))
 
 
+def test_where_it_runs_on_no_node_its_daemon_set_is_to_be_looked_at() -> None:
+    """There is no pod whose log could be read."""
+    (finding,) = findings(drivers=[daemon_set(0, 0)])
+    assert finding.advice == (
+        "kubectl describe daemonset -n virt-dra-driver virt-dra-driver: which nodes its nodeSelector and tolerations "
+        "allow; without a controller of DaemonSets it has none"
+    )
+
+
 @pytest.mark.parametrize(
     ("drivers", "slices", "wanted"),
     [
@@ -48,7 +57,7 @@ def findings(**differences: Any) -> list[CheckFinding]:
         ([], [published("a", "vfio", driver="gpu.example.com")], []),
         ([daemon_set(2, 2)], [published("a", "vfio", "vfio"), published("b")], [("ok", "2 devices on 1 node")]),
         ([daemon_set(2, 1)], [published("a", "vfio")], [("warning", "1 of 2 pods ready")]),
-        ([daemon_set(0, 0)], [], [("warning", "0 of 0 pods ready")]),
+        ([daemon_set(0, 0)], [], [("warning", "it runs on no node")]),
         ([daemon_set(2, 2)], [], [("warning", "it runs on 2 nodes, and has published nothing")]),
         (
             [daemon_set(1, 1)],
