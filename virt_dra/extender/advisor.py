@@ -23,6 +23,7 @@ from virt_dra.extender.protocol import ExtenderArguments, best_node, priorities
 from virt_dra.fairness.too_slow import TooSlow
 from virt_dra.fairness.use import Tenant, TenantUse
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.kinds import READ
 from virt_dra.model.snapshots import unused_snapshot
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
@@ -84,10 +85,11 @@ class Advice:
 @dataclass(frozen=True)
 class _PodClaims:
     """The claims of a pod. ``wanted``: claims that kube-scheduler will allocate; ``held``: what the pod's others have,
-    which binds it to nodes."""
+    which binds it to nodes; ``by_devices``: extended resources that devices may serve beside them."""
 
     wanted: tuple[ResourceClaim, ...]
     held: tuple[AllocationResult, ...] = ()
+    by_devices: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -411,7 +413,13 @@ class Advisor:
         allocations = tuple([self._allocated.get(claim.metadata.uid) for claim in claims])
         wanted = tuple([claim for claim, has in zip(claims, allocations, strict=True) if has is None])
         held = tuple([allocation for allocation in allocations if allocation is not None])
-        return _PodClaims(wanted, held) if wanted else "claims allocated"
+        return _PodClaims(wanted, held, self._served_of(pod)) if wanted else "claims allocated"
+
+    def _served_of(self, pod: Pod) -> frozenset[str]:
+        """The pod's extended resources that devices serve by their class; kube-scheduler makes a claim for them, or
+        finds that a device plugin offers them, before it asks."""
+        served = served_resources(self._model)
+        return frozenset(name for name in pod_requests(pod) if served.class_of(name) is not None)
 
     def _named_claims(self, pod: Pod) -> list[ResourceClaim] | None:
         by_name: dict[str, ResourceClaim] = {}
@@ -440,7 +448,9 @@ class Advisor:
                 forgotten = self._shapes.pop(next(filter(self._unfinished.__contains__, self._shapes), oldest))
                 for placer in self._placers.all() if self._placers is not None else ():
                     placer.forget(forgotten)
-            shape = self._shapes[key] = VmShape(pod.name, pod, claims.wanted, shared=claims.held)
+            shape = self._shapes[key] = VmShape(
+                pod.name, pod, claims.wanted, shared=claims.held, by_devices=claims.by_devices
+            )
         self._shapes.move_to_end(key)
         return shape
 
@@ -562,6 +572,7 @@ def _shape_key(pod: Pod, claims: _PodClaims) -> object:
         pod.spec.model_dump_json(include=_WISHES),
         host_ports(pod),
         whom,
+        claims.by_devices,
     )
 
 

@@ -79,6 +79,8 @@ class VmShape:
     claims: tuple[ResourceClaim, ...]
     allocated: tuple[AllocationResult, ...] = ()
     shared: tuple[AllocationResult, ...] = ()
+    by_devices: frozenset[str] = frozenset()
+    """Extended resources that aren't counted, since somebody else sees to them."""
     cpu: int = field(init=False)
     """Thousandths of a CPU."""
     memory: int = field(init=False)
@@ -92,7 +94,9 @@ class VmShape:
 
     def __post_init__(self) -> None:
         requests = pod_requests(self.pod)
-        others = {name: number for name, number in requests.items() if number and name not in (CPU, MEMORY)}
+        others = {
+            name: number for name, number in requests.items() if number and name not in (CPU, MEMORY, *self.by_devices)
+        }
         object.__setattr__(self, "cpu", requests.get(CPU, 0))
         object.__setattr__(self, "memory", requests.get(MEMORY, 0))
         object.__setattr__(self, "others", others)
