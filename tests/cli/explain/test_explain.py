@@ -76,6 +76,29 @@ def test_it_says_what_a_pod_that_fits_waits_for(spec: dict[str, Any], awaited: s
     assert result.stdout.splitlines()[0] == f"pod default/p fits on 1 of 1 node (n1): {awaited}"
 
 
+def test_a_request_for_an_extended_resource_is_named_by_the_resource(tmp_path: Path) -> None:
+    name = "example.com/gpu"
+    asked = {name: "1"}
+    served = {
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "served"},
+        "spec": {"extendedResourceName": name, "selectors": [{"cel": {"expression": "device.driver == 'a.b'"}}]},
+    }  # fmt: skip
+    asker = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {
+            "containers": [{"name": "train", "image": "i", "resources": {"requests": asked, "limits": asked}}]
+        },
+        "status": {"phase": "Pending"},
+    }  # fmt: skip
+    file = tmp_path / "cluster.json"
+    items = [served, *node("n1", [gpu("g0")]), asker]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert _run("pod", "p", "-f", str(file)).stdout.splitlines()[0] == (
+        "pod default/p waits: the one node can't take it. Nearest: n1, request example.com/gpu of container train: "
+        "1 device: driver is gpu.example.com"
+    )
+
+
 def test_a_claim_that_fits_waits_for_a_pod(tmp_path: Path) -> None:
     waiting = {**claim("c"), "metadata": {"name": "c", "namespace": "default", "uid": "c"}}
     file = tmp_path / "cluster.json"

@@ -250,6 +250,11 @@ class NodeDevices:
         served = self._served.get(node)
         return () if served is None or self.extended is None else self.extended.claim_for(served).mappings
 
+    def mappings_on(self, node: Node) -> tuple[ContainerExtendedResourceRequest, ...]:
+        """As :meth:`mappings`, for any node."""
+        served = None if self.extended is None else self.extended.served_by_devices(node)
+        return self.extended.claim_for(served).mappings if self.extended is not None and served else ()
+
     def deallocatable(self, uid: str) -> ResourceClaim | None:
         """As :meth:`PodDevices.deallocatable`, from any node."""
         claims = (devices.deallocatable(uid) for devices in self._variants.values())

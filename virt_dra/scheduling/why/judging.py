@@ -16,6 +16,7 @@ from virt_dra.allocator.model import DeviceId, PoolDevice, Rejection
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import Device
 from virt_dra.matching.facts import MismatchReader
+from virt_dra.scheduling.dynamic_resources.extended_claim import IN_MEMORY
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
 from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR, PodDevices
 from virt_dra.scheduling.fit import FilterError, Fit
@@ -103,7 +104,7 @@ class _Judge:
         if devices is None:
             return ExplainedRefusal(refusal, (Reason(refusal.code, refusal.message),))
         try:
-            return self._searched(refusal, devices, node)
+            return _of_containers(self._searched(refusal, devices, node), attempt, node)
         except NodeError as error:  # of the request itself (A-9.1): the text says all there is
             return ExplainedRefusal(refusal, (Reason(NODE_ERROR, str(error)),))
 
@@ -152,6 +153,24 @@ class _Judge:
             return Reason(TAINTED, f"{rejection.detail.replace('=:', ':')} isn't tolerated")
         words = _WORDS.get(rejection.reason)
         return Reason(rejection.reason, words or rejection.summary, "" if words else rejection.detail)
+
+
+def _of_containers(refusal: ExplainedRefusal, attempt: DeviceAttempt, node: Node) -> ExplainedRefusal:
+    """The refusal with the requests of the special claim, which nobody wrote, as the resources that they stand for:
+    ``example.com/gpu of container c``."""
+    titles = {
+        mapping.request_name: f"{mapping.resource_name} of container {mapping.container_name}"
+        for mapping in attempt.nodes.mappings_on(node)
+    }
+    if not titles:
+        return refusal
+    requests = tuple(
+        replace(request, request=titles.get(request.request, request.request))
+        if request.claim.endswith(f"/{IN_MEMORY}")
+        else request
+        for request in refusal.requests
+    )
+    return replace(refusal, requests=requests)
 
 
 _WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another request of the same pod"}
