@@ -77,6 +77,8 @@ class ClaimRepair:
         for uid, since in missing_since.items():
             if now - since >= ORPHAN_SECONDS:
                 await self._worked_on(claims[uid], self._claims.release)
+        left = (await self._checkpoint.read()).claims  # one that is prepared again has its time anew
+        self._missing_since = {uid: since for uid, since in missing_since.items() if uid in left}
 
     async def erase_unclean(self) -> None:
         """Erases the devices that wait for it and that no claim holds, one after the other; each may take an hour.

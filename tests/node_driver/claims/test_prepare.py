@@ -665,6 +665,22 @@ async def test_orphans_are_released_after_ten_minutes_unless_a_process_holds_the
     assert bindings(node) == {**UNTOUCHED, NVME: ("vfio-pci", "vfio-pci")}
 
 
+async def test_an_orphan_that_is_prepared_again_is_waited_for_anew() -> None:
+    """An API server that was restored from a backup may have the claim again, and lose it again."""
+    node = a_node()
+    await prepare(node, NIC_CLAIM)
+    made = node.reader.claims.pop(("default", "nic"))
+    repair = node.start().repair
+    for now in (1000.0, 1600.0):
+        await repair.release_orphans(now)
+    assert node.state.claims == {}
+    node.reader.claims["default", "nic"] = made
+    await prepare(node, NIC_CLAIM)
+    del node.reader.claims["default", "nic"]
+    await repair.release_orphans(1660.0)
+    assert node.state.claims.keys() == {"uid-nic"}
+
+
 async def test_a_damaged_checkpoint_is_kept_and_nothing_is_prepared_or_released() -> None:
     node = a_node()
     await prepare(node, NIC_CLAIM)
