@@ -331,14 +331,14 @@ class History:
         for _ in range(ATTEMPTS):
             self._note(f"{index} starts")
             self._start(index)
-            faults, is_alone = len(self.faults), not self.calls
+            faults, is_free = len(self.faults), not self.calls and not self.open_groups
             try:
                 await self.instances[index].repair.at_start()
             except Crash:
                 continue
             except CheckpointError as error:
                 self._note(f"  {error}")
-            if is_alone and not self.calls and len(self.faults) == faults and not self.node.kernel.pending:
+            if is_free and not self.calls and len(self.faults) == faults and not self.node.kernel.pending:
                 self._check_nothing_is_begun()
             break
         else:
