@@ -410,6 +410,7 @@ class History:
             self._replace_claim(gone)
         else:
             self.node.reader.claims["default", gone.metadata.name] = gone
+            await self._guarded(0, lambda instance: instance.repair.release_orphans(self.now))  # a minute later
         kept = {uid for uid, record in self.node.state.claims.items() if record.stage is Stage.DONE}
         there = {claim.metadata.uid for claim in self.node.reader.claims.values()} - {gone.metadata.uid}
         for uid in set(self.given) - kept:
