@@ -25,6 +25,7 @@ from virt_dra.controllers.operator.pending import LIMITS, Sample, sampling, view
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
 from virt_dra.model.feeds.files import model_of_files, placeable
+from virt_dra.model.kinds import READ
 from virt_dra.model.unknown import unknown_facts
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
 from virt_dra.scheduling.framework.refusals import Reason
@@ -318,7 +319,7 @@ def by_extender(case: FitCase) -> FitAnswer | None:
         return None
     advisor = Advisor("first-fit", DEFAULT, lambda: 0.0, lambda: 0.5)
     for obj in (*case.cluster, *wish.claims):
-        if isinstance(obj, Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim):
+        if type(obj) in READ["extender"].all:
             advisor.put(obj)
     advisor.prepare()
     without_claims = wish.pod.with_(spec=wish.pod.spec.without("resource_claims"))
