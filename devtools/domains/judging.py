@@ -49,7 +49,7 @@ def judged(given: RandomVmi) -> Judgement:
 
 def _undeclared(page: Page) -> list[str]:
     """What the page and those in it have beyond their declared properties."""
-    values = [getattr(page, declared.field) for declared in page.PROPERTIES]
+    values = [getattr(page, declared.field) for declared in page.properties()]
     inside = [child for value in values if isinstance(value, tuple) for child in value]
     own = [page.kept.undeclared] if page.kept.undeclared else []
     return own + [text for child in inside for text in _undeclared(child)]

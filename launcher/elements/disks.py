@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_lowercase
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from launcher.elements.page import Page, Property, XmlTextError, checked_text
+from launcher.elements.page import Page, XmlTextError, checked_text
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
 from virt_dra.api.kubevirt_v1 import Disk as DiskEntry
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -25,34 +25,22 @@ _BUSES: Mapping[str, tuple[str, ...]] = {
 """The buses that libvirt accepts for each kind of disk."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DiskElement(Page):
     """A ``<disk>``. A field that is ``None`` or ``False`` is not written."""
 
     TAG: ClassVar[str] = "disk"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("device", attribute="device"),
-        Property("driver", "driver", "name"),
-        Property("format", "driver", "type"),
-        Property("file", "source", "file"),
-        Property("block", "source", "dev"),
-        Property("target", "target", "dev"),
-        Property("bus", "target", "bus"),
-        Property("readonly", "readonly"),
-        Property("boot_order", "boot", "order"),
-    )
 
-    target: str
-    bus: str | None = None
-    type: str | None = None
-    device: str | None = None
-    driver: str | None = None
-    format: str | None = None
-    file: str | None = None
-    block: str | None = None
-    readonly: bool = False
-    boot_order: int | None = None
+    type: Annotated[str | None, "@type"] = None
+    device: Annotated[str | None, "@device"] = None
+    driver: Annotated[str | None, "driver/@name"] = None
+    format: Annotated[str | None, "driver/@type"] = None
+    file: Annotated[str | None, "source/@file"] = None
+    block: Annotated[str | None, "source/@dev"] = None
+    target: Annotated[str, "target/@dev"]
+    bus: Annotated[str | None, "target/@bus"] = None
+    readonly: Annotated[bool, "readonly"] = False
+    boot_order: Annotated[int | None, "boot/@order"] = None
 
 
 def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from launcher.elements.disks import DiskElement
 from launcher.elements.hostdev import Hostdev
 from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
 from launcher.elements.overrides import OverriddenDevice
-from launcher.elements.page import Page, Property
+from launcher.elements.page import Page
 
 
 @dataclass(frozen=True)
@@ -17,29 +17,17 @@ class Controller(Page):
     """A controller. Those of PCI are the root, root ports and bridges of the guest's PCI tree."""
 
     TAG: ClassVar[str] = "controller"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("index", attribute="index"),
-        Property("model", attribute="model"),
-        Property("bus_nr", "target", "busNr"),
-        Property("node", "target/node"),
-        Property("address_type", "address", "type"),
-        Property("domain", "address", "domain"),
-        Property("bus", "address", "bus"),
-        Property("slot", "address", "slot"),
-        Property("function", "address", "function"),
-    )
 
-    index: int | None = None
-    model: str | None = None
-    type: str = "pci"
-    bus_nr: int | None = None
-    node: int | None = None
-    address_type: str | None = None
-    domain: str | None = None
-    bus: str | None = None
-    slot: str | None = None
-    function: str | None = None
+    type: Annotated[str, "@type"] = field(default="pci", kw_only=True)
+    index: Annotated[int | None, "@index"] = None
+    model: Annotated[str | None, "@model"] = None
+    bus_nr: Annotated[int | None, "target/@busNr"] = None
+    node: Annotated[int | None, "target/node"] = None
+    address_type: Annotated[str | None, "address/@type"] = None
+    domain: Annotated[str | None, "address/@domain"] = None
+    bus: Annotated[str | None, "address/@bus"] = None
+    slot: Annotated[str | None, "address/@slot"] = None
+    function: Annotated[str | None, "address/@function"] = None
 
 
 def expander(index: int, bus_nr: int, cell: int | None) -> Controller:
@@ -65,13 +53,9 @@ class Graphics(Page):
     """A VNC display without a listener, which the launcher configures; ``display="on"`` needs one (K-14.1)."""
 
     TAG: ClassVar[str] = "graphics"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("listen", "listen", "type"),
-    )
 
-    type: str = "vnc"
-    listen: str | None = "none"
+    type: Annotated[str, "@type"] = "vnc"
+    listen: Annotated[str | None, "listen/@type"] = "none"
 
 
 @dataclass(frozen=True)
@@ -79,90 +63,49 @@ class Video(Page):
     """The emulated graphics adapter beside the passed-through GPU."""
 
     TAG: ClassVar[str] = "video"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("model", "model", "type"),
-        Property("heads", "model", "heads"),
-    )
 
-    model: str | None = None
-    heads: int | None = 1
+    model: Annotated[str | None, "model/@type"] = None
+    heads: Annotated[int | None, "model/@heads"] = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Domain(Page):
     """A ``<domain>``. A field that is ``None``, ``False`` or empty is not written."""
 
     TAG: ClassVar[str] = "domain"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("name", "name"),
-        Property("uuid", "uuid"),
-        Property("memory_unit", "memory", "unit"),
-        Property("memory", "memory"),
-        Property("hugepages", "memoryBacking/hugepages"),
-        Property("pages", "memoryBacking/hugepages"),
-        Property("memory_source", "memoryBacking/source", "type"),
-        Property("allocation", "memoryBacking/allocation", "mode"),
-        Property("vcpus_placement", "vcpu", "placement"),
-        Property("vcpus", "vcpu"),
-        Property("vcpu_pins", "cputune"),
-        Property("emulator_cpus", "cputune/emulatorpin", "cpuset"),
-        Property("numa_mode", "numatune/memory", "mode"),
-        Property("numa_nodes", "numatune/memory", "nodeset"),
-        Property("memnodes", "numatune"),
-        Property("arch", "os/type", "arch"),
-        Property("machine", "os/type", "machine"),
-        Property("os_type", "os/type"),
-        Property("boot_device", "os/boot", "dev"),
-        Property("acpi", "features/acpi"),
-        Property("dedicated_hint", "features/kvm/hint-dedicated", "state"),
-        Property("cpu_mode", "cpu", "mode"),
-        Property("cpu_match", "cpu", "match"),
-        Property("cpu_model", "cpu/model"),
-        Property("sockets", "cpu/topology", "sockets"),
-        Property("cores", "cpu/topology", "cores"),
-        Property("threads", "cpu/topology", "threads"),
-        Property("cells", "cpu/numa"),
-        Property("disks", "devices"),
-        Property("controllers", "devices"),
-        Property("graphics", "devices"),
-        Property("video", "devices"),
-        Property("hostdevs", "devices"),
-        Property("overrides", "qemu:override"),
-    )
 
-    name: str | None = None
-    uuid: str | None = None
-    memory: int | None = None
-    hugepages: bool = False
-    vcpus: int | None = None
-    sockets: int | None = None
-    cores: int | None = None
-    threads: int | None = None
-    cpu_mode: str | None = None
-    cpu_match: str | None = None
-    cpu_model: str | None = None
-    arch: str | None = None
-    machine: str | None = None
-    boot_device: str | None = None
-    acpi: bool = False
-    disks: tuple[DiskElement, ...] = ()
-    controllers: tuple[Controller, ...] = ()
-    graphics: tuple[Graphics, ...] = ()
-    video: tuple[Video, ...] = ()
-    hostdevs: tuple[Hostdev, ...] = ()
-    overrides: tuple[OverriddenDevice, ...] = ()
-    vcpu_pins: tuple[VcpuPinElement, ...] = ()
-    emulator_cpus: str | None = None
-    cells: tuple[NumaCellElement, ...] = ()
-    memnodes: tuple[MemNodeElement, ...] = ()
-    numa_mode: str | None = None
-    numa_nodes: str | None = None
-    pages: tuple[HugePageElement, ...] = ()
-    memory_source: str | None = None
-    allocation: str | None = None
-    dedicated_hint: str | None = None
-    type: str = "kvm"
-    os_type: str | None = "hvm"
-    memory_unit: str | None = "b"
-    vcpus_placement: str | None = "static"
+    type: Annotated[str, "@type"] = "kvm"
+    name: Annotated[str | None, "name"] = None
+    uuid: Annotated[str | None, "uuid"] = None
+    memory_unit: Annotated[str | None, "memory/@unit"] = "b"
+    memory: Annotated[int | None, "memory"] = None
+    hugepages: Annotated[bool, "memoryBacking/hugepages"] = False
+    pages: Annotated[tuple[HugePageElement, ...], "memoryBacking/hugepages"] = ()
+    memory_source: Annotated[str | None, "memoryBacking/source/@type"] = None
+    allocation: Annotated[str | None, "memoryBacking/allocation/@mode"] = None
+    vcpus_placement: Annotated[str | None, "vcpu/@placement"] = "static"
+    vcpus: Annotated[int | None, "vcpu"] = None
+    vcpu_pins: Annotated[tuple[VcpuPinElement, ...], "cputune"] = ()
+    emulator_cpus: Annotated[str | None, "cputune/emulatorpin/@cpuset"] = None
+    numa_mode: Annotated[str | None, "numatune/memory/@mode"] = None
+    numa_nodes: Annotated[str | None, "numatune/memory/@nodeset"] = None
+    memnodes: Annotated[tuple[MemNodeElement, ...], "numatune"] = ()
+    arch: Annotated[str | None, "os/type/@arch"] = None
+    machine: Annotated[str | None, "os/type/@machine"] = None
+    os_type: Annotated[str | None, "os/type"] = "hvm"
+    boot_device: Annotated[str | None, "os/boot/@dev"] = None
+    acpi: Annotated[bool, "features/acpi"] = False
+    dedicated_hint: Annotated[str | None, "features/kvm/hint-dedicated/@state"] = None
+    cpu_mode: Annotated[str | None, "cpu/@mode"] = None
+    cpu_match: Annotated[str | None, "cpu/@match"] = None
+    cpu_model: Annotated[str | None, "cpu/model"] = None
+    sockets: Annotated[int | None, "cpu/topology/@sockets"] = None
+    cores: Annotated[int | None, "cpu/topology/@cores"] = None
+    threads: Annotated[int | None, "cpu/topology/@threads"] = None
+    cells: Annotated[tuple[NumaCellElement, ...], "cpu/numa"] = ()
+    disks: Annotated[tuple[DiskElement, ...], "devices"] = ()
+    controllers: Annotated[tuple[Controller, ...], "devices"] = ()
+    graphics: Annotated[tuple[Graphics, ...], "devices"] = ()
+    video: Annotated[tuple[Video, ...], "devices"] = ()
+    hostdevs: Annotated[tuple[Hostdev, ...], "devices"] = ()
+    overrides: Annotated[tuple[OverriddenDevice, ...], "qemu:override"] = ()

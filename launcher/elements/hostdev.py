@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from launcher.elements.page import Page, Property
+from launcher.elements.page import Page
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
 from launcher.host_addresses.usb import UsbAddress
@@ -29,61 +29,33 @@ class Hostdev(Page):
     """A ``<hostdev>``. A field that is ``None`` is not written."""
 
     TAG: ClassVar[str] = "hostdev"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("type", attribute="type"),
-        Property("managed", attribute="managed"),
-        Property("mode", attribute="mode"),
-        Property("model", attribute="model"),
-        Property("display", attribute="display"),
-        Property("ramfb", attribute="ramfb"),
-        Property("iommufd", "driver", "iommufd"),
-        Property("source_vendor", "source/vendor", "id"),
-        Property("source_product", "source/product", "id"),
-        Property("source_type", "source/address", "type"),
-        Property("source_domain", "source/address", "domain"),
-        Property("source_bus", "source/address", "bus"),
-        Property("source_slot", "source/address", "slot"),
-        Property("source_function", "source/address", "function"),
-        Property("source_device", "source/address", "device"),
-        Property("source_uuid", "source/address", "uuid"),
-        Property("guest_type", "address", "type"),
-        Property("guest_domain", "address", "domain"),
-        Property("guest_bus", "address", "bus"),
-        Property("guest_slot", "address", "slot"),
-        Property("guest_function", "address", "function"),
-        Property("guest_multifunction", "address", "multifunction"),
-        Property("boot_order", "boot", "order"),
-        Property("rom_bar", "rom", "bar"),
-        Property("rom_file", "rom", "file"),
-        Property("alias", "alias", "name"),
-    )
 
-    type: str
-    alias: str | None = None
-    managed: str | None = None
-    mode: str | None = None
-    model: str | None = None
-    display: str | None = None
-    ramfb: str | None = None
-    iommufd: str | None = None
-    source_vendor: str | None = None
-    source_product: str | None = None
-    source_type: str | None = None
-    source_domain: str | None = None
-    source_bus: str | None = None
-    source_slot: str | None = None
-    source_function: str | None = None
-    source_device: str | None = None
-    source_uuid: str | None = None
-    guest_type: str | None = None
-    guest_domain: str | None = None
-    guest_bus: str | None = None
-    guest_slot: str | None = None
-    guest_function: str | None = None
-    guest_multifunction: str | None = None
-    boot_order: int | None = None
-    rom_bar: str | None = None
-    rom_file: str | None = None
+    type: Annotated[str, "@type"]
+    managed: Annotated[str | None, "@managed"] = None
+    mode: Annotated[str | None, "@mode"] = None
+    model: Annotated[str | None, "@model"] = None
+    display: Annotated[str | None, "@display"] = None
+    ramfb: Annotated[str | None, "@ramfb"] = None
+    iommufd: Annotated[str | None, "driver/@iommufd"] = None
+    source_vendor: Annotated[str | None, "source/vendor/@id"] = None
+    source_product: Annotated[str | None, "source/product/@id"] = None
+    source_type: Annotated[str | None, "source/address/@type"] = None
+    source_domain: Annotated[str | None, "source/address/@domain"] = None
+    source_bus: Annotated[str | None, "source/address/@bus"] = None
+    source_slot: Annotated[str | None, "source/address/@slot"] = None
+    source_function: Annotated[str | None, "source/address/@function"] = None
+    source_device: Annotated[str | None, "source/address/@device"] = None
+    source_uuid: Annotated[str | None, "source/address/@uuid"] = None
+    guest_type: Annotated[str | None, "address/@type"] = None
+    guest_domain: Annotated[str | None, "address/@domain"] = None
+    guest_bus: Annotated[str | None, "address/@bus"] = None
+    guest_slot: Annotated[str | None, "address/@slot"] = None
+    guest_function: Annotated[str | None, "address/@function"] = None
+    guest_multifunction: Annotated[str | None, "address/@multifunction"] = None
+    boot_order: Annotated[int | None, "boot/@order"] = None
+    rom_bar: Annotated[str | None, "rom/@bar"] = None
+    rom_file: Annotated[str | None, "rom/@file"] = None
+    alias: Annotated[str | None, "alias/@name"] = None
 
     @property
     def is_mdev(self) -> bool:

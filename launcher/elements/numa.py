@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from launcher.elements.page import Page, Property
+from launcher.elements.page import Page
 
 
 @dataclass(frozen=True)
@@ -13,13 +13,9 @@ class VcpuPinElement(Page):
     """A ``<vcpupin>``."""
 
     TAG: ClassVar[str] = "vcpupin"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("vcpu", attribute="vcpu"),
-        Property("cpuset", attribute="cpuset"),
-    )
 
-    vcpu: int
-    cpuset: str
+    vcpu: Annotated[int, "@vcpu"]
+    cpuset: Annotated[str, "@cpuset"]
 
 
 @dataclass(frozen=True)
@@ -27,17 +23,11 @@ class NumaCellElement(Page):
     """A ``<cell>`` of the guest."""
 
     TAG: ClassVar[str] = "cell"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("id", attribute="id"),
-        Property("cpus", attribute="cpus"),
-        Property("memory", attribute="memory"),
-        Property("unit", attribute="unit"),
-    )
 
-    id: int | None
-    cpus: str | None
-    memory: int
-    unit: str | None = "b"
+    id: Annotated[int | None, "@id"]
+    cpus: Annotated[str | None, "@cpus"]
+    memory: Annotated[int, "@memory"]
+    unit: Annotated[str | None, "@unit"] = "b"
 
 
 @dataclass(frozen=True)
@@ -45,15 +35,10 @@ class MemNodeElement(Page):
     """A ``<memnode>``: the host's node from which the memory of a cell comes."""
 
     TAG: ClassVar[str] = "memnode"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("cell", attribute="cellid"),
-        Property("mode", attribute="mode"),
-        Property("nodeset", attribute="nodeset"),
-    )
 
-    cell: int
-    nodeset: str
-    mode: str | None = "strict"
+    cell: Annotated[int, "@cellid"]
+    mode: Annotated[str | None, "@mode"] = field(default="strict", kw_only=True)
+    nodeset: Annotated[str, "@nodeset"]
 
 
 @dataclass(frozen=True)
@@ -61,12 +46,7 @@ class HugePageElement(Page):
     """A ``<page>``: the size of the huge pages of a cell."""
 
     TAG: ClassVar[str] = "page"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("size", attribute="size"),
-        Property("unit", attribute="unit"),
-        Property("nodeset", attribute="nodeset"),
-    )
 
-    size: int
-    nodeset: str | None
-    unit: str | None = "b"
+    size: Annotated[int, "@size"]
+    unit: Annotated[str | None, "@unit"] = field(default="b", kw_only=True)
+    nodeset: Annotated[str | None, "@nodeset"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from launcher.elements.page import Page, Property
+from launcher.elements.page import Page
 
 X_VGA: Final = "x-vga"
 """Of vfio-pci: the guest gets the device's VGA ranges, so that its firmware takes it for the display."""
@@ -16,15 +16,10 @@ class PropertyElement(Page):
     """A property, in place of the value that libvirt would give to it."""
 
     TAG: ClassVar[str] = "qemu:property"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("name", attribute="name"),
-        Property("type", attribute="type"),
-        Property("value", attribute="value"),
-    )
 
-    name: str
-    type: str
-    value: str | None = None
+    name: Annotated[str, "@name"]
+    type: Annotated[str, "@type"]
+    value: Annotated[str | None, "@value"] = None
 
 
 @dataclass(frozen=True)
@@ -32,13 +27,9 @@ class OverriddenDevice(Page):
     """A device by its alias, which must be a user's (``ua-…``), since libvirt chooses its own when a guest starts."""
 
     TAG: ClassVar[str] = "qemu:device"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("alias", attribute="alias"),
-        Property("frontend", "qemu:frontend"),
-    )
 
-    alias: str
-    frontend: tuple[PropertyElement, ...] = ()
+    alias: Annotated[str, "@alias"]
+    frontend: Annotated[tuple[PropertyElement, ...], "qemu:frontend"] = ()
 
     @property
     def is_display(self) -> bool:

@@ -1,19 +1,21 @@
-"""Declarative XML: each element is a :class:`Page`, whose properties are written in the order in which they are
-declared, and read by the same declaration.
+"""Declarative XML: each element is a :class:`Page`, whose fields are written in the order in which they are declared,
+and read by the same declaration.
 
-A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds
-elements, so the declarations are the whole format, and a test checks that every declared property is written by some
-case. What a document has beyond the declarations is :class:`Kept`, and is written again where it was. A tag with a
-prefix (``qemu:device``) is of the namespace that :data:`NAMESPACES` has for it, whatever a document's own prefix is.
+A page is an immutable value; the annotation of each field has its place in the element: ``Annotated[str | None,
+"source/address/@bus"]`` is an attribute of a child, ``Annotated[str, "name"]`` a child's text. Nothing else builds
+elements, so the declarations are the whole format, and a test checks that every one is written by some case. What a
+document has beyond the declarations is :class:`Kept`, and is written again where it was. A tag with a prefix
+(``qemu:device``) is of the namespace that :data:`NAMESPACES` has for it, whatever a document's own prefix is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Self, get_args, get_type_hints
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
 
 from lxml import etree
 
@@ -41,14 +43,25 @@ class XmlTextError(ValueError):
 
 @dataclass(frozen=True)
 class Property:
-    """The place of a field: its child element (``source/address``; "": the page's own element) and attribute.
+    """A field's place, a child element (``source/address``; "": the page's own element) and an attribute, and its type.
 
     Without an attribute, a text becomes the element's content, ``True`` an empty element, and pages become children.
     """
 
     field: str
-    element: str = ""
-    attribute: str = ""
+    element: str
+    attribute: str
+    type: type
+    optional: bool
+
+    @classmethod
+    def annotated(cls, name: str, hint: Any) -> Property:
+        """The property of a field with the annotation ``Annotated[hint, "element/@attribute"]``, where the hint is
+        ``T``, ``T | None`` or ``tuple[T, ...]``."""
+        kind, place = get_args(hint)
+        element, _, attribute = place.partition("@")
+        arguments = get_args(kind)
+        return cls(name, element.rstrip("/"), attribute, arguments[0] if arguments else kind, bool(arguments))
 
     @property
     def path(self) -> Sequence[str]:
@@ -59,6 +72,16 @@ class Property:
     def at(self) -> str:
         """The attribute as the last step of a path, ``@order``."""
         return self.attribute and f"@{self.attribute}"
+
+    @property
+    def tag(self) -> str:
+        """The tag of the child pages of a field of pages, else ""."""
+        return self.type.TAG if issubclass(self.type, Page) else ""
+
+    @property
+    def absent(self) -> Value:
+        """The value of a field of which the element has nothing."""
+        return () if self.tag else False if self.type is bool else None
 
 
 @dataclass(frozen=True)
@@ -73,12 +96,18 @@ class Kept:
 
 @dataclass(frozen=True)
 class Page:
-    """An element. Subclasses are frozen dataclasses that declare their tag and properties."""
+    """An element. Subclasses are frozen dataclasses that declare their tag and fields."""
 
     TAG: ClassVar[str]
-    PROPERTIES: ClassVar[tuple[Property, ...]]
 
     kept: Kept = field(default=Kept(), kw_only=True)
+
+    @classmethod
+    @cache
+    def properties(cls) -> tuple[Property, ...]:
+        """The fields that have a place in the element, in the order in which they are written."""
+        hints = get_type_hints(cls, include_extras=True)
+        return tuple(Property.annotated(*hint) for hint in hints.items() if get_origin(hint[1]) is Annotated)
 
     def with_(self, **changes: Value) -> Self:
         """A copy with other values of some fields. ``dataclasses.replace`` would run through all of them, which takes
@@ -98,17 +127,17 @@ class Page:
         path = path or f"/{source.tag}"
         if source.tag != qualified(cls.TAG):
             raise _malformed(path, f"must be <{cls.TAG}>")
-        kinds, place = _kinds(cls), _place(cls)
-        values = {name: kind.absent for name, kind in kinds.items()}
-        _read(source, place, kinds, path, values)
-        for declared in cls.PROPERTIES:
-            if values[declared.field] is None and not kinds[declared.field].optional:
+        place = cls._place()
+        values = {declared.field: declared.absent for declared in cls.properties()}
+        _read(source, place, path, values)
+        for declared in cls.properties():
+            if values[declared.field] is None and not declared.optional:
                 raise _malformed("/".join(filter(None, (path, declared.element, declared.at))), "is missing")
         rest = deepcopy(source)
         rest.tail = None
-        _empty_child_pages(rest, place, kinds)
+        _empty_child_pages(rest, place)
         document = etree.tostring(rest, encoding="unicode")
-        _strip(rest, place, kinds)
+        _strip(rest, place)
         undeclared = "" if _is_empty(rest) else etree.tostring(rest, method="c14n", exclusive=True).decode()
         return cls(**values, kept=Kept(undeclared, document))
 
@@ -116,6 +145,21 @@ class Page:
     def from_text(cls, text: str | bytes) -> Self:
         """The page of a document. Raises :class:`LauncherError`."""
         return cls.parse(root(text))
+
+    @classmethod
+    @cache
+    def _place(cls) -> _Place:
+        """The fields, arranged for reading."""
+        top = _Place()
+        for declared in cls.properties():
+            place = top
+            for tag in declared.path:
+                place = place.children.setdefault(tag, _Place())
+            if declared.attribute:
+                place.attributes[declared.attribute] = declared
+            else:
+                place.content.append(declared)
+        return top
 
 
 def root(text: str | bytes) -> etree._Element:
@@ -151,7 +195,7 @@ def _new(page: Page) -> etree._Element:
     """The element of a page that wasn't read: nothing in it has to be found or kept."""
     targets = {"": etree.Element(qualified(page.TAG), nsmap=_prefixes(page.TAG))}
     values = page.__dict__
-    for declared in page.PROPERTIES:
+    for declared in page.properties():
         value: Value = values[declared.field]
         if value is None or value is False or value == ():
             continue
@@ -202,10 +246,10 @@ def _children(parent: etree._Element, tag: str) -> list[etree._Element]:
 def _rewritten(page: Page) -> etree._Element:
     """The element as it was read, with the page's properties."""
     built = etree.fromstring(page.kept.document)
-    for declared in page.PROPERTIES:
+    for declared in page.properties():
         value: Value = getattr(page, declared.field)
         if isinstance(value, tuple):
-            _write_pages(built, declared, value, _kinds(type(page))[declared.field].tag)
+            _write_pages(built, declared, value)
         elif value is not None and value is not False:
             _write(_descend(built, declared.path), declared, value)
         else:
@@ -214,81 +258,32 @@ def _rewritten(page: Page) -> etree._Element:
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """The type of a field, from its annotation ``T``, ``T | None`` or ``tuple[T, ...]``."""
-
-    type: type
-    optional: bool
-
-    @property
-    def tag(self) -> str:
-        """The tag of the child pages of a field of pages, else ""."""
-        return self.type.TAG if issubclass(self.type, Page) else ""
-
-    @property
-    def absent(self) -> Value:
-        """The value of a field of which the element has nothing."""
-        return () if self.tag else False if self.type is bool else None
-
-
-@dataclass(frozen=True)
 class _Place:
     """What is declared of an element, arranged for reading: attributes, content (text, presence, pages), children."""
 
-    attributes: dict[str, str] = field(default_factory=dict)
-    content: list[str] = field(default_factory=list)
+    attributes: dict[str, Property] = field(default_factory=dict)
+    content: list[Property] = field(default_factory=list)
     children: dict[str, _Place] = field(default_factory=dict)
 
 
-_KINDS: dict[type[Page], Mapping[str, _Kind]] = {}
-_PLACES: dict[type[Page], _Place] = {}
-
-
-def _kinds(page: type[Page]) -> Mapping[str, _Kind]:
-    if page not in _KINDS:
-        hints = get_type_hints(page)
-        arguments = {declared.field: get_args(hints[declared.field]) for declared in page.PROPERTIES}
-        _KINDS[page] = {
-            name: _Kind(args[0] if args else hints[name], optional=bool(args)) for name, args in arguments.items()
-        }
-    return _KINDS[page]
-
-
-def _place(page: type[Page]) -> _Place:
-    if page not in _PLACES:
-        top = _Place()
-        for declared in page.PROPERTIES:
-            place = top
-            for tag in declared.path:
-                place = place.children.setdefault(tag, _Place())
-            if declared.attribute:
-                place.attributes[declared.attribute] = declared.field
-            else:
-                place.content.append(declared.field)
-        _PLACES[page] = top
-    return _PLACES[page]
-
-
-def _read(
-    source: etree._Element, place: _Place, kinds: Mapping[str, _Kind], path: str, values: dict[str, Value]
-) -> None:
-    for attribute, name in place.attributes.items():
-        values[name] = _scalar(source.get(attribute), kinds[name], f"{path}/@{attribute}")
-    for name in place.content:
-        kind = kinds[name]
-        if issubclass(kind.type, Page):
-            children = enumerate(_children(source, kind.tag), start=1)
-            values[name] = tuple(kind.type.parse(child, f"{path}/{kind.tag}[{n}]") for n, child in children)
+def _read(source: etree._Element, place: _Place, path: str, values: dict[str, Value]) -> None:
+    for attribute, declared in place.attributes.items():
+        values[declared.field] = _scalar(source.get(attribute), declared, f"{path}/@{attribute}")
+    for declared in place.content:
+        kind = declared.type
+        if issubclass(kind, Page):
+            children = enumerate(_children(source, kind.TAG), start=1)
+            values[declared.field] = tuple(kind.parse(child, f"{path}/{kind.TAG}[{n}]") for n, child in children)
         else:
-            values[name] = kind.type is bool or _scalar(_content(source), kind, path)
+            values[declared.field] = kind is bool or _scalar(_content(source), declared, path)
     for tag, inner in place.children.items():
         child = _child(source, tag)
         if child is not None:
-            _read(child, inner, kinds, f"{path}/{tag}", values)
+            _read(child, inner, f"{path}/{tag}", values)
 
 
-def _scalar(text: str | None, kind: _Kind, path: str) -> str | int | None:
-    if text is None or kind.type is not int:
+def _scalar(text: str | None, declared: Property, path: str) -> str | int | None:
+    if text is None or declared.type is not int:
         return text
     number = _number(text)
     if number is None:
@@ -306,22 +301,22 @@ def _content(source: etree._Element) -> str | None:
     return str(source.xpath("string()")) or None
 
 
-def _empty_child_pages(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) -> None:
-    for tag in filter(None, (kinds[name].tag for name in place.content)):
+def _empty_child_pages(source: etree._Element, place: _Place) -> None:
+    for tag in filter(None, (declared.tag for declared in place.content)):
         for child in _children(source, tag):
             _clear(child)
     for tag, inner in place.children.items():
         for element_ in _children(source, tag)[:1]:
-            _empty_child_pages(element_, inner, kinds)
+            _empty_child_pages(element_, inner)
 
 
-def _strip(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) -> None:
+def _strip(source: etree._Element, place: _Place) -> None:
     """Remove what is declared, with comments and white space around it."""
     for attribute in set(place.attributes).intersection(source.keys()):
         del source.attrib[attribute]
     if place.content or not (source.text or "").strip():
         source.text = None
-    pages = {qualified(kinds[name].tag) for name in place.content}
+    pages = {qualified(declared.tag) for declared in place.content}
     for child in list(source):
         child.tail = None
         if child.tag in pages or isinstance(child, etree._Comment):
@@ -329,7 +324,7 @@ def _strip(source: etree._Element, place: _Place, kinds: Mapping[str, _Kind]) ->
     for tag, inner in place.children.items():
         declared = _child(source, tag)
         if declared is not None:
-            _strip(declared, inner, kinds)
+            _strip(declared, inner)
             if _is_empty(declared):
                 source.remove(declared)
 
@@ -362,10 +357,10 @@ def _write(target: etree._Element, declared: Property, value: Value) -> None:
         target.text = text
 
 
-def _write_pages(built: etree._Element, declared: Property, pages: tuple[Page, ...], tag: str) -> None:
+def _write_pages(built: etree._Element, declared: Property, pages: tuple[Page, ...]) -> None:
     """Put each page into the place of one that was read. Further ones follow the last of these, or come last."""
     parent = built.find(declared.element, NAMESPACES) if declared.element else built
-    places = _children(parent, tag) if parent is not None else []
+    places = _children(parent, declared.tag) if parent is not None else []
     if not pages and not places:
         return
     parent = _descend(built, declared.path)

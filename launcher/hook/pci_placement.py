@@ -108,7 +108,7 @@ def _hostdevs_to_place(
 def _set_guest_address(hostdev: etree._Element, port: int) -> None:
     for address in hostdev.findall("address"):
         hostdev.remove(address)
-    placed = element(behind_port(Hostdev("pci", None), port))
+    placed = element(behind_port(Hostdev("pci"), port))
     hostdev.extend(placed.findall("address"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pytest
 from lxml import etree
@@ -58,7 +58,7 @@ def produced() -> tuple[etree._Element, ...]:
     return tuple(etree.fromstring(text) for text in bare + domains)
 
 
-@pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])
+@pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.properties()])
 def test_every_declared_property_is_exercised(page: type[Page], declared: Property) -> None:
     path = "/".join(
         part for part in (f"//{page.TAG}", declared.element, declared.attribute and f"@{declared.attribute}") if part
@@ -74,7 +74,7 @@ def test_no_page_is_left_out() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_property_names_a_field_and_every_field_is_declared(page: type[Page]) -> None:
-    declared = {declared.field for declared in page.PROPERTIES}
+    declared = {declared.field for declared in page.properties()}
     assert declared <= {f.name for f in fields(page)}
     assert {f.name for f in fields(page)} - declared == {"kept"}
 
@@ -82,20 +82,15 @@ def test_every_property_names_a_field_and_every_field_is_declared(page: type[Pag
 @dataclass(frozen=True)
 class Sample(Page):
     TAG: ClassVar[str] = "sample"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (
-        Property("second", "b/c", "x"),
-        Property("first", "a"),
-        Property("flag", "b/d"),
-        Property("children", "b"),
-    )
-    first: str | None = None
-    second: str | None = None
-    flag: bool = False
-    children: tuple[Sample, ...] = ()
+
+    second: Annotated[str | None, "b/c/@x"] = None
+    first: Annotated[str | None, "a"] = None
+    flag: Annotated[bool, "b/d"] = False
+    children: Annotated[tuple[Sample, ...], "b"] = ()
 
 
 def test_elements_are_written_in_declared_order_and_what_is_empty_is_not() -> None:
-    full = Sample("text", "value", True, (Sample(), Sample(first="<&>")))
+    full = Sample("value", "text", True, (Sample(), Sample(first="<&>")))
 
     assert (
         compact(full)

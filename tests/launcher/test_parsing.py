@@ -14,7 +14,7 @@ from lxml import etree
 from launcher import LauncherError
 from launcher.elements.domain import Controller, Domain
 from launcher.elements.hostdev import Hostdev, pci
-from launcher.elements.page import MAX_BYTES, Page, Property, Value, _kinds, compact, element, qualified, root
+from launcher.elements.page import MAX_BYTES, Page, Property, Value, compact, element, qualified, root
 from launcher.host_addresses.pci import PciAddress
 from tests.launcher.test_pages import PAGES, produced
 from tests.sampling import sample
@@ -27,7 +27,7 @@ texts: st.SearchStrategy[Value] = st.text("a0- \n\u00e9\u0663\U0001f600<&>\"'", 
 
 
 def values(page: type[Page], field: str) -> st.SearchStrategy[Value]:
-    kind = _kinds(page)[field]
+    (kind,) = (declared for declared in page.properties() if declared.field == field)
     if issubclass(kind.type, Page):
         return st.lists(pages(kind.type), max_size=2).map(tuple)
     if kind.type is bool:
@@ -37,7 +37,7 @@ def values(page: type[Page], field: str) -> st.SearchStrategy[Value]:
 
 
 def pages(page: type[Page]) -> st.SearchStrategy[Page]:
-    return st.builds(page, **{declared.field: values(page, declared.field) for declared in page.PROPERTIES})
+    return st.builds(page, **{declared.field: values(page, declared.field) for declared in page.properties()})
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -62,7 +62,7 @@ def read_pages() -> dict[type[Page], list[Page]]:
     }
 
 
-@pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])
+@pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.properties()])
 def test_every_declared_property_is_read(page: type[Page], declared: Property) -> None:
     values_read = [getattr(read, declared.field) for read in read_pages()[page]]
     assert any(value is not None and value is not False and value != () for value in values_read)
@@ -120,7 +120,7 @@ def test_what_is_declared_becomes_fields_and_the_rest_is_kept_apart() -> None:
 
 def test_order_spelling_and_comments_are_no_difference_but_undeclared_content_is() -> None:
     spelled = Controller.from_text('<controller model="none" index=" 07 " type="usb"><!-- x --></controller>')
-    plain = Controller(7, "none", "usb")
+    plain = Controller(7, "none", type="usb")
 
     assert spelled == plain
     assert hash(spelled) == hash(plain)

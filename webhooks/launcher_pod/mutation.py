@@ -365,9 +365,8 @@ class _Mutation:
 
     def _unknown_vmi(self, why: str) -> None:
         message = (
-            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known "
-            "to this webhook yet; the pod is to be created again "
-            "in a moment"
+            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known to this webhook yet; the pod is to "
+            "be created again in a moment"
         )
         self.causes.append(AdmissionCause(NOT_FOUND, message, "metadata.ownerReferences"))
 

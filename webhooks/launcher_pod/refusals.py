@@ -79,11 +79,9 @@ def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:
     return (
         f"no published device matches request {str(pair)[:127]!r} and no selector "
         'begins with device.driver == "…", so it is not known '
-        "which driver will serve it, which decides how the pod is made; the pod "
-        "is created as soon as a device matches, at the latest "
-        f"after {wait.total_seconds():.0f} s. Name the driver in the DeviceClass, "
-        f"or set annotation {PATH_ANNOTATION} to {NATIVE} (the "
-        f"driver writes metadata files) or {METADATA_SHIM} (it doesn't)"
+        "which driver will serve it, which decides how the pod is made; the pod is created as soon as a device "
+        f"matches, at the latest after {wait.total_seconds():.0f} s. Name the driver in the DeviceClass, or set "
+        f"annotation {PATH_ANNOTATION} to {NATIVE} (the driver writes metadata files) or {METADATA_SHIM} (it doesn't)"
     )
 
 

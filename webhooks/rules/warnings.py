@@ -136,9 +136,8 @@ def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
         if len(names) > 1:
             yield FieldIssue(
                 subject.path("resourceClaims"),
-                f"KubeVirt {subject.gates.version} gives the VM only one request per claim; "
-                f"the further requests of {quoted(claim)} are lost. Use one "
-                "claim per device, or KubeVirt 1.8.3 or newer",
+                f"KubeVirt {subject.gates.version} gives the VM only one request per claim; the further requests of "
+                f"{quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer",
             )
 
 

@@ -66,9 +66,8 @@ class Callers:
             return True
         if self.unverified == REFUSE:
             message = (
-                "this webhook answers reviews only to API servers that present a client "
-                "certificate (--client-ca); configure it with "
-                "kube-apiserver's --admission-control-config-file, see docs/guides/callers.md"
+                "this webhook answers reviews only to API servers that present a client certificate (--client-ca); "
+                "configure it with kube-apiserver's --admission-control-config-file, see docs/guides/callers.md"
             )
             raise BadReview(401, "Unauthorized", message)
         return False

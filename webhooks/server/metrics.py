@@ -19,10 +19,9 @@ _MODE = (
     "refuse, limit (decided by their content alone) or tell."
 )
 _OUTCOMES = (
-    "Reviews whose selectors had to be evaluated, by outcome: answered, or not "
-    "checked because killed (took too long), evicted (others "
-    "waited), stopped (too much work), refused (the namespace has used up its "
-    "share), late (waited too long), failed (no worker)."
+    "Reviews whose selectors had to be evaluated, by outcome: answered, or not checked because killed (took too long), "
+    "evicted (others waited), stopped (too much work), refused (the namespace has used up its share), late (waited too "
+    "long), failed (no worker)."
 )
 _UNKNOWN_LISTS = "Lists of selectors, of class and request, whose devices weren't all known at a review's verdict."
 _UNKNOWN_SLICES = "ResourceSlices whose answers were unknown then, each counted for each list."

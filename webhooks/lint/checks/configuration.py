@@ -39,17 +39,15 @@ def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
             if device.is_plugin and device.device_name not in listed and not (kind is GPUS and skipped):
                 yield FieldIssue(
                     f"{field}.deviceName",
-                    f"{quoted(device.device_name or '')} is not a resourceName in "
-                    f"{PERMITTED} of the KubeVirt object, so KubeVirt "
-                    f"{version} refuses to create the VM's pod. Add it there, or correct the name",
+                    f"{quoted(device.device_name or '')} is not a resourceName in {PERMITTED} of the KubeVirt object, "
+                    f"so KubeVirt {version} refuses to create the VM's pod. Add it there, or correct the name",
                 )
             elif device.is_dra and kind is HOST_DEVICES and V1_6_0 <= version < V1_9_0:
                 yield FieldIssue(
                     field,
-                    f"KubeVirt {version} checks host devices from claims against "
-                    f"{PERMITTED}, which can't list them, and "
-                    "refuses to create the VM's pod. Remove permittedHostDevices, "
-                    "write the device under gpus, or use KubeVirt 1.9",
+                    f"KubeVirt {version} checks host devices from claims against {PERMITTED}, which can't list them, "
+                    "and refuses to create the VM's pod. Remove permittedHostDevices, write the device under gpus, or "
+                    "use KubeVirt 1.9",
                 )
 
 

@@ -66,9 +66,8 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if not given:
             yield LintIssue(
                 claim.field,
-                f"{claim} has no {wanted} for request {quoted(use.request_name)}; "
-                "without it the driver doesn't expose /dev/vfio/vfio, "
-                f"and the VM doesn't boot. Add it at {claim.root}.devices.config",
+                f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver doesn't expose "
+                f"/dev/vfio/vfio, and the VM doesn't boot. Add it at {claim.root}.devices.config",
                 repair,
                 claim.place(f"{claim.root}.devices.config"),
             )
@@ -83,9 +82,8 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if wrong:
             yield LintIssue(
                 claim.field,
-                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} "
-                f"{'; '.join(wrong)}; otherwise the driver doesn't "
-                "expose /dev/vfio/vfio, and the VM doesn't boot",
+                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise "
+                "the driver doesn't expose /dev/vfio/vfio, and the VM doesn't boot",
                 repair,
                 claim.place(f"{claim.root}.devices.config"),
             )
@@ -176,10 +174,9 @@ def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
             if drivers and config.opaque.driver not in drivers:
                 yield LintIssue(
                     claim.field,
-                    f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no "
-                    "device that the claim may get is of driver "
-                    f"{quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are of "
-                    f"{', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
+                    f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no device that the claim may get is "
+                    f"of driver {quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are "
+                    f"of {', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
                     at=claim.place(f"{claim.root}.devices.config[{index}].opaque.driver"),
                 )
 
@@ -205,9 +202,8 @@ def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
             if reader is not None and reader.unfit:
                 yield FieldIssue(
                     use.request_field,
-                    f"the devices for request {quoted(use.request_name)} are of "
-                    f"driver {driver}, which can't serve VMs: "
-                    f"{reader.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
+                    f"the devices for request {quoted(use.request_name)} are of driver {driver}, which can't serve "
+                    f"VMs: {reader.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
                 )
 
 
@@ -224,9 +220,8 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
         yield LintIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get "
-            f"{'has' if share == 'every device' else 'have'} no usable address, "
-            f"such as {device}: {detail}",
+            f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} "
+            f"no usable address, such as {device}: {detail}",
             None
             if linted.settings.at_admission
             else candidates.spelling(use.needs, reader_of(linted.version, use.kind)),
@@ -255,8 +250,7 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         yield LintIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
-            f"{'has' if share == 'every device' else 'have'} an address under "
-            f"another key than KubeVirt {version} reads, which is "
-            f"{' or '.join(keys)}; {remedy}",
+            f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} "
+            f"reads, which is {' or '.join(keys)}; {remedy}",
             None if linted.settings.at_admission else candidates.moving(reader),
         )

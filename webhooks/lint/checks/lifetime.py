@@ -18,10 +18,9 @@ def direct_claim_pins(linted: Linted) -> Iterator[FieldIssue]:
         if claim.direct:
             yield FieldIssue(
                 claim.field,
-                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps "
-                "its devices, so the VM is pinned to their node: it "
-                "can't migrate, and it doesn't start elsewhere if the node is "
-                "lost. Use a template, unless that is intended",
+                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, so the VM is pinned "
+                "to their node: it can't migrate, and it doesn't start elsewhere if the node is lost. Use a template, "
+                "unless that is intended",
             )
 
 
@@ -51,8 +50,7 @@ def eviction_blocks_drain(linted: Linted) -> Iterator[FieldIssue]:
         if any(device.is_dra for device in kind.devices(linted.reviewed.spec)):
             yield FieldIssue(
                 linted.path("evictionStrategy"),
-                f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate "
-                "its node can't be drained while it runs. "
-                "Use LiveMigrateIfPossible, or None to let it be shut down",
+                f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate its node can't be drained "
+                "while it runs. Use LiveMigrateIfPossible, or None to let it be shut down",
             )
             return

@@ -52,9 +52,8 @@ def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
         if not common & bound.nodes:
             yield FieldIssue(
                 bound.claim.field,
-                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, "
-                "and a VM runs on one node. "
-                "Request devices that some node has together",
+                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, and a VM runs "
+                "on one node. Request devices that some node has together",
             )
             return
         common &= bound.nodes

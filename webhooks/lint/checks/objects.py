@@ -132,9 +132,8 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 )
                 yield LintIssue(
                     claim.field,
-                    f"{claim} {option.path}.deviceClassName: there is no DeviceClass "
-                    f"{quoted(option.class_name)}; {alternatives}. "
-                    "Install the driver that provides the class, or name another one",
+                    f"{claim} {option.path}.deviceClassName: there is no DeviceClass {quoted(option.class_name)}; "
+                    f"{alternatives}. Install the driver that provides the class, or name another one",
                     at=claim.place(f"{option.path}.deviceClassName"),
                 )
 

@@ -95,11 +95,9 @@ def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
         if fault is not None and fault.device is not None and _has_devices(linted, claim, option):
             yield LintIssue(
                 claim.field,
-                f"{_selector(linted, claim, option, fault)} fails on the device "
-                f"{fault.device}: {_first_line(fault.message)}. "
-                f"{_there_is(linted, fault)}"
-                "On a node with such a device the claim may not be allocated at all: "
-                "check first that the value exists, e.g. with has()",
+                f"{_selector(linted, claim, option, fault)} fails on the device {fault.device}: "
+                f"{_first_line(fault.message)}. {_there_is(linted, fault)}On a node with such a device the claim may "
+                "not be allocated at all: check first that the value exists, e.g. with has()",
                 at=linted.selector_place(claim, option, fault.selector),
             )
 
@@ -121,9 +119,8 @@ def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
             unknown = f" for {match.unknown} of {match.tried} devices" if match.unknown else ""
             yield LintIssue(
                 claim.field,
-                f"{claim} request {quoted(option.name)}: which devices its selectors "
-                f"match was not checked{unknown}: {match.unchecked}. "
-                "The scheduler will check it; virt-dra cel shows what a selector costs",
+                f"{claim} request {quoted(option.name)}: which devices its selectors match was not checked{unknown}: "
+                f"{match.unchecked}. The scheduler will check it; virt-dra cel shows what a selector costs",
                 at=claim.place(f"{option.path}.selectors"),
             )
 
@@ -234,9 +231,8 @@ def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
         if option.count > most:
             yield LintIssue(
                 claim.field,
-                f"{claim} {option.path}.count: {option.count} devices are requested, "
-                f"and no node has more than {most} that match. "
-                "Request fewer, or provide more devices on one node",
+                f"{claim} {option.path}.count: {option.count} devices are requested, and no node has more than {most} "
+                "that match. Request fewer, or provide more devices on one node",
                 at=claim.place(f"{option.path}.count"),
             )
 

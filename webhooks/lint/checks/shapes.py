@@ -32,9 +32,8 @@ def several_devices(linted: Linted) -> Iterator[FieldIssue]:
                 then = f"KubeVirt {linted.version} takes exactly one device per request, so the VM will not start"
             yield LintIssue(
                 use.request_field,
-                f"request {quoted(option.name)} asks for {asked} ({use.claim} "
-                f"{option.path}.{member}), and a device entry takes one; "
-                f"{then}. Write one request, with count 1, for each device",
+                f"request {quoted(option.name)} asks for {asked} ({use.claim} {option.path}.{member}), and a device "
+                f"entry takes one; {then}. Write one request, with count 1, for each device",
                 at=use.claim.place(f"{option.path}.{member}"),
             )
 
@@ -62,11 +61,10 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
         )
         yield LintIssue(
             use.request_field,
-            f"request {quoted(use.request_name)} has alternatives (firstAvailable), "
-            f"and KubeVirt {linted.version} doesn't find the device, "
-            f"because the allocation result is named after the chosen alternative ({names}). "
-            "Request one kind of device with exactly, or use virt-dra's "
-            f"metadata shim, which supports alternatives{also}",
+            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} "
+            f"doesn't find the device, because the allocation result is named after the chosen alternative ({names}). "
+            "Request one kind of device with exactly, or use virt-dra's metadata shim, which supports "
+            f"alternatives{also}",
             at=use.claim.place(use.options[0].path.rpartition("[")[0]) if use.claim and use.options else None,
         )
 
@@ -82,9 +80,8 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
                 reported.add(option)
                 yield LintIssue(
                     use.request_field,
-                    f"request {quoted(option.name)} asks for admin access ({use.claim} "
-                    f"{option.path}.adminAccess), which shares devices "
-                    "that others use; such a device is never passed to a VM. Remove adminAccess",
+                    f"request {quoted(option.name)} asks for admin access ({use.claim} {option.path}.adminAccess), "
+                    "which shares devices that others use; such a device is never passed to a VM. Remove adminAccess",
                     at=use.claim.place(f"{option.path}.adminAccess"),
                 )
     if linted.settings.at_admission or linted.inputs.permits_admin_access(linted.namespace):
@@ -94,8 +91,7 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
             if option.admin_access and option not in reported:
                 yield LintIssue(
                     claim.field,
-                    f"{claim} {option.path}.adminAccess: the API server accepts a claim "
-                    "with admin access only in a namespace with the "
-                    f"label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
+                    f"{claim} {option.path}.adminAccess: the API server accepts a claim with admin access only in a "
+                    f"namespace with the label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
                     at=claim.place(f"{option.path}.adminAccess"),
                 )

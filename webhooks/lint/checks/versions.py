@@ -59,9 +59,8 @@ def _off(linted: Linted, field: str, gate: str, subject: str) -> FieldIssue:
     what_to_do = linted.inputs.configuration.gates.how_to_enable(gate)
     return FieldIssue(
         field,
-        f"{subject} need{'' if subject.endswith('s') or 's from' in subject else 's'} "
-        f"the feature gate {gate}, which is off in KubeVirt "
-        f"{linted.version}. In the KubeVirt object, {what_to_do}",
+        f"{subject} need{'' if subject.endswith('s') or 's from' in subject else 's'} the feature gate {gate}, which "
+        f"is off in KubeVirt {linted.version}. In the KubeVirt object, {what_to_do}",
     )
 
 
@@ -74,9 +73,8 @@ def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:
             if device.is_dra:
                 yield FieldIssue(
                     linted.path(f"{kind.field}[{index}]"),
-                    f"KubeVirt {linted.version} can't give a VM a device from a claim. "
-                    "Use KubeVirt 1.8.3 or newer, or name the device "
-                    "with deviceName and let virt-dra stand in for the device plugin",
+                    f"KubeVirt {linted.version} can't give a VM a device from a claim. Use KubeVirt 1.8.3 or newer, or "
+                    "name the device with deviceName and let virt-dra stand in for the device plugin",
                 )
 
 
@@ -87,11 +85,9 @@ def metadata_path(linted: Linted) -> Iterator[FieldIssue]:
     ):
         yield FieldIssue(
             linted.path("resourceClaims"),
-            f"KubeVirt {linted.version} reads the addresses of devices below "
-            "/var/run/dra-device-attributes, and drivers write them "
-            "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 "
-            "or newer, or the metadata shim of virt-dra, which "
-            "also writes to the old path",
+            f"KubeVirt {linted.version} reads the addresses of devices below /var/run/dra-device-attributes, and "
+            "drivers write them below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or "
+            "the metadata shim of virt-dra, which also writes to the old path",
         )
 
 
@@ -123,8 +119,7 @@ def direct_claim_unresolved(linted: Linted) -> Iterator[FieldIssue]:
             if claim.direct:
                 yield FieldIssue(
                     claim.field,
-                    f"KubeVirt {linted.version} never finds the devices of a VM "
-                    "that names a ResourceClaim directly, here "
-                    f"{quoted(claim.name)}: it waits for a status that Kubernetes gives to claims from templates only. "
-                    "Use a template, or KubeVirt 1.8.3 or newer",
+                    f"KubeVirt {linted.version} never finds the devices of a VM that names a ResourceClaim directly, "
+                    f"here {quoted(claim.name)}: it waits for a status that Kubernetes gives to claims from templates "
+                    "only. Use a template, or KubeVirt 1.8.3 or newer",
                 )
