@@ -328,3 +328,72 @@ def test_a_vmi_without_a_pod_waits_for_none_while_it_or_its_vm_is_being_deleted(
     assert (reasons, row["message"], described["message"]) == (["Terminating"] * 4, why, why)
     assert explained["headline"] == f"VM team/vm can't start: {why}"
     assert ran["message"] == why
+
+
+KUBEVIRT_1_7: Final = """---
+apiVersion: kubevirt.io/v1
+kind: KubeVirt
+metadata: {name: kubevirt, namespace: kubevirt}
+spec: {configuration: {developerConfiguration: {featureGates: [GPUsWithDRA, HostDevicesWithDRA, HostDevices]}}}
+status: {observedKubeVirtVersion: v1.7.2}
+"""
+OF_NO_DEVICE: Final = (
+    "spec.template.spec.domain.devices.gpus[0].requestName: "
+    'request "gpu": no device that it may get, such as gpu-0 (driver gpu.example.com, pool node-1), has an address '
+    "where KubeVirt 1.7.2 looks for it: resource.kubernetes.io/mDevUUID or resource.kubernetes.io/pcieRoot in a slice "
+    "of one node, and KubeVirt 1.7.2 reads no metadata files; use KubeVirt 1.8.0 or newer, or devices with deviceName "
+    "and the annotation virt-dra.io/device-claims"
+)
+
+
+def _on_1_7(folder: Path, devices: str) -> tuple[str, str]:
+    """A dump without the VM, and the VM."""
+    text = CLUSTER.replace("DRIVER", "gpu.example.com").replace(
+        '[{name: gpu-0, attributes: {resource.kubernetes.io/pciBusID: {string: "0000:01:00.0"}}}]', devices
+    )
+    cluster, _, vm = text.replace("    metadata: {annotations: {virt-dra.io/integration-path: PATH}}\n", "").rpartition(
+        "---\n"
+    )
+    (folder / "cluster.yaml").write_text(cluster + KUBEVIRT_1_7)
+    (folder / "vm.yaml").write_text(vm)
+    return str(folder / "cluster.yaml"), str(folder / "vm.yaml")
+
+
+STANDARD: Final = 'resource.kubernetes.io/pciBusID: {string: "0000:0N:00.0"}'
+READ: Final = f'{STANDARD}, resource.kubernetes.io/pcieRoot: {{string: "0000:0N:00.0"}}'
+
+
+def test_all_say_that_kubevirt_1_7_finds_no_device(tmp_path: Path) -> None:
+    cluster, vm = _on_1_7(tmp_path, f"[{{name: gpu-0, attributes: {{{STANDARD.replace('N', '1')}}}}}]")
+    code, linted = _run("lint", "-f", cluster, "-f", vm)
+    denials = [f"{finding['field']}: {finding['message']}" for obj in linted["objects"] for finding in obj["findings"]]
+    assert (code, denials) == (1, [OF_NO_DEVICE])
+    code, ran = _run("run", "-f", cluster, "-f", vm)
+    (outcome,) = ran["vms"]
+    assert (code, outcome["ready"], outcome["failure"]["reason"]) == (1, False, "NoIntegrationPath")
+    code, explained = _run("explain", "vm", "team/vm", "-f", cluster, "-f", vm)
+    assert (code, explained["verdict"], explained["reason"]) == (1, "broken", "no-integration-path")
+    assert explained["headline"] == f"VM team/vm can't start: {OF_NO_DEVICE}"
+    both = tmp_path / "both.yaml"
+    both.write_text(f"{Path(cluster).read_text()}---\n{Path(vm).read_text()}")
+    assert [waiting["reason"] for waiting in _reported(tmp_path, str(both))["waiting"]] == ["no-integration-path"]
+    code, planned = _run("plan", "--dump", cluster, "-f", vm)
+    assert (code, [(effect["effect"], effect["why"]) for effect in planned["vms"]]) == (1, [("waits", OF_NO_DEVICE)])
+    refused = CliRunner().invoke(cli, ["simulate", cluster, "--what-if", f"add {vm}"])
+    assert (refused.exit_code, OF_NO_DEVICE in refused.stderr) == (2, True)
+
+
+def test_run_says_that_kubevirt_1_7_does_not_find_the_device_that_was_allocated(tmp_path: Path) -> None:
+    unread = f"{{name: gpu-0, attributes: {{{STANDARD.replace('N', '1')}}}}}"
+    read = f"{{name: gpu-1, attributes: {{{READ.replace('N', '2')}}}}}"
+    devices = f"[{unread}, {read}]"
+    cluster, vm = _on_1_7(tmp_path, devices)
+    code, ran = _run("run", "-f", cluster, "-f", vm)
+    (outcome,) = ran["vms"]
+    assert (code, outcome["ready"], outcome["failure"]["reason"]) == (1, False, "NoIntegrationPath")
+    code, explained = _run("explain", "vm", "team/vm", "-f", cluster, "-f", vm)
+    assert (code, explained["verdict"]) == (0, "fits")
+    assert "PathMayNotWork" in [fact["code"] for fact in explained["unknown"]]
+    cluster, vm = _on_1_7(tmp_path, f"[{read}]")
+    code, ran = _run("run", "-f", cluster, "-f", vm)
+    assert (code, [outcome["ready"] for outcome in ran["vms"]]) == (0, [True])

@@ -32,6 +32,7 @@ from virt_dra.api.kubevirt_versions import (
     Gates,
 )
 from virt_dra.controllers.devices import outcomes as device_outcomes
+from virt_dra.controllers.devices.delivery import NO_INTEGRATION_PATH
 from virt_dra.scheduling.claim_checks import (
     CLAIM_DELETED,
     CLAIM_IN_FLIGHT,
@@ -162,6 +163,7 @@ _DEVICE: Mapping[str, str] = {
     device_outcomes.POOL_INCOMPLETE: _SLICES,
     device_outcomes.DEVICE_NOT_PUBLISHED: _SLICES,
     device_outcomes.AMBIGUOUS_DEVICE: "report it to the driver: the names of a pool's devices must differ",
+    NO_INTEGRATION_PATH: "do what the message says; the path is chosen when the pod is made",
     attribute_keys.NO_ADDRESS: (
         "select a device of a driver that publishes addresses in the claim or class, or report it to the driver; "
         "the keys are K-6 in docs/spec/kubevirt.md"

@@ -12,15 +12,18 @@ from datetime import datetime
 from launcher import ConvertedDevice
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.device_metadata import request_directory
-from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation
+from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, SHIM_FILE, metadata_annotation, no_metadata_read
+from virt_dra.api.integration.slice_readers import is_read, reads_slices, where_read
 from virt_dra.api.kubevirt_v1 import DeviceEntry, DeviceStatus, VirtualMachineInstance
+from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.wire import Json, WireError
+from virt_dra.controllers.devices.delivery import NO_INTEGRATION_PATH
 from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import metadata_files
 from virt_dra.controllers.devices.networks import network_devices
-from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice
-from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice
+from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice, UnresolvedDevice
+from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, entries_in
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.loops.device_status import own_report
@@ -69,6 +72,32 @@ class DeviceSources:
             if text:
                 files[f"{request_directory(entry.name, entry.resource_claim_name, pair.request)}/{SHIM_FILE}"] = text
         return files
+
+
+def unread_devices(
+    report: DeviceReport, stored: VirtualMachineInstance | None, kubevirt: KubeVirtVersion
+) -> tuple[UnresolvedDevice, ...]:
+    """The devices whose address KubeVirt 1.6 or 1.7 doesn't find, and nothing brings it (K-5.16, K-5.17). ``stored``:
+    the VMI of the input, of which the guest may run, or KubeVirt may have found the address."""
+    if not reads_slices(kubevirt) or (stored is not None and stored.status.phase == "Running"):
+        return ()
+    served = entries_in(stored.status.device_status) if stored is not None else {}
+    withheld: list[UnresolvedDevice] = []
+    for outcome in (device.outcome for device in report.devices):
+        if not isinstance(outcome, ResolvedDevice) or outcome.subject.kind == "networks":
+            continue
+        subject, result, published = outcome.subject, outcome.result, outcome.published
+        if (subject.kind, subject.name) in served:
+            continue
+        if result.request != subject.request_name:
+            why = f"KubeVirt {kubevirt} finds no device of a request with alternatives"
+        elif is_read(published.device, published.slice.spec.node_name or ""):
+            continue
+        else:
+            why = f"device {result.device} has no address {where_read(kubevirt)}"
+        message = f"{why}, and {no_metadata_read(kubevirt)}"
+        withheld.append(UnresolvedDevice(subject, NO_INTEGRATION_PATH, "error", message, outcome.claim, result.device))
+    return tuple(withheld)
 
 
 def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:

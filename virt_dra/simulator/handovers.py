@@ -16,7 +16,7 @@ from launcher import AddressSources, LauncherError, convert
 from launcher.errors import COUNT_MISMATCH
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
@@ -37,6 +37,7 @@ from virt_dra.simulator.devices import (
     DeviceSources,
     entries_of,
     published_status,
+    unread_devices,
     variables_of,
     with_elements,
     without_plugin_devices,
@@ -103,7 +104,7 @@ async def drive(
     await _make_claims(cluster, runs)
     await _schedule(cluster, runs, conditions, clock)
     await _start_pods(cluster, runs)
-    await _resolve_devices(cluster, runs, clock)
+    await _resolve_devices(cluster, runs, clock, conditions.gates.version)
     await _define_domains(cluster, runs, conditions)
     return tuple(run.outcome for run in runs)
 
@@ -347,7 +348,9 @@ async def _observed(cluster: Cluster, now: datetime) -> device_status.DeviceStat
     )
 
 
-async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunClock) -> None:
+async def _resolve_devices(
+    cluster: Cluster, runs: Sequence[_VmRun], clock: RunClock, kubevirt: KubeVirtVersion
+) -> None:
     by_uid = _by_uid(runs)
     now = clock()
     inputs = await _observed(cluster, now)
@@ -372,11 +375,12 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
         named = (by_key.get(key) for key in (pod.claim_keys if pod is not None else ()))
         sources = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         report = sources.settled(inputs.taint_rules)
+        unread = unread_devices(report, run.given.vmi, kubevirt)
         run.files = sources.network_files(now)
         unhealthy = tuple(f"{problem.subject}: {problem.message}" for problem in report.unhealthy)
         warnings = (*run.outcome.warnings, *unhealthy)
         run.outcome = replace(run.outcome, devices=entries_of(vmi, pod, report), warnings=warnings)
-        unresolved = report.unresolved
+        unresolved = (*report.unresolved, *unread)
         if unresolved:
             first = unresolved[0]
             details = (

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from virt_dra.api.integration.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
+from virt_dra.api.integration.slice_readers import is_read
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.matching.published_slice import SliceDevice
 from webhooks.lint.fixes.address_keys import KeyReader, misspelt_keys, moved_keys
@@ -17,9 +18,6 @@ NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
 """Attribute keys that KubeVirt 1.8 and newer reads (K-7.9)."""
 NETWORK_KEYS: Final = (f"{STANDARD_DOMAIN}/pciBusID",)
 """Attribute keys that KubeVirt reads for SR-IOV networks (K-7.21)."""
-OLD_KEYS: Final = (f"{STANDARD_DOMAIN}/mDevUUID", f"{STANDARD_DOMAIN}/pcieRoot")
-"""Attribute keys that KubeVirt 1.6 and 1.7 read (K-5.16). They read a PCI address from the key of the root complex, so
-a driver would have to publish an address under that key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +81,8 @@ class DeviceSet:
 
     @cached_property
     def not_for_old(self) -> tuple[SliceDevice, ...]:
-        """Devices with an address under none of :data:`OLD_KEYS`; the name of a root complex isn't an address."""
-        mdev, root = OLD_KEYS
-
-        def read(device: SliceDevice) -> bool:
-            attribute = device.device.attributes.get(root)
-            return _filled(device.device.attributes.get(mdev)) or (
-                attribute is not None and _filled(attribute) and not (attribute.string or "").startswith("pci")
-            )
-
-        return tuple(device for device in self._with_address if not read(device))
+        """Devices with an address that KubeVirt 1.6 and 1.7 don't read."""
+        return tuple(device for device in self._with_address if not is_read(device.device, device.node))
 
     def unread_by(self, reader: KeyReader) -> tuple[SliceDevice, ...]:
         """Devices with an address under no key that a reader reads."""

@@ -113,6 +113,12 @@ _CHECKS: Final = (
         versions.path_may_not_work,
     ),
     _check(
+        "no-integration-path",
+        LENIENT,
+        "Nothing brings the devices' addresses to this KubeVirt.",
+        drivers.no_integration_path,
+    ),
+    _check(
         "direct-claim-unresolved",
         DENIAL,
         "KubeVirt 1.6 and 1.7 never find devices of direct claims.",

@@ -273,18 +273,20 @@ def decide(
         )
         return PathDecision(pair, NONE, NO_DEVICE_CLAIMS, message, warning=True, fails=True)
     if version < V1_8_0:
-        advice = (
-            f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
-        )
         asked = f"path {choice} was asked for, and " if choice != AUTO else ""
-        message = f"{asked}KubeVirt {version} reads no metadata files; {advice}"
-        return PathDecision(pair, NONE, NO_METADATA_READ, message, warning=True)
+        return PathDecision(pair, NONE, NO_METADATA_READ, f"{asked}{no_metadata_read(version)}", warning=True)
     if choice != AUTO:
         never_starts = bool(names) and silent.issuperset(names)
         return _as_chosen(pair, choice, version, names, writing, never_starts=never_starts)
     if version < V1_8_3:
         return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
     return _by_drivers(pair, names, writing)
+
+
+def no_metadata_read(version: KubeVirtVersion) -> str:
+    """Why no device reaches a VM on this KubeVirt by a metadata file, and what to do."""
+    advice = f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
+    return f"KubeVirt {version} reads no metadata files; {advice}"
 
 
 def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDecision | None:

@@ -37,9 +37,9 @@ _ANSWERED_BY_FIT: Final = frozenset(
 )  # fmt: skip
 """Findings about a place, of which an explanation says more: by node, and beside all that runs."""
 _CHECKS: Final = tuple(check for check in CHECKS if check.severity == DENIAL and check.id not in _ANSWERED_BY_FIT)
-_OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id == "path-does-not-work")
+_OF_MADE_PODS: Final = tuple(check for check in _CHECKS if check.id in ("path-does-not-work", "no-integration-path"))
 """Of the denials, what still holds once the pod was made."""
-_DOUBTS: Final = {"path-may-not-work": PATH, "instancetype-not-checked": SIZE}
+_DOUBTS: Final = {"path-may-not-work": PATH, "address-key": PATH, "instancetype-not-checked": SIZE}
 """Findings that leave open whether the VM starts, and the codes of what isn't known then."""
 _DOUBT_CHECKS: Final = tuple(check for check in CHECKS if check.id in _DOUBTS)
 _KEEPING: Final = tuple(check for check in CHECKS if check.id in ("keep-limited", "keep-ignored"))

@@ -14,6 +14,7 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import visible
 from virt_dra.api.instancetypes.expansion import expand
 from virt_dra.api.integration.paths import PATH_ANNOTATION
+from virt_dra.api.integration.slice_readers import reads_slices
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.keeping.terms import speaks_of_keeping
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
@@ -248,10 +249,14 @@ class SubjectFinder:
                 return Reason(SHARED_CLAIM, f"{text}; a device can be passed to one VM at a time")
         return None
 
+    def _is_path_open(self, vmi: VirtualMachineInstance) -> bool:
+        """Whether the VMI's devices may not reach it although its pod was made: only then the lint is asked."""
+        return PATH_ANNOTATION in vmi.metadata.annotations or reads_slices(self._kubevirt.version)
+
     def _of_pod(self, asked: AskedSubject, pod: Pod, vmi: VirtualMachineInstance | None) -> AskedSubject:
         """The subject whose pod this is. ``vmi``: the one that the pod runs, if it is the current pod of one."""
         stuck = self._why_not_started(vmi) if vmi is not None else None
-        if stuck is None and vmi is not None and not pod.spec.node_name and PATH_ANNOTATION in vmi.metadata.annotations:
+        if stuck is None and vmi is not None and not pod.spec.node_name and self._is_path_open(vmi):
             stuck = self._admission.denial(vmi, made=True)
             asked = replace(asked, unknown=self._admission.doubts(vmi))
         if stuck is not None:

@@ -8,9 +8,11 @@ from typing import Final
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS, NVIDIA
+from virt_dra.api.integration.paths import NO_METADATA_READ
+from virt_dra.api.integration.slice_readers import OLD_KEYS, reads_slices, where_read
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
-from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
+from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS
 from webhooks.lint.finding import LintIssue
 from webhooks.lint.fixes.address_keys import KeyReader, reader_of
 from webhooks.lint.fixes.repairs import VfioRepair
@@ -238,10 +240,10 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
             continue
         candidates = linted.candidates(use)
         reader = reader_of(version, use.kind)
-        keys, unread = _READ_KEYS[reader], candidates.unread_by(reader)
-        if not unread or linted.shimmed(use):
+        keys, devices = _READ_KEYS[reader], candidates.unread_by(reader)
+        if not devices or linted.shimmed(use) or _never_read(linted, use):
             continue
-        share = "every device" if len(unread) == len(candidates) else f"{len(unread)} of {len(candidates)} devices"
+        share = "every device" if len(devices) == len(candidates) else f"{len(devices)} of {len(candidates)} devices"
         remedy = (
             "use KubeVirt 1.8.3 or newer, or let virt-dra stand in for the device plugin"
             if version < V1_8_0
@@ -249,8 +251,41 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         )
         yield LintIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
+            f"{share} that request {quoted(use.request_name)} may get, such as {devices[0]}, "
             f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} "
             f"reads, which is {' or '.join(keys)}; {remedy}",
             None if linted.settings.at_admission else candidates.moving(reader),
         )
+
+
+def no_integration_path(linted: Linted) -> Iterator[FieldIssue]:
+    """Devices that never reach a VM on KubeVirt 1.6 and 1.7, which read no metadata files (K-5.16, K-5.17)."""
+    for use in linted.uses:
+        decision = linted.path_of(use) if _never_read(linted, use) else None
+        if decision is None or decision.reason != NO_METADATA_READ:
+            continue
+        candidates = linted.candidates(use)
+        if any(option.name == use.request_name for option in use.options):
+            where = where_read(linted.version)
+            why = f"no device that it may get, such as {candidates.devices[0]}, has an address {where}"
+        else:
+            why = f"KubeVirt {linted.version} finds no device of a request with alternatives"
+        yield LintIssue(
+            use.request_field,
+            f"request {quoted(use.request_name)}: {why}, and {decision.message}",
+            None if linted.settings.at_admission else candidates.moving("old"),
+        )
+
+
+def _never_read(linted: Linted, use: ClaimUse) -> bool:
+    """Whether this KubeVirt looks for addresses in slices only, and finds that of no device that the use may get; False
+    where not all of them are known."""
+    if not reads_slices(linted.version) or use.kind == "networks" or use.claim is None:
+        return False
+    candidates = linted.candidates(use)
+    if all(option.name != use.request_name for option in use.options):
+        return len(candidates) > 0
+    if not candidates.not_for_old or len(candidates.not_for_old) + len(candidates.without_address) < len(candidates):
+        return False
+    matches = [linted.matching(option) for option in use.options] if use.claim.allocated is None else []
+    return all(match is not None and not match.incomplete for match in matches)
