@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from devtools.crds.custom_resources import Column, Definition
+from devtools.crds.structural import Additions
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.schemas.custom_resources import Column, Definition
 from virt_dra.api.schemas.kubevirt_schema import KINDS, structural_schema
-from virt_dra.api.schemas.structural import PRESERVE, Additions
-from virt_dra.api.schemas.walk import Schema, pruned
+from virt_dra.api.schemas.walk import PRESERVE, Schema, pruned
 from virt_dra.api.wire import Json, Wire
 
 _WHOLE: Final = Additions(itself={PRESERVE: True})

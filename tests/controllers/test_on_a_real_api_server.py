@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane
+from devtools.crds.custom_resources import DEVICES, PROFILES, STANDALONE
 from tests.controllers.changed_objects import changed
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import BASE, NOW
@@ -24,7 +25,6 @@ from virt_dra.api.integration.paths import INTEGRATION_ANNOTATION, metadata_anno
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.api.schemas.custom_resources import DEVICES, PROFILES, STANDALONE
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kube.cluster import KubeCluster, connect

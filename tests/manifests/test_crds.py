@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.manifests.described import undescribed
-from virt_dra.api.reading.yaml_writing import write_yaml
-from virt_dra.api.schemas.custom_resources import (
+from devtools.crds.custom_resources import (
     BESIDE_KUBEVIRT,
     DEVICE_PROFILES,
     DEVICES,
@@ -22,6 +20,8 @@ from virt_dra.api.schemas.custom_resources import (
     STANDALONE,
     Definition,
 )
+from tests.manifests.described import undescribed
+from virt_dra.api.reading.yaml_writing import write_yaml
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 FILES = {

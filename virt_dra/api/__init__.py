@@ -5,7 +5,7 @@
     reading/                            YAML and JSON text -> typed objects with their place
     editing/                            corrections in a written object that keep all other characters
     schemas/                            raw objects as an API server checks them: unknown fields, pruning, faults; the
-                                        CRDs of our kinds, and the fields of VMs by release
+                                        fields of VMs by release
     conversion                          older API versions -> v1 and back
     defaults                            the fields that an API server fills in
     names, validation/                  the objects that it refuses, in its words

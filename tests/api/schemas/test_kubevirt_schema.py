@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from devtools.crds.structural import object_schema
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import MAIN, KubeVirtVersion
 from virt_dra.api.schemas.kubevirt_schema import KINDS, schema_of, structural_schema
-from virt_dra.api.schemas.structural import object_schema
 from virt_dra.api.schemas.walk import LATER, Schema, conforms, faults, unknown_fields
 from virt_dra.api.wire import Json
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sampling import sample
-from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
+from virt_dra.api.schemas.kubevirt_schema import QUANTITY
 from virt_dra.api.schemas.walk import (
     LATER,
+    PRESERVE,
     Schema,
     SchemaFault,
     UnknownSchemaField,

@@ -1,5 +1,4 @@
-"""Schemas of objects: strict decoding, pruning, dropped fields, unknown fields, and the schemas of our own resources
-and KubeVirt's.
+"""Schemas of objects: strict decoding, pruning, dropped fields, unknown fields, and the schemas of KubeVirt's kinds.
 
 Must not do I/O or know a cluster.
 """

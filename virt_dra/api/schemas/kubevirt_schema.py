@@ -22,8 +22,7 @@ from importlib.resources import files
 from typing import Final
 
 from virt_dra.api.kubevirt_versions import BEFORE_DRA, V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
-from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
-from virt_dra.api.schemas.walk import LATER, UNPROPOSED, ZEROS, Schema
+from virt_dra.api.schemas.walk import LATER, PRESERVE, UNPROPOSED, ZEROS, Schema
 from virt_dra.api.wire import Json
 
 KINDS: Final = ("VirtualMachine", "VirtualMachineInstance")
@@ -60,12 +59,17 @@ _GO_ZEROS: Final[Mapping[str, str | int | bool]] = {"string": "", "integer": 0, 
 """KubeVirt's mutators write these values of required fields that are missing. Without a required object, list or
 quantity their OpenAPI document refuses the VM (K-2.36)."""
 
+_INT_OR_STRING: Final[Json] = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+QUANTITY: Final[Json] = {
+    **_INT_OR_STRING,
+    "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([numkMGTPE]|[KMGTPE]i)|[eE][+-]?[0-9]+)?$",
+}
 _SCALARS: Final[Mapping[str, Json]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "boolean": {"type": "boolean"},
-    "quantity": {key: value for key, value in QUANTITY.items() if key != "maxLength"},
-    "int-or-string": {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
+    "quantity": QUANTITY,
+    "int-or-string": _INT_OR_STRING,
     "any": {"type": "object", PRESERVE: True},
     "": {"type": "object"},
 }

@@ -30,7 +30,7 @@ UNPROPOSED: Final = "x-virt-dra-unproposed"
 """Fields that are accepted and that no message proposes."""
 ZEROS: Final = "x-virt-dra-zeros"
 """Required fields that a Go program always writes, with their zero values. Never sent to an API server."""
-_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NEAREST_SOUGHT: Final = 100
 """The most unknown fields of one object for which a similar name is searched."""
 
@@ -119,7 +119,7 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
         },
         required=dict.fromkeys(source.get("required", ())).keys(),
         rest=_schema(rest, made) if isinstance(rest, dict) else None,
-        open=bool(source.get(_PRESERVE)),
+        open=bool(source.get(PRESERVE)),
         items=_schema(items, made) if items is not None else None,
         keys=tuple(source.get("x-kubernetes-list-map-keys", ())),
         unique=source.get("x-kubernetes-list-type") == "set",

@@ -13,7 +13,7 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
 from virt_dra.api.nearest import did_you_mean
 from virt_dra.api.schemas.kubevirt_schema import structural_schema
-from virt_dra.api.schemas.structural import PRESERVE
+from virt_dra.api.schemas.walk import PRESERVE
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.cli.shared.console import say

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from devtools.crds.structural import Additions, Descriptions, cel_rule
 from virt_dra.api.core_v1 import LabelSelector, NodeSelectorRequirement
 from virt_dra.api.policies import node_policy_limits as limits
 from virt_dra.api.policies import node_policy_v1alpha1 as policies
-from virt_dra.api.schemas.structural import Additions, Descriptions, cel_rule
 from virt_dra.api.wire import Json, Wire
 
 

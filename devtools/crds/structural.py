@@ -16,16 +16,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
+from virt_dra.api.schemas.kubevirt_schema import QUANTITY
+from virt_dra.api.schemas.walk import PRESERVE
 from virt_dra.api.wire import Json, Wire
 
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-
-QUANTITY: Json = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "x-kubernetes-int-or-string": True,
-    "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([numkMGTPE]|[KMGTPE]i)|[eE][+-]?[0-9]+)?$",
-    "maxLength": 64,
-}
 _SCALARS: Mapping[type, Json] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -136,7 +130,7 @@ class _Schemas:
         if annotation in _SCALARS:
             return dict(_SCALARS[annotation])
         if annotation is Quantity:
-            return dict(QUANTITY)
+            return {**QUANTITY, "maxLength": 64}
         if (
             annotation is ObjectMeta
         ):  # of a template: any metadata; the objects created from it are validated on creation

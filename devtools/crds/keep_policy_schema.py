@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from devtools.crds.structural import Additions, Descriptions
 from virt_dra.api.keeping import keep_policy_v1alpha1 as policies
 from virt_dra.api.keeping.policy_rules import CLASSES_MAX, DEVICES_MAX, DURATION_MAX, LIMITS_NOTHING
 from virt_dra.api.names import SUBDOMAIN_MAX
 from virt_dra.api.profiles.profile_limits import DURATION
-from virt_dra.api.schemas.structural import Additions, Descriptions
 from virt_dra.api.wire import Json, Wire
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"

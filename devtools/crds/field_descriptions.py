@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from devtools.crds.structural import Descriptions
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaint
-from virt_dra.api.schemas.structural import Descriptions
 from virt_dra.api.wire import Wire
 
 _READY: Final = "How many devices have an address that reaches the VM, of all: 1/2."

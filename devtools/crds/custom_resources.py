@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from devtools.crds import device_profile_schema, keep_policy_schema, node_policy_schema
+from devtools.crds.field_descriptions import DESCRIPTIONS
+from devtools.crds.structural import NOT_DESCRIBED, Additions, Descriptions, object_schema
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
@@ -18,9 +21,6 @@ from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.meta import Condition, TypedObject
 from virt_dra.api.policies.node_policy_v1alpha1 import VirtDraNodePolicy
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
-from virt_dra.api.schemas import device_profile_schema, keep_policy_schema, node_policy_schema
-from virt_dra.api.schemas.field_descriptions import DESCRIPTIONS
-from virt_dra.api.schemas.structural import NOT_DESCRIBED, Additions, Descriptions, object_schema
 from virt_dra.api.wire import Json, Wire
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "virt-dra"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from devtools.crds.node_policy_schema import LABEL_SELECTOR_DESCRIPTIONS, LABEL_SELECTORS
+from devtools.crds.structural import Additions, Descriptions, cel_rule
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import resource_v1 as resource
 from virt_dra.api.meta import Condition
 from virt_dra.api.names import LABEL_MAX, SUBDOMAIN_MAX
 from virt_dra.api.profiles import device_profile_v1alpha1 as profiles
 from virt_dra.api.profiles.profile_limits import CAPACITIES_MAX, CONFIGURATIONS_MAX, DURATION, NEVER, TOLERATIONS_MAX
-from virt_dra.api.schemas.node_policy_schema import LABEL_SELECTOR_DESCRIPTIONS, LABEL_SELECTORS
-from virt_dra.api.schemas.structural import Additions, Descriptions, cel_rule
 from virt_dra.api.validation.claims import ALTERNATIVES_MAX, CONSTRAINTS_MAX, REQUESTS_MAX
 from virt_dra.api.validation.expressions import EXPRESSION_MAX, SELECTORS_MAX
 from virt_dra.api.validation.formats import DRIVER_MAX, IDENTIFIER_MAX, QUALIFIED_MAX
