@@ -7,7 +7,8 @@ C-2.1, C-2.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 
 class FeatureGateError(ValueError):
@@ -18,6 +19,11 @@ class FeatureGateError(ValueError):
         super().__init__("; ".join(problems))
 
 
+def _gate(name: str, *, default: bool = True) -> Any:
+    """The field of a gate, with its name in Kubernetes."""
+    return field(default=default, metadata={"name": name})
+
+
 @dataclass(frozen=True)
 class FeatureGates:
     """The feature gates, each on or off. The defaults are those of Kubernetes 1.37.1 (C-2.1).
@@ -26,32 +32,32 @@ class FeatureGates:
     without ``--min-compatibility-version`` is compatible with the version before its own, so a plain 1.37 has it off.
     """
 
-    admin_access: bool = True
-    prioritized_list: bool = True
-    device_status: bool = True
-    extended_resource: bool = True
-    device_taints: bool = True
-    device_taint_rules: bool = True
-    consumable_capacity: bool = True
-    device_binding_conditions: bool = True
-    partitionable_devices: bool = True
-    fractional_capacity_range: bool = False
-    list_type_attributes: bool = False
-    node_allocatable_resources: bool = False
-    resource_pool_status: bool = False
-    derived_attributes: bool = False
-    device_compatibility_groups: bool = False
-    optional_node_operations: bool = False
-    partitionable_devices_type: bool = False
-    scheduler_filter_timeout: bool = True
-    granular_status_authorization: bool = True
-    resource_health_status: bool = True
-    resource_health_status_message: bool = True
-    generic_workload: bool = False
-    workload_resource_claims: bool = False
-    topology_aware_workload_scheduling: bool = False
-    pod_group_preemption_policy: bool = False
-    composite_pod_group: bool = False
+    admin_access: bool = _gate("DRAAdminAccess")
+    prioritized_list: bool = _gate("DRAPrioritizedList")
+    device_status: bool = _gate("DRAResourceClaimDeviceStatus")
+    extended_resource: bool = _gate("DRAExtendedResource")
+    device_taints: bool = _gate("DRADeviceTaints")
+    device_taint_rules: bool = _gate("DRADeviceTaintRules")
+    consumable_capacity: bool = _gate("DRAConsumableCapacity")
+    device_binding_conditions: bool = _gate("DRADeviceBindingConditions")
+    partitionable_devices: bool = _gate("DRAPartitionableDevices")
+    fractional_capacity_range: bool = _gate("DRAFractionalCapacityRange", default=False)
+    list_type_attributes: bool = _gate("DRAListTypeAttributes", default=False)
+    node_allocatable_resources: bool = _gate("DRANodeAllocatableResources", default=False)
+    resource_pool_status: bool = _gate("DRAResourcePoolStatus", default=False)
+    derived_attributes: bool = _gate("DRADerivedAttributes", default=False)
+    device_compatibility_groups: bool = _gate("DRADeviceCompatibilityGroups", default=False)
+    optional_node_operations: bool = _gate("DRAOptionalNodeOperations", default=False)
+    partitionable_devices_type: bool = _gate("DRAPartitionableDevicesType", default=False)
+    scheduler_filter_timeout: bool = _gate("DRASchedulerFilterTimeout")
+    granular_status_authorization: bool = _gate("DRAResourceClaimGranularStatusAuthorization")
+    resource_health_status: bool = _gate("ResourceHealthStatus")
+    resource_health_status_message: bool = _gate("ResourceHealthStatusMessage")
+    generic_workload: bool = _gate("GenericWorkload", default=False)
+    workload_resource_claims: bool = _gate("DRAWorkloadResourceClaims", default=False)
+    topology_aware_workload_scheduling: bool = _gate("TopologyAwareWorkloadScheduling", default=False)
+    pod_group_preemption_policy: bool = _gate("PodGroupPreemptionPolicy", default=False)
+    composite_pod_group: bool = _gate("CompositePodGroup", default=False)
 
     @classmethod
     def all(cls) -> FeatureGates:
@@ -104,35 +110,7 @@ class FeatureGates:
 PLAIN = FeatureGates()
 """The gates of a 1.37 cluster without --feature-gates."""
 
-_FIELDS = {
-    "DRAAdminAccess": "admin_access",
-    "DRAPrioritizedList": "prioritized_list",
-    "DRAResourceClaimDeviceStatus": "device_status",
-    "DRAExtendedResource": "extended_resource",
-    "DRADeviceTaints": "device_taints",
-    "DRADeviceTaintRules": "device_taint_rules",
-    "DRAConsumableCapacity": "consumable_capacity",
-    "DRADeviceBindingConditions": "device_binding_conditions",
-    "DRAPartitionableDevices": "partitionable_devices",
-    "DRAFractionalCapacityRange": "fractional_capacity_range",
-    "DRAListTypeAttributes": "list_type_attributes",
-    "DRANodeAllocatableResources": "node_allocatable_resources",
-    "DRAResourcePoolStatus": "resource_pool_status",
-    "DRADerivedAttributes": "derived_attributes",
-    "DRADeviceCompatibilityGroups": "device_compatibility_groups",
-    "DRAOptionalNodeOperations": "optional_node_operations",
-    "DRAPartitionableDevicesType": "partitionable_devices_type",
-    "DRASchedulerFilterTimeout": "scheduler_filter_timeout",
-    "DRAResourceClaimGranularStatusAuthorization": "granular_status_authorization",
-    "ResourceHealthStatus": "resource_health_status",
-    "ResourceHealthStatusMessage": "resource_health_status_message",
-    "GenericWorkload": "generic_workload",
-    "DRAWorkloadResourceClaims": "workload_resource_claims",
-    "TopologyAwareWorkloadScheduling": "topology_aware_workload_scheduling",
-    "PodGroupPreemptionPolicy": "pod_group_preemption_policy",
-    "CompositePodGroup": "composite_pod_group",
-}
-
+_FIELDS: Final[dict[str, str]] = {gate.metadata["name"]: gate.name for gate in fields(FeatureGates)}
 LOCKED = frozenset({"DRAAdminAccess", "DRAPrioritizedList", "DRAResourceClaimDeviceStatus", "DRAExtendedResource"})
 """Gates that a 1.37 refuses to switch off."""
 

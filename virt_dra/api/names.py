@@ -20,54 +20,74 @@ hand-written check) and "bytes" in its newer ones (declarative checks); ``unit``
 from __future__ import annotations
 
 import re
-from typing import Literal
+from dataclasses import dataclass
+from typing import Final, Literal
 
 Unit = Literal["characters", "bytes"]
 
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = f"({_KEY})?"
-_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 
-_label = re.compile(_LABEL)
-_subdomain = re.compile(_SUBDOMAIN)
-_caseless_subdomain = re.compile(_SUBDOMAIN.replace("a-z", "a-zA-Z"))
-_label_1035 = re.compile(_LABEL_1035)
-_key = re.compile(_KEY)
-_value = re.compile(_VALUE)
-_identifier = re.compile(_IDENTIFIER)
+@dataclass(frozen=True)
+class _Syntax:
+    """A syntax in apimachinery's words. ``accepted``: what is really accepted, where that isn't the shown pattern."""
 
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    "and must start and end with an alphanumeric character"
+    rule: str
+    shown: str
+    examples: tuple[str, ...]
+    accepted: re.Pattern[str]
+
+    def broken(self) -> str:
+        examples = " or ".join(f"'{example}', " for example in self.examples)
+        return f"{self.rule} (e.g. {examples}regex used for validation is '{self.shown}')"
+
+    def faults(self, text: str) -> tuple[str, ...]:
+        return () if self.accepted.fullmatch(text) else (self.broken(),)
+
+
+def _syntax(rule: str, shown: str, examples: tuple[str, ...]) -> _Syntax:
+    return _Syntax(rule, shown, examples, re.compile(shown))
+
+
+_ENDS: Final = "and must start and end with an alphanumeric character"
+_LABEL: Final = _syntax(
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
+    "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+    ("my-name", "123-abc"),
 )
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character"
+_SUBDOMAIN: Final = _syntax(
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
+    rf"{_LABEL.shown}(\.{_LABEL.shown})*",
+    ("example.com",),
 )
-_CASELESS_SUBDOMAIN_RULE = (
-    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character"
+_CASELESS_SUBDOMAIN: Final = _Syntax(
+    f"an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', {_ENDS}",
+    _SUBDOMAIN.shown,
+    ("Example.com",),
+    re.compile(_SUBDOMAIN.shown.replace("a-z", "a-zA-Z")),
 )
-_LABEL_1035_RULE = (
+_LABEL_1035: Final = _syntax(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-    "start with an alphabetic character, and end with an alphanumeric character"
+    "start with an alphabetic character, and end with an alphanumeric character",
+    "[a-z]([-a-z0-9]*[a-z0-9])?",
+    ("my-name", "abc-123"),
 )
-_KEY_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_KEY: Final = _syntax(
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
+    ("MyName", "my.name", "123-abc"),
 )
-_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    "and must start and end with an alphanumeric character"
+_VALUE: Final = _syntax(
+    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    f"({_KEY.shown})?",
+    ("MyValue", "my_value", "12345"),
 )
-_IDENTIFIER_RULE = (
+_IDENTIFIER: Final = _syntax(
     "a valid C identifier must start with alphabetic character or '_', "
-    "followed by a string of alphanumeric characters or '_'"
+    "followed by a string of alphanumeric characters or '_'",
+    "[A-Za-z_][A-Za-z0-9_]*",
+    ("my_name", "MY_NAME", "MyName"),
 )
 
 
@@ -78,75 +98,49 @@ def byte_length(text: str) -> int:
 
 def dns1123_label(text: str, unit: Unit = "characters") -> tuple[str, ...]:
     """A DNS-1123 label, e.g. a request's name or a namespace."""
-    faults = _too_long(text, LABEL_MAX, unit)
-    if _label.fullmatch(text):
-        return faults
-    if _subdomain.fullmatch(text):
-        return (*faults, "must not contain dots")
-    return (*faults, _broken_rule(_LABEL_RULE, _LABEL, "my-name", "123-abc"))
+    dotted = "." in text and _SUBDOMAIN.accepted.fullmatch(text)
+    faults = ("must not contain dots",) if dotted else _LABEL.faults(text)
+    return _too_long(text, LABEL_MAX, unit) + faults
 
 
 def dns1123_subdomain(text: str, unit: Unit = "characters") -> tuple[str, ...]:
     """A DNS-1123 subdomain, e.g. the name of most objects."""
-    faults = _too_long(text, SUBDOMAIN_MAX, unit)
-    return faults if _subdomain.fullmatch(text) else (*faults, _broken_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
+    return _too_long(text, SUBDOMAIN_MAX, unit) + _SUBDOMAIN.faults(text)
 
 
 def dns1123_subdomain_caseless(text: str) -> tuple[str, ...]:
-    """A DNS-1123 subdomain in which upper case is tolerated. (The message shows the strict pattern, as upstream's
-    does.)"""
-    faults = _too_long(text, SUBDOMAIN_MAX, "bytes")
-    if _caseless_subdomain.fullmatch(text):
-        return faults
-    return (*faults, _broken_rule(_CASELESS_SUBDOMAIN_RULE, _SUBDOMAIN, "Example.com"))
+    """A DNS-1123 subdomain in which upper case is tolerated. (The message shows the strict pattern, as upstream's.)"""
+    return _too_long(text, SUBDOMAIN_MAX, "bytes") + _CASELESS_SUBDOMAIN.faults(text)
 
 
 def dns1035_label(text: str) -> tuple[str, ...]:
     """A DNS-1035 label: as DNS-1123, but starting with a letter."""
-    faults = _too_long(text, LABEL_MAX, "characters")
-    return (
-        faults
-        if _label_1035.fullmatch(text)
-        else (*faults, _broken_rule(_LABEL_1035_RULE, _LABEL_1035, "my-name", "abc-123"))
-    )
+    return _too_long(text, LABEL_MAX, "characters") + _LABEL_1035.faults(text)
 
 
 def label_key(text: str) -> tuple[str, ...]:
     """A label key ("qualified name"): also finalizers, taint keys and, in lower case, annotation keys."""
-    parts = text.split("/")
-    if len(parts) > 2:
-        rule = _broken_rule(f"a valid label key {_KEY_RULE}", _KEY, "MyName", "my.name", "123-abc")
-        return (f"{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
-    faults: tuple[str, ...] = ()
-    name = parts[-1]
-    if len(parts) == 2:
-        prefix_faults = dns1123_subdomain(parts[0], "bytes") if parts[0] else ("must be non-empty",)
-        faults = tuple(f"prefix part {fault}" for fault in prefix_faults)
-    if not name:
-        faults += ("name part must be non-empty",)
-    faults += tuple(f"name part {fault}" for fault in _too_long(name, LABEL_MAX, "bytes"))
-    if not _key.fullmatch(name):
-        faults += (f"name part {_broken_rule(_KEY_RULE, _KEY, 'MyName', 'my.name', '123-abc')}",)
-    return faults
+    *prefixes, name = text.split("/")
+    if len(prefixes) > 1:
+        prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return (f"a valid label key {_KEY.broken()} {prefixed}",)
+    faults: list[str] = []
+    for prefix in prefixes:
+        prefix_faults = dns1123_subdomain(prefix, "bytes") if prefix else ("must be non-empty",)
+        faults += (f"prefix part {fault}" for fault in prefix_faults)
+    empty = () if name else ("must be non-empty",)
+    faults += (f"name part {fault}" for fault in empty + _too_long(name, LABEL_MAX, "bytes") + _KEY.faults(name))
+    return tuple(faults)
 
 
 def label_value(text: str) -> tuple[str, ...]:
     """A label value; may be empty."""
-    faults = _too_long(text, LABEL_MAX, "bytes")
-    return (
-        faults
-        if _value.fullmatch(text)
-        else (*faults, _broken_rule(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345"))
-    )
+    return _too_long(text, LABEL_MAX, "bytes") + _VALUE.faults(text)
 
 
 def c_identifier(text: str) -> tuple[str, ...]:
     """An identifier as in C; its length is the caller's rule."""
-    return (
-        ()
-        if _identifier.fullmatch(text)
-        else (_broken_rule(_IDENTIFIER_RULE, _IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
-    )
+    return _IDENTIFIER.faults(text)
 
 
 def without_trailing_dash(prefix: str) -> str:
@@ -159,8 +153,3 @@ def without_trailing_dash(prefix: str) -> str:
 
 def _too_long(text: str, limit: int, unit: Unit) -> tuple[str, ...]:
     return (f"must be no more than {limit} {unit}",) if byte_length(text) > limit else ()
-
-
-def _broken_rule(rule: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"

@@ -16,7 +16,9 @@ labels and so is a check of its own, :func:`admin_access` (A-22.10). The writer'
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from typing import Any, Final
 
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Pod
@@ -69,22 +71,25 @@ __all__ = [
 
 def validate_create(obj: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of an object that is to be created. Its status is not checked: creation clears it (C-13.1)."""
-    return _once(metadata.created(obj, _name_rule(obj)), _create(obj, rules))
+    rule = _CREATE.get(type(obj))
+    return _once(metadata.created(obj, _name_rule(obj)), rule(obj, rules) if rule else ())
 
 
 def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of replacing ``old`` by ``new``, both of one kind. Status is not checked."""
     needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest | PodGroup | Workload)
-    return _once(metadata.updated(new, old, needs_version=needs_version), _update(new, old, rules))
+    rule = _UPDATE.get(type(new)) if type(new) is type(old) else None
+    return _once(metadata.updated(new, old, needs_version=needs_version), rule(new, old, rules) if rule else ())
 
 
 def validate_status_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec
     (C-13.1)."""
-    return _once(_status_update(new, old))
+    rule = _STATUS_UPDATE.get(type(new)) if type(new) is type(old) else None
+    return _once(rule(new, old) if rule else ())
 
 
-def _once(*errors: Errors) -> tuple[FieldError, ...]:
+def _once(*errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
     """Equal faults, as two empty parts of a name have them, are one."""
     return tuple(dict.fromkeys(chain(*errors)))
 
@@ -104,73 +109,40 @@ def _name_rule(obj: TypedObject) -> metadata.NameRule:
     return names.dns1123_label if isinstance(obj, Namespace | DeviceProfile) else names.dns1123_subdomain
 
 
-def _create(obj: TypedObject, rules: Rules) -> Errors:
-    match obj:
-        case ResourceClaim():
-            yield from claims.claim(obj, rules)
-        case ResourceClaimTemplate():
-            yield from claims.template(obj, rules)
-        case ResourceSlice():
-            yield from slices.resource_slice(obj, None, rules)
-        case DeviceClass():
-            yield from classes.device_class(obj, None, rules)
-        case DeviceTaintRule():
-            yield from taints.taint_rule(obj, None)
-        case ResourcePoolStatusRequest():
-            yield from pool_requests.pool_request(obj, rules)
-        case Pod():
-            yield from pods.pod(obj)
-        case PodGroup():
-            yield from pod_groups.pod_group(obj)
-        case Workload():
-            yield from pod_groups.workload(obj)
-        case VirtDraNodePolicy():
-            yield from node_policy(obj)
-        case DeviceProfile():
-            yield from device_profile(obj, rules)
-        case KeepPolicy():
-            yield from keep_policy(obj)
-        case PriorityClass():
-            yield from pod_groups.priority_class(obj)
-
-
-def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
-    match new, old:
-        case ResourceClaim(), ResourceClaim():
-            yield from claims.claim_update(new, old)
-        case ResourceClaimTemplate(), ResourceClaimTemplate():
-            yield from claims.template_update(new, old)
-        case ResourceSlice(), ResourceSlice():
-            yield from slices.resource_slice(new, old, rules)
-        case DeviceClass(), DeviceClass():
-            yield from classes.device_class(new, old, rules)
-        case DeviceTaintRule(), DeviceTaintRule():
-            yield from taints.taint_rule(new, old)
-        case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
-            yield from pool_requests.pool_request_update(new, old)
-        case Pod(), Pod():
-            yield from pods.pod_update(new, old)
-        case PodGroup(), PodGroup():
-            yield from pod_groups.pod_group_update(new, old)
-        case PriorityClass(), PriorityClass():
-            yield from pod_groups.priority_class_update(new, old)
-        case VirtDraNodePolicy(), VirtDraNodePolicy():
-            yield from node_policy(new)
-        case DeviceProfile(), DeviceProfile():
-            yield from device_profile(new, rules)
-        case KeepPolicy(), KeepPolicy():
-            yield from keep_policy(new)
-
-
-def _status_update(new: TypedObject, old: TypedObject) -> Errors:
-    match new, old:
-        case ResourceClaim(), ResourceClaim():
-            yield from claim_status.claim_status_update(new, old)
-        case DeviceTaintRule(), DeviceTaintRule():
-            yield from taints.taint_rule_status(new)
-        case ResourcePoolStatusRequest(), ResourcePoolStatusRequest():
-            yield from pool_requests.pool_request_status(new, old)
-        case Pod(), Pod():
-            yield from pods.pod_status(new)
-        case PodGroup(), PodGroup():
-            yield from pod_groups.pod_group_status(new)
+_CREATE: Final[Mapping[type[TypedObject], Callable[[Any, Rules], Errors]]] = {
+    ResourceClaim: claims.claim,
+    ResourceClaimTemplate: claims.template,
+    ResourceSlice: lambda obj, rules: slices.resource_slice(obj, None, rules),
+    DeviceClass: lambda obj, rules: classes.device_class(obj, None, rules),
+    DeviceTaintRule: lambda obj, _: taints.taint_rule(obj, None),
+    ResourcePoolStatusRequest: pool_requests.pool_request,
+    Pod: lambda obj, _: pods.pod(obj),
+    PodGroup: lambda obj, _: pod_groups.pod_group(obj),
+    Workload: lambda obj, _: pod_groups.workload(obj),
+    VirtDraNodePolicy: lambda obj, _: node_policy(obj),
+    DeviceProfile: device_profile,
+    KeepPolicy: lambda obj, _: keep_policy(obj),
+    PriorityClass: lambda obj, _: pod_groups.priority_class(obj),
+}
+_UPDATE: Final[Mapping[type[TypedObject], Callable[[Any, Any, Rules], Errors]]] = {
+    ResourceClaim: lambda new, old, _: claims.claim_update(new, old),
+    ResourceClaimTemplate: lambda new, old, _: claims.template_update(new, old),
+    ResourceSlice: slices.resource_slice,
+    DeviceClass: classes.device_class,
+    DeviceTaintRule: lambda new, old, _: taints.taint_rule(new, old),
+    ResourcePoolStatusRequest: lambda new, old, _: pool_requests.pool_request_update(new, old),
+    Pod: lambda new, old, _: pods.pod_update(new, old),
+    PodGroup: lambda new, old, _: pod_groups.pod_group_update(new, old),
+    PriorityClass: lambda new, old, _: pod_groups.priority_class_update(new, old),
+    **{
+        kind: lambda new, _, rules: _CREATE[type(new)](new, rules)
+        for kind in (VirtDraNodePolicy, DeviceProfile, KeepPolicy)
+    },
+}
+_STATUS_UPDATE: Final[Mapping[type[TypedObject], Callable[[Any, Any], Errors]]] = {
+    ResourceClaim: claim_status.claim_status_update,
+    DeviceTaintRule: lambda new, _: taints.taint_rule_status(new),
+    ResourcePoolStatusRequest: pool_requests.pool_request_status,
+    Pod: lambda new, _: pods.pod_status(new),
+    PodGroup: lambda new, _: pod_groups.pod_group_status(new),
+}
