@@ -44,6 +44,7 @@ _CLASSIC = (
     "belongs to classic DRA, where a driver's controller allocates; "
     "Kubernetes removed it in 1.32 and it is not supported"
 )
+_SELECTORS_GONE = "was removed in Kubernetes 1.35 and is not supported; select by driver, pool and device"
 EXACT = (
     "deviceClassName",
     "selectors",
@@ -55,6 +56,11 @@ EXACT = (
     "derivedAttributes",
 )
 """The fields of a request that v1 has under ``exactly``."""
+REQUESTS: dict[str, tuple[str, ...]] = {
+    "ResourceClaim": ("spec", "devices", "requests"),
+    "ResourceClaimTemplate": ("spec", "spec", "devices", "requests"),
+}
+"""Where a kind's requests are."""
 
 
 def to_v1(raw: Json) -> Json:
@@ -71,10 +77,7 @@ def to_v1(raw: Json) -> Json:
     if group == DRA:
         return _dra_to_v1(raw, version, kind)
     if group == KUBEVIRT:
-        if version not in ("v1", "v1alpha3"):
-            raise WireError(
-                kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),)
-            )
+        _require_kubevirt(api_version, kind)
         return _with_flat_sources({**raw, "apiVersion": f"{KUBEVIRT}/v1"} if version != "v1" else raw, kind)
     return _with_flat_sources(raw, kind) if api_version == "v1" else raw
 
@@ -94,10 +97,7 @@ def from_v1(raw: Json, api_version: str) -> Json:
     if group != own_group or group not in (DRA, KUBEVIRT):
         raise WireError(kind, (("apiVersion", f"{raw.get('apiVersion')!r} cannot be written as {api_version!r}"),))
     if group == KUBEVIRT:
-        if version not in ("v1", "v1alpha3"):
-            raise WireError(
-                kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),)
-            )
+        _require_kubevirt(api_version, kind)
         return {**raw, "apiVersion": api_version}
     _require_served(kind, version)
     source = to_v1(raw)
@@ -106,11 +106,15 @@ def from_v1(raw: Json, api_version: str) -> Json:
     return {**source, "apiVersion": api_version}
 
 
+def _require_kubevirt(api_version: str, kind: str) -> None:
+    if api_version not in (f"{KUBEVIRT}/v1", f"{KUBEVIRT}/v1alpha3"):
+        detail = f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"
+        raise WireError(kind, (("apiVersion", detail),))
+
+
 def _dra_to_v1(raw: Json, version: str, kind: str) -> Json:
     _require_served(kind, version)
-    if kind == _POOL_REQUEST:
-        return raw
-    if version == "v1":
+    if version == "v1" or kind == _POOL_REQUEST:
         return raw
     if version == "v1alpha3":
         _refuse_removed_fields(raw, kind)
@@ -126,17 +130,12 @@ def _require_served(kind: str, version: str) -> None:
         raise WireError(kind, (("kind", f"{kind} {_CLASSIC}"),))
     if version not in SERVED:
         supported = ", ".join(SERVED)
-        detail = f"{DRA}/{version} is not supported; supported are {supported}"
-        if version in ("v1alpha1", "v1alpha2"):
-            detail = f"{DRA}/{version} {_CLASSIC}; supported are {supported}"
-        raise WireError(kind, (("apiVersion", detail),))
+        why = _CLASSIC if version in ("v1alpha1", "v1alpha2") else "is not supported"
+        raise WireError(kind, (("apiVersion", f"{DRA}/{version} {why}; supported are {supported}"),))
     if kind not in SERVED[version]:
-        versions = [served for served, kinds in SERVED.items() if kind in kinds]
-        if versions:
-            raise WireError(
-                kind, (("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {', '.join(versions)}"),)
-            )
-        raise WireError(kind, (("kind", f"{DRA}/{version} has no kind {kind}"),))
+        versions = ", ".join(served for served, kinds in SERVED.items() if kind in kinds)
+        elsewhere = ("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {versions}")
+        raise WireError(kind, (elsewhere if versions else ("kind", f"{DRA}/{version} has no kind {kind}"),))
 
 
 _REMOVED: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -159,12 +158,7 @@ def _refuse_removed_fields(raw: Json, kind: str) -> None:
         for field in path:
             value = value.get(field) if isinstance(value, dict) else None
         if value:
-            gone = (
-                "was removed in Kubernetes 1.35 and is not supported; select by driver, pool and device"
-                if kind == _RULE
-                else _CLASSIC
-            )
-            problems.append((".".join(path), gone))
+            problems.append((".".join(path), _SELECTORS_GONE if kind == _RULE else _CLASSIC))
     if problems:
         raise WireError(kind, tuple(problems))
 
@@ -173,15 +167,11 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
     """The object with every request, device and allocation result converted. Requests and devices raise with their
     path."""
     if kind == "ResourceClaim":
-        raw = _with_converted_items(raw, ("spec", "devices", "requests"), request, kind)
-        return _with_converted_items(
-            raw, ("status", "allocation", "devices", "results"), _without_empty_tolerations, kind
-        )
-    if kind == "ResourceClaimTemplate":
-        return _with_converted_items(raw, ("spec", "spec", "devices", "requests"), request, kind)
-    if kind == "ResourceSlice":
-        return _with_converted_items(raw, ("spec", "devices"), device, kind)
-    return raw
+        results = ("status", "allocation", "devices", "results")
+        raw = _with_converted_items(raw, results, _without_empty_tolerations, kind)
+    if kind in REQUESTS:
+        return _with_converted_items(raw, REQUESTS[kind], request, kind)
+    return _with_converted_items(raw, ("spec", "devices"), device, kind) if kind == "ResourceSlice" else raw
 
 
 # --- requests (A-22.2) --------------------------------------------------------------------------------------------
@@ -190,8 +180,7 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
 def _request_to_v1(request: Json) -> Json:
     """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any inlined field says
     something."""
-    inlined = {field: request[field] for field in EXACT if field in request}
-    rest = {field: value for field, value in request.items() if field not in inlined}
+    inlined, rest = _split(request, EXACT)
     if _is_object_list(rest.get("firstAvailable")):
         rest["firstAvailable"] = [_without_empty_tolerations(sub) for sub in rest["firstAvailable"]]
     if any(is_set(value) for value in inlined.values()):
@@ -208,9 +197,8 @@ def _request_from_v1(request: Json) -> Json:
         request = {**request, "firstAvailable": [_without_empty_tolerations(sub) for sub in request["firstAvailable"]]}
     if not isinstance(exactly, dict) or not any(is_set(exactly.get(field)) for field in EXACT):
         return request
-    inlined = {field: exactly[field] for field in EXACT if field in exactly}
-    unknown = {field: value for field, value in exactly.items() if field not in inlined}
-    rest = {field: value for field, value in request.items() if field != "exactly"}
+    inlined, unknown = _split(exactly, EXACT)
+    _, rest = _split(request, ("exactly",))
     return rest | _without_empty_tolerations(inlined) | ({"exactly": unknown} if unknown else {})
 
 
@@ -239,7 +227,7 @@ def _device_to_v1(device: Json, version: str) -> Json:
     basic = device.get("basic")
     if basic is not None and not isinstance(basic, dict):
         return device
-    inline = {field: value for field, value in device.items() if field != "basic"}
+    _, inline = _split(device, ("basic",))
     flat = _without_empty_lists(_merged(inline, basic or {}, "basic"))
     capacity = flat.get("capacity")
     if version == "v1alpha3" and isinstance(capacity, dict):
@@ -253,13 +241,14 @@ def is_bare_quantity(value: object) -> bool:
 
 
 def _device_from_v1(device: Json, version: str) -> Json:
-    basic = _without_empty_lists({field: value for field, value in device.items() if field != "name"})
+    name, rest = _split(device, ("name",))
+    basic = _without_empty_lists(rest)
     capacity = basic.get("capacity")
     if version == "v1alpha3" and isinstance(capacity, dict):
         basic["capacity"] = {
             k: v["value"] if isinstance(v, dict) and list(v) == ["value"] else v for k, v in capacity.items()
         }
-    return {**({"name": device["name"]} if "name" in device else {}), "basic": basic}
+    return {**name, "basic": basic}
 
 
 def _without_empty_lists(device: Json) -> Json:
@@ -288,12 +277,9 @@ def _with_flat_source(claim: Json) -> Json:
     source = claim.get("source")
     if not isinstance(source, dict) or not any(field in source for field in _SOURCES):
         return claim
-    moved = {field: source[field] for field in _SOURCES if field in source}
-    unknown = {field: value for field, value in source.items() if field not in moved}
-    rest = {field: value for field, value in claim.items() if field != "source"} | (
-        {"source": unknown} if unknown else {}
-    )
-    return _merged(rest, moved, "source")
+    moved, unknown = _split(source, _SOURCES)
+    _, rest = _split(claim, ("source",))
+    return _merged(rest | ({"source": unknown} if unknown else {}), moved, "source")
 
 
 # --- walking ------------------------------------------------------------------------------------------------------
@@ -306,6 +292,12 @@ class _Contradiction(ValueError):
     def __init__(self, path: str, message: str) -> None:
         self.path = path
         super().__init__(message)
+
+
+def _split(owner: Json, fields: tuple[str, ...]) -> tuple[Json, Json]:
+    """Those of the fields that an object has, and its others."""
+    rest = {field: value for field, value in owner.items() if field not in fields}
+    return {field: owner[field] for field in fields if field in owner}, rest
 
 
 def _merged(outer: Json, inner: Json, inner_name: str) -> Json:

@@ -178,12 +178,10 @@ def _without(kind: type[Wire], raw: object, nulls: Iterable[tuple[tuple[int | st
     for (*path, last), fault in nulls:
         owner: Any = copy
         for part in path:
-            inside = (
-                part in owner
-                if isinstance(owner, dict)
-                else isinstance(owner, list) and isinstance(part, int) and part < len(owner)
-            )
-            owner = owner[part] if inside else None
+            try:
+                owner = owner[part]
+            except (KeyError, IndexError, TypeError):
+                owner = None
         if isinstance(owner, dict):
             if fault in _EMPTY and get_origin(_type_at(kind, path)) is dict:
                 owner[str(last)] = _EMPTY[fault]()
@@ -208,9 +206,15 @@ def _type_at(kind: object, path: Iterable[int | str]) -> object:
             kind = next(fields, None)
         else:
             return None
-        while get_origin(kind) in (Annotated, Union, UnionType):
-            kind = next(argument for argument in get_args(kind) if argument is not NoneType)
+        kind = bare_type(kind)
     return kind
+
+
+def bare_type(annotation: Any) -> Any:
+    """The type without ``Annotated`` and ``| None``."""
+    while get_origin(annotation) in (Annotated, Union, UnionType):
+        annotation = next(argument for argument in get_args(annotation) if argument is not NoneType)
+    return annotation
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from virt_dra.api.conversion import DRA, EXACT, FLAT, is_bare_quantity, is_set
+from virt_dra.api.conversion import DRA, EXACT, FLAT, REQUESTS, is_bare_quantity, is_set
 from virt_dra.api.editing.changes import (
     CannotChange,
     MemberPath,
@@ -21,11 +21,6 @@ from virt_dra.api.editing.changes import (
 
 V1: Final = f"{DRA}/v1"
 
-_REQUESTS: Final[Mapping[str, MemberPath]] = {
-    "ResourceClaim": ("spec", "devices", "requests"),
-    "ResourceClaimTemplate": ("spec", "spec", "devices", "requests"),
-}
-
 
 def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
     """The changes of an object in any version, or in v1 with fields where an older version has them; () if none is
@@ -34,9 +29,9 @@ def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
     changes: list[ValueChange] = []
     if version != "v1":
         changes.append(SetMember(("apiVersion",), json.dumps(V1), add=False))
-    if kind in _REQUESTS:
-        for index, request in _objects(raw, _REQUESTS[kind]):
-            changes += _of_request(request, (*_REQUESTS[kind], index))
+    if kind in REQUESTS:
+        for index, request in _objects(raw, REQUESTS[kind]):
+            changes += _of_request(request, (*REQUESTS[kind], index))
     elif kind == "ResourceSlice":
         for index, device in _objects(raw, ("spec", "devices")):
             changes += _of_device(device, ("spec", "devices", index), version)
@@ -84,12 +79,7 @@ def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterat
 
 def _of_slice(spec: object, version: str) -> Iterator[ValueChange]:
     """Values that mean "not set" in older versions, and something in v1."""
-    for name, unset in (("nodeName", ""), ("allNodes", False)):
-        if (
-            version in FLAT
-            and isinstance(spec, dict)
-            and name in spec
-            and spec[name] == unset
-            and isinstance(spec[name], type(unset))
-        ):
-            yield RemoveMember(("spec", name))
+    if version in FLAT and isinstance(spec, dict):
+        for name, unset in (("nodeName", ""), ("allNodes", False)):
+            if spec.get(name) == unset and isinstance(spec[name], type(unset)):
+                yield RemoveMember(("spec", name))

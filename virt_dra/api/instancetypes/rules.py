@@ -108,15 +108,15 @@ def apply_instancetype(
     domain = spec.setdefault("domain", {})
     conflicts = [
         *_applied_node_selector(spec, instancetype),
-        *_applied_text(spec, "schedulerName", instancetype.scheduler_name),
+        *_applied(spec, "schedulerName", instancetype.scheduler_name),
         *_applied_cpu(domain, instancetype.cpu, preference),
         *_applied_memory(domain, instancetype.memory),
-        *_applied_text(domain, "ioThreadsPolicy", instancetype.io_threads_policy, "domain."),
-        *_applied_text(domain, "launchSecurity", instancetype.launch_security, "domain."),
+        *_applied(domain, "ioThreadsPolicy", instancetype.io_threads_policy, "domain."),
+        *_applied(domain, "launchSecurity", instancetype.launch_security, "domain."),
         *_applied_devices(domain, "gpus", instancetype.gpus),
         *_applied_devices(domain, "hostDevices", instancetype.host_devices),
     ]
-    annotations = (template.setdefault("metadata", {})).setdefault("annotations", {})
+    annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
     conflicts += [
         f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value
     ]
@@ -137,7 +137,7 @@ def _applied_node_selector(spec: Json, instancetype: InstancetypeSpec) -> list[s
     return []
 
 
-def _applied_text(holder: Json, key: str, value: object, root: str = "") -> list[str]:
+def _applied(holder: Json, key: str, value: object, root: str = "") -> list[str]:
     if not value:
         return []
     if holder.get(key):
@@ -149,12 +149,7 @@ def _applied_text(holder: Json, key: str, value: object, root: str = "") -> list
 def _applied_devices(domain: Json, key: str, entries: tuple[GPU, ...] | tuple[HostDevice, ...]) -> list[str]:
     """Set the instancetype's list of devices, or return the conflict with the VM's: lists are never joined (K-16.2)."""
     devices = domain.setdefault("devices", {})
-    if not entries:
-        return []
-    if devices.get(key):
-        return [f"domain.devices.{key}"]
-    devices[key] = [entry.to_wire() for entry in entries]
-    return []
+    return _applied(devices, key, [entry.to_wire() for entry in entries], "domain.devices.")
 
 
 def _applied_cpu(domain: Json, wanted: _CPU, preference: PreferenceSpec | None) -> list[str]:
@@ -223,12 +218,9 @@ def _spread(preference: PreferenceSpec | None) -> tuple[int, str]:
     if preference is None:
         return 2, "SocketsCores"
     options = preference.cpu.spread_options if preference.cpu is not None else None
-    ratio = (
-        options.ratio
-        if options is not None and options.ratio is not None
-        else preference.prefer_spread_socket_to_core_ratio or 2
-    )
-    return max(ratio, 1), (options.across if options is not None else None) or "SocketsCores"
+    options = options or _Spread.empty()
+    ratio = preference.prefer_spread_socket_to_core_ratio or 2 if options.ratio is None else options.ratio
+    return max(ratio, 1), options.across or "SocketsCores"
 
 
 def spread_conflicts(

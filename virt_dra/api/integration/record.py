@@ -7,11 +7,8 @@ checks each against the pod, and keys of other annotations are made from names, 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal, Self
-
-from pydantic import ConfigDict
+from collections.abc import Iterable
+from typing import ClassVar, Final, Literal, Self
 
 from virt_dra.api import names
 from virt_dra.api.integration.device_claims import AssignedDevice, DeviceListName
@@ -24,8 +21,8 @@ from virt_dra.api.integration.paths import (
     Layout,
     PathDecision,
 )
-from virt_dra.api.reading.json_annotations import AnnotationError, parse
-from virt_dra.api.wire import List, Str, Wire, WireError
+from virt_dra.api.reading.json_annotations import AnnotationRecord, StrictWire
+from virt_dra.api.wire import List, Str
 
 FORMAT: Final = 1
 """The format of the annotation; another one is refused."""
@@ -33,11 +30,7 @@ _MAX = 256
 """The most pairs, and devices, of one pod. Kubernetes' own limits are lower."""
 
 
-class _Strict(Wire):
-    model_config = ConfigDict(extra="forbid")
-
-
-class RecordedPair(_Strict):
+class RecordedPair(StrictWire):
     """The path of one pair. ``layout``: of the metadata file, on the metadata-shim path only."""
 
     claim: Str
@@ -51,7 +44,7 @@ class RecordedPair(_Strict):
         return ClaimRequestPair(self.claim, self.request)
 
 
-class RecordedDevice(_Strict):
+class RecordedDevice(StrictWire):
     """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the
     record."""
 
@@ -62,8 +55,10 @@ class RecordedDevice(_Strict):
     request: Str
 
 
-class Integration(_Strict):
+class Integration(AnnotationRecord):
     """The annotation's value, made by :meth:`from_decisions`, read by :meth:`from_annotations`."""
+
+    KEY: ClassVar = INTEGRATION_ANNOTATION
 
     format: Literal[1] = FORMAT
     pairs: List[RecordedPair] = ()
@@ -86,31 +81,11 @@ class Integration(_Strict):
         )
         return cls(format=FORMAT, pairs=pairs, devices=recorded)
 
-    @classmethod
-    def from_annotations(cls, annotations: Mapping[str, str]) -> Self | None:
-        """The record in a pod's annotations; None without one. Raises :class:`AnnotationError` with every fault."""
-        text = annotations.get(INTEGRATION_ANNOTATION)
-        if text is None:
-            return None
-        field = f"metadata.annotations[{INTEGRATION_ANNOTATION}]"
-        try:
-            read = cls.from_wire(parse(text, field))
-        except WireError as error:
-            raise AnnotationError(field, error.problems) from None
-        problems = list(read._faults())
-        if problems:
-            raise AnnotationError(field, problems)
-        return read
-
-    def to_annotation(self) -> str:
-        """JSON without spaces, keys in a fixed order."""
-        return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
-
     def path_of(self, pair: ClaimRequestPair) -> IntegrationPath:
         """The path of the pair's first entry in the record; ``none`` without one."""
         return next((recorded.path for recorded in self.pairs if recorded.pair == pair), NONE)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def faults(self) -> Iterable[tuple[str, str]]:
         if len(self.pairs) > _MAX or len(self.devices) > _MAX:
             yield (
                 "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from virt_dra.api.nearest import did_you_mean
@@ -32,7 +32,6 @@ from virt_dra.api.policies.node_policy_v1alpha1 import (
 )
 from virt_dra.api.validation.field_errors import (
     Errors,
-    FieldError,
     duplicate,
     forbidden,
     invalid,
@@ -40,7 +39,7 @@ from virt_dra.api.validation.field_errors import (
     required,
     too_many,
 )
-from virt_dra.api.validation.formats import declared_label
+from virt_dra.api.validation.formats import declared_label, required_by
 from virt_dra.api.validation.node_selectors import label_selector
 
 _ID_DETAIL: Final = "must be four hexadecimal digits, such as 10de"
@@ -72,10 +71,7 @@ def node_policy(policy: VirtDraNodePolicy) -> Errors:
 
 
 def _device_set(device_set: PolicyDeviceSet, path: str) -> Errors:
-    if device_set.name:
-        yield from declared_label(device_set.name, f"{path}.name")
-    else:
-        yield required(f"{path}.name")
+    yield from required_by(declared_label, device_set.name, f"{path}.name")
     selectors = f"{path}.select"
     if not device_set.select:
         yield required(selectors, "an item without fields, {}, selects every function")
@@ -86,9 +82,9 @@ def _device_set(device_set: PolicyDeviceSet, path: str) -> Errors:
             yield from _selector(selector, f"{selectors}[{index}]", parents=bool(device_set.mdev_types))
     yield from _one_of(device_set.iommu_groups, f"{path}.iommuGroups", FORMS)
     yield from _one_of(device_set.cards, f"{path}.cards", FORMS)
-    yield from _pattern(device_set.driver, f"{path}.driver", DRIVER, _DRIVER_DETAIL)
     if device_set.driver == "":
         yield invalid(f"{path}.driver", "", _DRIVER_DETAIL)
+    yield from _pattern(device_set.driver, f"{path}.driver", DRIVER, _DRIVER_DETAIL)
     yield from _one_of(device_set.sanitize, f"{path}.sanitize", SANITIZING)
     if device_set.num_vfs is not None and not 0 <= device_set.num_vfs <= INDEX_MAX:
         yield invalid(f"{path}.numVFs", device_set.num_vfs, f"must be between 0 and {INDEX_MAX}")
@@ -98,10 +94,9 @@ def _device_set(device_set: PolicyDeviceSet, path: str) -> Errors:
 
 
 def _combinations(device_set: PolicyDeviceSet, path: str) -> Errors:
-    if device_set.mdev_types and device_set.vgpu_profiles:
-        yield forbidden(f"{path}.vgpuProfiles", "may not be specified together with mdevTypes; make two sets")
-    if device_set.mdev_types and device_set.num_vfs is not None:
-        yield forbidden(f"{path}.numVFs", "may not be specified together with mdevTypes; make two sets")
+    for field, given in (("vgpuProfiles", bool(device_set.vgpu_profiles)), ("numVFs", device_set.num_vfs is not None)):
+        if device_set.mdev_types and given:
+            yield forbidden(f"{path}.{field}", "may not be specified together with mdevTypes; make two sets")
     divided = device_set.mdev_types or device_set.vgpu_profiles
     for field, value in (("driver", device_set.driver), ("cards", device_set.cards)):
         if divided and value is not None:
@@ -151,10 +146,10 @@ def _types(types: tuple[PolicyMdevType | PolicyVgpuProfile, ...], path: str) -> 
             yield invalid(f"{path}[{index}].max", item.max, f"must be between 1 and {COUNT_MAX}")
 
 
-def _one_of(value: str | None, path: str, values: tuple[str, ...]) -> Iterator[FieldError]:
+def _one_of(value: str | None, path: str, values: tuple[str, ...]) -> Errors:
     if value is not None and value not in values:
         error = not_supported(path, value, values)
-        yield FieldError(error.type, path, error.value, error.detail + did_you_mean(value, values))
+        yield replace(error, detail=error.detail + did_you_mean(value, values))
 
 
 def _pattern(value: str | None, path: str, pattern: str, detail: str) -> Errors:

@@ -7,27 +7,20 @@ with.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Final, Self
-
-from pydantic import ConfigDict
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final, Self
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, ITEMS_MAX, asked_profiles
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.profiles.expansion import ExpandedVm, VmAsking, expand_profiles
-from virt_dra.api.reading.json_annotations import AnnotationError, parse
-from virt_dra.api.wire import Int, Map, Str, Wire, WireError
+from virt_dra.api.reading.json_annotations import AnnotationRecord, StrictWire
+from virt_dra.api.wire import Int, Map, Str
 
 RECORD_ANNOTATION: Final = "virt-dra.io/devices-from-profiles"
 
 
-class _Strict(Wire):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ProfileVersion(_Strict):
+class ProfileVersion(StrictWire):
     """A profile as it was when it was read."""
 
     uid: Str = ""
@@ -38,30 +31,17 @@ class ProfileVersion(_Strict):
         return cls(uid=profile.metadata.uid, generation=profile.metadata.generation or 0)
 
 
-class ProfilesRecord(_Strict):
+class ProfilesRecord(AnnotationRecord):
     """The annotation's value: the line, and the profiles that it asked for, by name."""
+
+    KEY: ClassVar = RECORD_ANNOTATION
 
     line: Str = ""
     profiles: Map[ProfileVersion] = {}
 
-    @classmethod
-    def from_annotations(cls, annotations: Mapping[str, str]) -> Self | None:
-        """The record among the annotations of a VMI; None without one. Raises :class:`AnnotationError`."""
-        text = annotations.get(RECORD_ANNOTATION)
-        if text is None:
-            return None
-        field = f"metadata.annotations[{RECORD_ANNOTATION}]"
-        try:
-            record = cls.from_wire(parse(text, field))
-        except WireError as error:
-            raise AnnotationError(field, error.problems) from None
-        if len(record.profiles) > ITEMS_MAX:
-            raise AnnotationError(field, [("profiles", f"must have at most {ITEMS_MAX} profiles")])
-        return record
-
-    def to_annotation(self) -> str:
-        """JSON without spaces, keys in a fixed order."""
-        return json.dumps(self.to_wire(), separators=(",", ":"), sort_keys=True)
+    def faults(self) -> Iterable[tuple[str, str]]:
+        if len(self.profiles) > ITEMS_MAX:
+            yield "profiles", f"must have at most {ITEMS_MAX} profiles"
 
 
 def expanded_instance(

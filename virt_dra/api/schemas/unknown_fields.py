@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from itertools import islice
+from typing import Any, Final, Literal, get_args, get_origin
 
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
@@ -30,7 +30,7 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
-from virt_dra.api.wire import Wire, field_path
+from virt_dra.api.wire import Wire, bare_type, field_path
 
 GROUP: Final = "resource.k8s.io"
 _KINDS: Final[Mapping[str, type[Wire]]] = {
@@ -94,36 +94,28 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     group, _, version = api_version.rpartition("/")
     unknown: Iterator[UnknownField]
     if group == GROUP and kind in _KINDS:
-        unknown = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
+        unknown = _walk(raw, _KINDS[kind], (), _flat_fields if version in ("v1alpha3", "v1beta1") else _fields)
     elif api_version == VirtDraNodePolicy.API_VERSION and kind in _OURS:
         unknown = _walk(raw, _OURS[kind], (), _fields)
     elif (group, kind) == ("", "Pod"):
         unknown = _of_pod(raw)
     else:
         return ()
-    return tuple(field for field, _ in zip(unknown, range(FOUND_MAX), strict=False))
-
-
-def _claim_entries(entries: object, path: FieldPath) -> Iterator[UnknownField]:
-    """The unknown fields in ``resourceClaims`` of a pod."""
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        yield from _walk(entry, PodResourceClaim, (*path, index), _fields)
+    return tuple(islice(unknown, FOUND_MAX))
 
 
 def _of_pod(raw: Mapping[str, Any]) -> Iterator[UnknownField]:
     spec = raw.get("spec")
     if not isinstance(spec, dict):
         return
-    yield from _claim_entries(spec.get("resourceClaims"), ("spec", "resourceClaims"))
+    yield from _walk(spec.get("resourceClaims"), tuple[PodResourceClaim, ...], ("spec", "resourceClaims"), _fields)
     for kind in ("initContainers", "containers"):
         containers = spec.get(kind)
         for index, container in enumerate(containers if isinstance(containers, list) else ()):
             resources = container.get("resources") if isinstance(container, dict) else None
             claims = resources.get("claims") if isinstance(resources, dict) else None
-            for position, claim in enumerate(claims if isinstance(claims, list) else ()):
-                yield from _walk(
-                    claim, ResourceClaimReference, ("spec", kind, index, "resources", "claims", position), _fields
-                )
+            path = ("spec", kind, index, "resources", "claims")
+            yield from _walk(claims, tuple[ResourceClaimReference, ...], path, _fields)
 
 
 # --- the fields of a type -----------------------------------------------------------------------------------------
@@ -140,10 +132,7 @@ class BasicDevice(Device):
 def _flat_fields(kind: type[Wire]) -> Fields:
     """The fields of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
     if kind is DeviceRequest:
-        return {
-            **{name: type for name, type in _fields(kind).items() if name != "exactly"},
-            **_fields(ExactDeviceRequest),
-        }
+        return {**{name: type for name, type in _fields(kind).items() if name != "exactly"}, **_EXACT}
     if kind is Device:
         return {"name": str, "basic": BasicDevice}
     if kind is BasicDevice:
@@ -151,9 +140,7 @@ def _flat_fields(kind: type[Wire]) -> Fields:
     return _fields(kind)
 
 
-_FLAT: Final[Callable[[type[Wire]], Fields]] = _flat_fields
-_EXACT_NAMES: Final = tuple(_fields(ExactDeviceRequest))
-_EXACT: Final = frozenset(_EXACT_NAMES)
+_EXACT: Final = _fields(ExactDeviceRequest)
 
 
 def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
@@ -161,15 +148,11 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
     if kind is DeviceRequest and name in _EXACT and not flat:
         return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here", "version"
     if kind is DeviceRequest and name == "exactly":
-        return (
-            "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1",
-            "version",
-        )
+        advice = "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1"
+        return advice, "version"
     if kind is Device and name == "basic":
-        return (
-            "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here",
-            "version",
-        )
+        advice = "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
+        return advice, "version"
     if kind is Device and flat:
         return "put it under basic, or say apiVersion: resource.k8s.io/v1, which has it here", "version"
     if kind is ResourceClaimTemplateSpec and name == "devices":
@@ -182,7 +165,7 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
 def _walk(
     value: object, annotation: Any, path: FieldPath, fields: Callable[[type[Wire]], Fields]
 ) -> Iterator[UnknownField]:
-    annotation = _bare(annotation)
+    annotation = bare_type(annotation)
     origin = get_origin(annotation)
     if origin is tuple and isinstance(value, list):
         for index, item in enumerate(value):
@@ -199,7 +182,7 @@ def _walk(
                 yield UnknownField(
                     field_path((*path, key)),
                     _meant(annotation, key, declared),
-                    *_advice(annotation, key, fields is _FLAT),
+                    *_advice(annotation, key, fields is _flat_fields),
                 )
 
 
@@ -207,18 +190,7 @@ def _meant(kind: type[Wire], name: str, declared: Fields) -> str | None:
     """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without
     it."""
     meant = nearest(name, declared)
-    if (
-        meant is None
-        and kind is DeviceRequest
-        and "exactly" in declared
-        and (inner := nearest(name, _EXACT_NAMES)) is not None
-    ):
-        return f"exactly.{inner}"
+    if meant is None and kind is DeviceRequest and "exactly" in declared:
+        inner = nearest(name, _EXACT)
+        return None if inner is None else f"exactly.{inner}"
     return meant
-
-
-def _bare(annotation: Any) -> Any:
-    """The type without ``Annotated`` and ``| None``."""
-    while get_origin(annotation) in (Annotated, Union, UnionType):
-        annotation = next(argument for argument in get_args(annotation) if argument is not NoneType)
-    return annotation

@@ -31,6 +31,7 @@ from virt_dra.api.validation.formats import (
     items,
     label,
     pool,
+    required_by,
     time,
     uid,
     unique_items,
@@ -112,7 +113,7 @@ def _allocation(allocation: AllocationResult, path: str, names: RequestNames) ->
 def _result(result: DeviceRequestAllocationResult, path: str, names: RequestNames) -> Errors:
     yield from request_reference(result.request, f"{path}.request", names)
     yield from declared_driver(result.driver, f"{path}.driver")
-    yield from declared_pool(result.pool, f"{path}.pool") if result.pool else iter((required(f"{path}.pool"),))
+    yield from required_by(declared_pool, result.pool, f"{path}.pool")
     yield from label(result.device, f"{path}.device")
     yield from items(result.tolerations, f"{path}.tolerations", toleration)
     yield from binding_conditions(result, path)

@@ -36,6 +36,7 @@ from virt_dra.api.validation.formats import (
     fully_qualified_name,
     items,
     label,
+    required_by,
     subdomain,
     unique_items,
 )
@@ -165,12 +166,9 @@ def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str,
 
     Requested capacities are not validated: any key and any quantity passes.
     """
-    if request.device_class_name:
-        # Declared only for alternatives, for which v1beta1 has the same shape.
-        class_name = subdomain if isinstance(request, ExactDeviceRequest) else declared_subdomain
-        yield from class_name(request.device_class_name, f"{path}.deviceClassName")
-    else:
-        yield required(f"{path}.deviceClassName")
+    # Declared only for alternatives, for which v1beta1 has the same shape.
+    class_name = subdomain if isinstance(request, ExactDeviceRequest) else declared_subdomain
+    yield from required_by(class_name, request.device_class_name, f"{path}.deviceClassName")
     yield from selectors(request.selectors, f"{path}.selectors", scope.rules.check_selector or unchecked)
     yield from allocation_mode(request, path)
     yield from items(request.tolerations, f"{path}.tolerations", toleration)

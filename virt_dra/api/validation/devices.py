@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from virt_dra.api.names import LABEL_MAX, byte_length
 from virt_dra.api.quantity import Quantity
@@ -11,7 +12,6 @@ from virt_dra.api.resource_v1 import (
     CounterSet,
     Device,
     DeviceAttribute,
-    DeviceCapacity,
     DeviceCounterConsumption,
     DeviceTaint,
     NodeAllocatableMapping,
@@ -21,7 +21,16 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.semver import MAX_LENGTH, SemVer, SemVerError
 from virt_dra.api.validation.capacity_policy import capacity
 from virt_dra.api.validation.device_operations import BINDING_CONDITIONS_MAX, binding_conditions
-from virt_dra.api.validation.field_errors import Errors, TypedText, invalid, not_found, required, too_long, too_many
+from virt_dra.api.validation.field_errors import (
+    Errors,
+    TypedText,
+    invalid,
+    not_found,
+    one_of,
+    required,
+    too_long,
+    too_many,
+)
 from virt_dra.api.validation.formats import (
     QUALIFIED_MAX,
     declared_label,
@@ -30,7 +39,9 @@ from virt_dra.api.validation.formats import (
     items,
     label,
     map_entries,
+    not_negative,
     qualified_name,
+    required_by,
     shortened,
     subdomain,
     unique_items,
@@ -39,6 +50,7 @@ from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.rules import Rules
 from virt_dra.api.validation.taints import TAINTS_MAX, taint, taint_effect
+from virt_dra.api.wire import present
 
 ATTRIBUTES_AND_CAPACITIES_MAX = 32
 ATTRIBUTE_VALUES_MAX = 48
@@ -46,7 +58,6 @@ ATTRIBUTE_TEXT_MAX = 64
 CONSUMPTIONS_MAX = 2
 COUNTERS_MAX = 32
 COMPATIBILITY_GROUPS_MAX = 2
-_MEMBERS = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
 
 _ONE_PLACE = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
@@ -77,12 +88,8 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
         yield invalid(path, values, f"the total number of attribute values must not exceed {ATTRIBUTE_VALUES_MAX}")
     yield from _attributes(value.attributes, f"{path}.attributes")
     if value.capacity and (old is None or old.capacity != value.capacity):
-        shared = bool(value.allow_multiple_allocations)
-
-        def one_capacity(entry: DeviceCapacity, at: str) -> Errors:
-            yield from capacity(entry, at, shared=shared, rules=rules)
-
-        yield from map_entries(value.capacity, f"{path}.capacity", qualified_name, one_capacity, QUALIFIED_MAX)
+        check = partial(capacity, shared=bool(value.allow_multiple_allocations), rules=rules)
+        yield from map_entries(value.capacity, f"{path}.capacity", qualified_name, check, QUALIFIED_MAX)
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters")
     yield from _place(value, old, path, places_itself)
     if value.taints and (old is None or old.taints != value.taints):
@@ -162,11 +169,8 @@ def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Err
             yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
         yield from items(texts or (), f"{path}.{field}", check)
     yield from _union(attribute, declared_path)
-    given, members = (
-        sum(value is not None for value in _values(attribute).values()),
-        _members(attribute),
-    )  # empty lists count as given
-    if given != 1 and (len(members) == 1 or path != declared_path):
+    given = sum(value is not None for value in _values(attribute).values())  # empty lists count as given
+    if given != 1 and (len(_members(attribute)) == 1 or path != declared_path):
         yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
 
 
@@ -184,11 +188,7 @@ def _members(attribute: DeviceAttribute) -> list[str]:
 
 def _union(attribute: DeviceAttribute, path: str) -> Errors:
     """The declared rule: exactly one value; an empty list counts as none."""
-    members = _members(attribute)
-    if not members:
-        yield invalid(path, "", f"must specify one of: {_MEMBERS}")
-    elif len(members) > 1:
-        yield invalid(path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {_MEMBERS}")
+    return one_of(path, _members(attribute), _values(attribute))
 
 
 def _text(text: str, path: str) -> Errors:
@@ -209,7 +209,7 @@ def _version(text: str, path: str) -> Errors:
 
 
 def counter_set(value: CounterSet, path: str) -> Errors:
-    yield from _required_label(value.name, f"{path}.name")
+    yield from required_by(declared_label, value.name, f"{path}.name")
     yield from _counters(value.counters, f"{path}.counters")
 
 
@@ -219,15 +219,7 @@ def _counters(counters: Mapping[str, Counter], path: str, limit: int | None = CO
     if not counters:
         yield required(path)
     else:
-        yield from map_entries(counters, path, declared_label, _any_counter, LABEL_MAX, limit)
-
-
-def _required_label(name: str, path: str) -> Errors:
-    yield from declared_label(name, path) if name else iter((required(path),))
-
-
-def _any_counter(counter: Counter, path: str) -> Errors:
-    yield from ()
+        yield from map_entries(counters, path, declared_label, lambda _, at: (), LABEL_MAX, limit)
 
 
 def _consumptions(
@@ -236,7 +228,7 @@ def _consumptions(
     """The faults of consumed counters. The allocator checks that they exist, since the set may be in another slice."""
 
     def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
-        yield from _required_label(entry.counter_set, f"{at}.counterSet")
+        yield from required_by(declared_label, entry.counter_set, f"{at}.counterSet")
         yield from _counters(entry.counters, f"{at}.counters", counters_max)
         groups = entry.compatibility_groups
         yield from unique_items(
@@ -315,12 +307,8 @@ def _mapping(mapping: NodeAllocatableMapping, capacities: Mapping[str, object], 
 
 def _mapping_union(mapping: NodeAllocatableMapping, path: str) -> Errors:
     """The declared rule: mapped by a capacity or by the device, not both."""
-    if mapping.capacity_key is None and mapping.device_multiplier is None:
-        yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
-    elif mapping.capacity_key is not None and mapping.device_multiplier is not None:
-        yield invalid(
-            path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`"
-        )
+    members = {"capacityKey": mapping.capacity_key, "deviceMultiplier": mapping.device_multiplier}
+    return one_of(path, [*present(members)], members)
 
 
 def _positive(quantity: Quantity | None, path: str) -> Errors:
@@ -331,6 +319,5 @@ def _positive(quantity: Quantity | None, path: str) -> Errors:
 def _overhead(overhead: NodeAllocatableOverhead, path: str) -> Errors:
     if overhead.per_pod is None and overhead.per_container is None:
         yield invalid(path, "", "at least one of perPod or perContainer must be set")
-    for field, quantity in (("perPod", overhead.per_pod), ("perContainer", overhead.per_container)):
-        if quantity is not None and quantity.sign() < 0:
-            yield invalid(f"{path}.{field}", quantity, "must be non-negative")
+    yield from not_negative(overhead.per_pod, f"{path}.perPod")
+    yield from not_negative(overhead.per_container, f"{path}.perContainer")

@@ -9,7 +9,7 @@ its fields. Which constructor takes what follows apimachinery: *required*, *forb
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,6 +69,15 @@ def required(field: str, detail: str = "") -> FieldError:
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
     return FieldError(ErrorType.INVALID, field, rendered(value), detail)
+
+
+def one_of(field: str, given: Sequence[str], members: Iterable[str]) -> Errors:
+    """The fault of a union that has no member, or several. ``given``: those that are set."""
+    listed = ", ".join(f"`{member}`" for member in members)
+    if not given:
+        yield invalid(field, "", f"must specify one of: {listed}")
+    elif len(given) > 1:
+        yield invalid(field, f"{{{', '.join(given)}}}", f"must specify exactly one of: {listed}")
 
 
 def each_invalid(field: str, value: object, details: Iterable[str]) -> Errors:
@@ -131,8 +140,7 @@ def rendered(value: object) -> str:
         return quoted(value)
     if isinstance(value, Quantity):
         return quoted(str(value))
-    plain = json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":"))
-    plain = printable(plain)
+    plain = printable(json.dumps(_as_json(value), ensure_ascii=False, separators=(",", ":")))
     # Go's encoder writes these so that the text is safe inside HTML and JavaScript.
     return plain.translate({ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
@@ -157,7 +165,5 @@ def invalid_message(kind: str, name: str, errors: Iterable[FieldError]) -> str:
     no brackets.
     """
     texts = list(dict.fromkeys(map(str, errors)))
-    if not texts:
-        return f"{kind} {quoted(name)} is invalid"
-    detail = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return f"{kind} {quoted(name)} is invalid: {detail}"
+    detail = f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
+    return f"{kind} {quoted(name)} is invalid{': ' if texts else ''}{detail}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -25,6 +24,7 @@ from virt_dra.api.names import (
     dns1123_subdomain_caseless,
     label_key,
 )
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.validation.field_errors import (
     Errors,
     ErrorType,
@@ -43,6 +43,11 @@ DRIVER_MAX = 63
 POOL_MAX = 253
 IDENTIFIER_MAX = 32
 QUALIFIED_MAX = DRIVER_MAX + 1 + IDENTIFIER_MAX
+
+
+def required_by(rule: Callable[[str, str], Errors], name: str, path: str) -> Errors:
+    """The faults of a name that must be given."""
+    return rule(name, path) if name else iter((required(path),))
 
 
 def driver(name: str, path: str) -> Errors:
@@ -75,6 +80,11 @@ def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Err
         yield FieldError(ErrorType.TOO_LONG, path, "", f"may not be more than {limit} characters")
     elif limit is not None and byte_length(name) > limit:
         yield too_long(path, limit)
+
+
+def not_negative(quantity: Quantity | None, path: str) -> Errors:
+    if quantity is not None and quantity.sign() < 0:
+        yield invalid(path, quantity, "must be non-negative")
 
 
 def declared_pool(name: str, path: str) -> Errors:
@@ -112,18 +122,13 @@ def label_name(name: str, path: str) -> Errors:
 
 def qualified_name(name: str, path: str) -> Errors:
     """Names with more than one slash pass, as they do in Kubernetes 1.37 (C-14.2, a defect there)."""
-    for fault in _qualified_name(name):
-        yield replace(fault, field=path)
-
-
-def is_qualified_name(name: str) -> bool:
-    return not _qualified_name(name)
+    return iter(()) if is_qualified_name(name) else _checked_qualified_name(name, path)
 
 
 @lru_cache(maxsize=4096)
-def _qualified_name(name: str) -> tuple[FieldError, ...]:
+def is_qualified_name(name: str) -> bool:
     # Slices repeat the same few names thousands of times, hence the cache.
-    return tuple(_checked_qualified_name(name, ""))
+    return not any(_checked_qualified_name(name, ""))
 
 
 def _checked_qualified_name(name: str, path: str) -> Errors:

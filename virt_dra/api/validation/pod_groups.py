@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+
+from pydantic.alias_generators import to_camel
 
 from virt_dra.api.scheduling_v1 import (
     DisruptionMode,
@@ -23,11 +25,12 @@ from virt_dra.api.validation.field_errors import (
     immutable,
     invalid,
     not_supported,
+    one_of,
     required,
-    too_many,
 )
-from virt_dra.api.validation.formats import declared_label, declared_subdomain, unique_items
+from virt_dra.api.validation.formats import declared_label, declared_subdomain, required_by, unique_items
 from virt_dra.api.validation.go_values import versioned
+from virt_dra.api.wire import present
 
 CLAIMS_MAX = 4
 TEMPLATES_MAX = 8
@@ -43,10 +46,8 @@ def pod_group(obj: PodGroup) -> Errors:
     if spec.parent_composite_pod_group_name is not None and spec.workload_ref is None:
         yield required(f"{path}.workloadRef", "must be set when parentCompositePodGroupName is set")
     if spec.workload_ref is not None:
-        yield from _required_name(
-            spec.workload_ref.workload_name, f"{path}.workloadRef.workloadName", declared_subdomain
-        )
-        yield from _required_name(spec.workload_ref.template_name, f"{path}.workloadRef.templateName", declared_label)
+        yield from required_by(declared_subdomain, spec.workload_ref.workload_name, f"{path}.workloadRef.workloadName")
+        yield from required_by(declared_label, spec.workload_ref.template_name, f"{path}.workloadRef.templateName")
     yield from _policy(spec.scheduling_policy, f"{path}.schedulingPolicy")
     yield from _claims(spec.resource_claims, f"{path}.resourceClaims")
     if spec.disruption_mode is None:
@@ -58,20 +59,12 @@ def pod_group(obj: PodGroup) -> Errors:
 
 def pod_group_update(new: PodGroup, old: PodGroup) -> Errors:
     """The faults of an update of a PodGroup's spec, of which only the number of a gang may change."""
-    path = "spec"
-    fields = (
-        ("workload_ref", "workloadRef"),
-        ("resource_claims", "resourceClaims"),
-        ("disruption_mode", "disruptionMode"),
-        ("priority_class_name", "priorityClassName"),
-        ("priority", "priority"),
-    )
     policy, before = new.spec.scheduling_policy, old.spec.scheduling_policy
     if policy != before:
-        yield from _policy_update(policy, before, f"{path}.schedulingPolicy")
-    for name, wire in fields:
+        yield from _policy_update(policy, before, "spec.schedulingPolicy")
+    for name in ("workload_ref", "resource_claims", "disruption_mode", "priority_class_name", "priority"):
         if getattr(new.spec, name) != getattr(old.spec, name):
-            yield immutable(f"{path}.{wire}", None)
+            yield immutable(f"spec.{to_camel(name)}", None)
 
 
 def pod_group_status(obj: PodGroup) -> Errors:
@@ -101,7 +94,7 @@ def workload(obj: Workload) -> Errors:
         "podGroupTemplates": spec.pod_group_templates,
         "compositePodGroupTemplates": spec.composite_pod_group_templates,
     }
-    yield from _exactly_one([name for name, templates in kinds.items() if templates], list(kinds), path)
+    yield from one_of(path, [name for name, templates in kinds.items() if templates], kinds)
     yield from unique_items(
         spec.pod_group_templates,
         f"{path}.podGroupTemplates",
@@ -151,7 +144,7 @@ def _system_class(obj: PriorityClass) -> Errors:
 
 
 def _template(template: PodGroupTemplate, path: str) -> Errors:
-    yield from _required_name(template.name, f"{path}.name", declared_label)
+    yield from required_by(declared_label, template.name, f"{path}.name")
     yield from _policy(template.scheduling_policy, f"{path}.schedulingPolicy")
     yield from _claims(template.resource_claims, f"{path}.resourceClaims")
     if template.disruption_mode is not None:
@@ -160,8 +153,8 @@ def _template(template: PodGroupTemplate, path: str) -> Errors:
 
 
 def _policy(policy: PodGroupSchedulingPolicy, path: str) -> Errors:
-    members = [name for name, value in (("basic", policy.basic), ("gang", policy.gang)) if value is not None]
-    yield from _exactly_one(members, ["basic", "gang"], path)
+    members = {"basic": policy.basic, "gang": policy.gang}
+    yield from one_of(path, [*present(members)], members)
     if policy.gang is not None:
         yield from _min_count(policy.gang.min_count, f"{path}.gang.minCount")
 
@@ -185,10 +178,7 @@ def _min_count(count: int, path: str) -> Errors:
 
 
 def _claims(claims: tuple[PodGroupResourceClaim, ...], path: str) -> Errors:
-    if len(claims) > CLAIMS_MAX:
-        yield too_many(path, len(claims), CLAIMS_MAX)
-        return
-    yield from unique_items(claims, path, _claim, lambda claim: claim.name, None, versioned)
+    yield from unique_items(claims, path, _claim, lambda claim: claim.name, CLAIMS_MAX, versioned)
 
 
 def _claim(claim: PodGroupResourceClaim, path: str) -> Errors:
@@ -196,16 +186,16 @@ def _claim(claim: PodGroupResourceClaim, path: str) -> Errors:
         "resourceClaimName": claim.resource_claim_name,
         "resourceClaimTemplateName": claim.resource_claim_template_name,
     }
-    yield from _exactly_one([name for name, value in sources.items() if value is not None], list(sources), path)
-    yield from _required_name(claim.name, f"{path}.name", declared_label)
+    yield from one_of(path, [*present(sources)], sources)
+    yield from required_by(declared_label, claim.name, f"{path}.name")
     for field, name in sources.items():
         if name is not None:
             yield from declared_subdomain(name, f"{path}.{field}")
 
 
 def _disruption(mode: DisruptionMode, path: str) -> Errors:
-    members = [name for name, value in (("single", mode.single), ("all", mode.all)) if value is not None]
-    yield from _exactly_one(members, ["single", "all"], path)
+    members = {"single": mode.single, "all": mode.all}
+    yield from one_of(path, [*present(members)], members)
 
 
 def _priority(class_name: str, priority: int | None, path: str) -> Errors:
@@ -213,19 +203,3 @@ def _priority(class_name: str, priority: int | None, path: str) -> Errors:
         yield from declared_subdomain(class_name, f"{path}.priorityClassName")
     if priority is not None and priority > HIGHEST_USER_PRIORITY:
         yield invalid(f"{path}.priority", priority, f"must be less than or equal to {HIGHEST_USER_PRIORITY}")
-
-
-def _required_name(name: str, path: str, rule: Callable[[str, str], Errors]) -> Errors:
-    if name:
-        yield from rule(name, path)
-    else:
-        yield required(path)
-
-
-def _exactly_one(members: list[str], fields: list[str], path: str) -> Errors:
-    """The fault of a union that has no member, or several."""
-    listed = ", ".join(f"`{name}`" for name in fields)
-    if not members:
-        yield invalid(path, "", f"must specify one of: {listed}")
-    elif len(members) > 1:
-        yield invalid(path, f"{{{', '.join(members)}}}", f"must specify exactly one of: {listed}")

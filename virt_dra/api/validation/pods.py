@@ -13,9 +13,8 @@ from virt_dra.api.core_v1 import (
     PodSpec,
     ResourceClaimReference,
 )
-from virt_dra.api.quantity import Quantity
 from virt_dra.api.validation.field_errors import Errors, TypedText, duplicate, forbidden, invalid, not_found, required
-from virt_dra.api.validation.formats import is_node_allocatable, label, subdomain
+from virt_dra.api.validation.formats import is_node_allocatable, label, not_negative, required_by, subdomain
 from virt_dra.api.validation.go_values import internal
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -157,10 +156,7 @@ def _extended_resources(status: PodExtendedResourceClaimStatus, spec: PodSpec, p
             for field, name in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(f"{at}.{field}", name)
         seen.add(key)
-    if status.resource_claim_name:
-        yield from subdomain(status.resource_claim_name, f"{path}.resourceClaimName")
-    else:
-        yield required(f"{path}.resourceClaimName")
+    yield from required_by(subdomain, status.resource_claim_name, f"{path}.resourceClaimName")
 
 
 def _node_resources(
@@ -172,21 +168,16 @@ def _node_resources(
         yield invalid(f"{path}.resourceClaimName", status.resource_claim_name, "no mapping found in pod reference")
     for index, mapped in enumerate(status.mapping):
         yield from _node_resource(mapped.name, f"{path}.mapping[{index}]")
-        yield from _not_negative(mapped.quantity, f"{path}.mapping[{index}].quantity")
+        yield from not_negative(mapped.quantity, f"{path}.mapping[{index}].quantity")
     for index, overhead in enumerate(status.overhead):
         at = f"{path}.overhead[{index}]"
         yield from _node_resource(overhead.name, at)
         if overhead.per_pod is None and overhead.per_container is None:
             yield invalid(at, "", "at least one of perPod or perContainer must be set")
-        yield from _not_negative(overhead.per_pod, f"{at}.perPod")
-        yield from _not_negative(overhead.per_container, f"{at}.perContainer")
+        yield from not_negative(overhead.per_pod, f"{at}.perPod")
+        yield from not_negative(overhead.per_container, f"{at}.perContainer")
 
 
 def _node_resource(name: str, path: str) -> Errors:
     if not is_node_allocatable(name):
         yield invalid(f"{path}.name", TypedText(name), "must be a node allocatable resource name")
-
-
-def _not_negative(quantity: Quantity | None, path: str) -> Errors:
-    if quantity is not None and quantity.sign() < 0:
-        yield invalid(path, quantity, "must be non-negative")

@@ -18,6 +18,7 @@ from virt_dra.api.validation.formats import (
     declared_subdomain,
     fully_qualified_name,
     items,
+    required_by,
     unique_items,
 )
 from virt_dra.api.validation.go_values import internal, versioned
@@ -70,11 +71,7 @@ def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusR
 
 def _pool_status(status: PoolStatus, path: str) -> Errors:
     yield from declared_driver(status.driver, f"{path}.driver", limit=None)
-    yield from (
-        declared_pool(status.pool_name, f"{path}.poolName")
-        if status.pool_name
-        else iter((required(f"{path}.poolName"),))
-    )
+    yield from required_by(declared_pool, status.pool_name, f"{path}.poolName")
     if status.generation == 0:
         yield required(f"{path}.generation")
     yield from _at_least(status.generation, 0, f"{path}.generation")
