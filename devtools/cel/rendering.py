@@ -7,7 +7,7 @@ import math
 import struct
 
 from virt_dra.cel.functions.formats import NamedFormat
-from virt_dra.cel.functions.network import CIDR, IP, cidr_text
+from virt_dra.cel.functions.network import CIDR, IP
 from virt_dra.cel.functions.times import format_timestamp
 from virt_dra.cel.values import Duration, Optional, Timestamp, TypeValue, UInt, Value, key_value, type_name
 
@@ -53,7 +53,7 @@ def _opaque(value: Value) -> str:
     if isinstance(value, IP):
         return f"net.IP({value.address})"
     if isinstance(value, CIDR):
-        return f"net.CIDR({cidr_text(value)})"
+        return f"net.CIDR({value!s})"
     if isinstance(value, NamedFormat):
         return f"format({value.name})"
     return f"{type_name(value)}({value})"

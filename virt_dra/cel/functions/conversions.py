@@ -196,19 +196,12 @@ def to_duration(value: Value) -> Duration:
     return parsed
 
 
-@library.function("dyn(<A>) -> dyn")
-def to_dyn(value: Value) -> Value:
-    return value
-
-
-@library.function("type(<A>) -> type(<A>)")
-def type_of(value: Value) -> TypeValue:
-    return TypeValue(type_name(value))
-
-
 _SIZED = ("bytes", "list(<A>)", "map(<A>, <B>)", "string")
-
-
-@library.function(*(f"size({sized}) -> int" for sized in _SIZED), *(f"{sized}::size() -> int" for sized in _SIZED))
-def size(value: str | bytes | list[Value] | dict[Value, Value]) -> int:
-    return len(value)
+library.define(
+    {
+        "dyn(<A>) -> dyn": lambda value: value,
+        "type(<A>) -> type(<A>)": lambda value: TypeValue(type_name(value)),
+        **{f"size({sized}) -> int": len for sized in _SIZED},
+        **{f"{sized}::size() -> int": len for sized in _SIZED},
+    }
+)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
+
 from virt_dra.api.quantity import Quantity, QuantityError, QuantityFormat
 from virt_dra.api.semver import SemVer, SemVerError
 from virt_dra.cel.errors import EvaluationError
@@ -31,11 +34,6 @@ def is_quantity(text: str) -> bool:
     return True
 
 
-@library.function(f"{_Q}::isInteger() -> bool")
-def is_integer(value: Quantity) -> bool:
-    return value.as_int64() is not None
-
-
 @library.function(f"{_Q}::asInteger() -> int")
 def as_integer(value: Quantity) -> int:
     whole = value.as_int64()
@@ -44,43 +42,39 @@ def as_integer(value: Quantity) -> int:
     return whole
 
 
-@library.function(f"{_Q}::asApproximateFloat() -> double")
-def as_approximate_float(value: Quantity) -> float:
-    return value.as_approximate_float()
+def _part(name: str, version: SemVer) -> int:
+    """A number of a version, in 64 bits."""
+    number: int = getattr(version, name)
+    return number if number <= INT_MAX else number - 2**64
 
 
-@library.function(f"sign({_Q}) -> int")
-def sign(value: Quantity) -> int:
-    return value.sign()
-
-
-def _other(value: Quantity | int) -> Quantity:
+def _quantity(value: Quantity | int) -> Quantity:
     return value if isinstance(value, Quantity) else Quantity.from_number(value, QuantityFormat.DECIMAL_EXPONENT)
 
 
-@library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")
-def add(value: Quantity, other: Quantity | int) -> Quantity:
-    return CalculatedQuantity(value + _other(other))
-
-
-@library.function(f"{_Q}::sub({_Q}) -> {_Q}", f"{_Q}::sub(int) -> {_Q}")
-def subtract(value: Quantity, other: Quantity | int) -> Quantity:
-    return CalculatedQuantity(value - _other(other))
-
-
-@library.function(f"{_Q}::isLessThan({_Q}) -> bool", f"{_S}::isLessThan({_S}) -> bool")
-def is_less_than(value: Quantity | SemVer, other: Quantity | SemVer) -> bool:
-    return value < other  # type: ignore[operator]  # both are of one type by declaration
-
-
-@library.function(f"{_Q}::isGreaterThan({_Q}) -> bool", f"{_S}::isGreaterThan({_S}) -> bool")
-def is_greater_than(value: Quantity | SemVer, other: Quantity | SemVer) -> bool:
-    return other < value  # type: ignore[operator]  # both are of one type by declaration
-
-
-@library.function(f"{_Q}::compareTo({_Q}) -> int", f"{_S}::compareTo({_S}) -> int")
-def compare_to(value: Quantity | SemVer, other: Quantity | SemVer) -> int:
-    return int(is_greater_than(value, other)) - int(is_less_than(value, other))
+for _other in (_Q, "int"):
+    library.define(
+        {
+            f"{_Q}::add({_other}) -> {_Q}": lambda value, other: CalculatedQuantity(value + _quantity(other)),
+            f"{_Q}::sub({_other}) -> {_Q}": lambda value, other: CalculatedQuantity(value - _quantity(other)),
+        }
+    )
+for _kind in (_Q, _S):
+    library.define(
+        {
+            f"{_kind}::isLessThan({_kind}) -> bool": operator.lt,
+            f"{_kind}::isGreaterThan({_kind}) -> bool": operator.gt,
+            f"{_kind}::compareTo({_kind}) -> int": lambda value, other: (value > other) - (value < other),
+        }
+    )
+library.define(
+    {
+        f"{_Q}::isInteger() -> bool": lambda value: value.as_int64() is not None,
+        f"{_Q}::asApproximateFloat() -> double": Quantity.as_approximate_float,
+        f"sign({_Q}) -> int": Quantity.sign,
+        **{f"{_S}::{part}() -> int": partial(_part, part) for part in ("major", "minor", "patch")},
+    }
+)
 
 
 @library.function(f"semver(string) -> {_S}", f"semver(string, bool) -> {_S}", per_character=0.02)
@@ -98,22 +92,3 @@ def is_semver(text: str, normalize: bool = False) -> bool:
     except SemVerError:
         return False
     return True
-
-
-def _int64(number: int) -> int:
-    return number if number <= INT_MAX else number - 2**64
-
-
-@library.function(f"{_S}::major() -> int")
-def major(version: SemVer) -> int:
-    return _int64(version.major)
-
-
-@library.function(f"{_S}::minor() -> int")
-def minor(version: SemVer) -> int:
-    return _int64(version.minor)
-
-
-@library.function(f"{_S}::patch() -> int")
-def patch(version: SemVer) -> int:
-    return _int64(version.patch)

@@ -3,21 +3,11 @@ L-2.10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cmp_to_key, reduce
 from itertools import pairwise
 
 from virt_dra.cel.errors import EvaluationError
-from virt_dra.cel.functions.operators import (
-    add_double,
-    add_durations,
-    add_int,
-    add_uint,
-    after,
-    compare,
-    equals,
-    later,
-)
+from virt_dra.cel.functions.operators import ADDITIONS, compare, equals, later
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.limits.budget import Budget
 from virt_dra.cel.values import NONE, Duration, Optional, Timestamp, UInt, Value, type_name
@@ -49,10 +39,6 @@ def _loose_order(value: Value, other: Value) -> int:
         return 0
 
 
-def _key_order(left: tuple[Value, Value], right: tuple[Value, Value]) -> int:
-    return _order(left[0], right[0])
-
-
 def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Value]:
     """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or
     orderless types."""
@@ -62,7 +48,7 @@ def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Va
         raise EvaluationError("list elements must be comparable")
     if len({type_name(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
-    pairs = sorted(zip(keys, values, strict=True), key=cmp_to_key(_key_order))
+    pairs = sorted(zip(keys, values, strict=True), key=cmp_to_key(lambda left, right: _order(left[0], right[0])))
     return [value for _, value in pairs]
 
 
@@ -91,21 +77,17 @@ def _plus(total: Value, value: Value) -> Value:
     if isinstance(total, Timestamp) and isinstance(value, Duration):
         return later(total, value)
     if isinstance(total, Duration) and isinstance(value, Timestamp):
-        return after(total, value)
+        return later(value, total)
     kind = type_name(total)
-    if kind not in _ADDITIONS or type_name(value) != kind:
+    if kind not in ADDITIONS or type_name(value) != kind:
         raise EvaluationError("no such overload")
-    return _ADDITIONS[kind][1](total, value)
+    return ADDITIONS[kind](total, value)
 
 
-_ADDITIONS: dict[str, tuple[Value, Callable[..., Value]]] = {
-    "int": (0, add_int),
-    "uint": (UInt(0), add_uint),
-    "double": (0.0, add_double),
-    "google.protobuf.Duration": (Duration(0), add_durations),
-}
-for _kind, (_zero, _) in _ADDITIONS.items():
-    _declare_sum(_kind, _zero)
+_declare_sum("int", 0)
+_declare_sum("uint", UInt(0))
+_declare_sum("double", 0.0)
+_declare_sum("google.protobuf.Duration", Duration(0))
 
 
 def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Value:
@@ -191,21 +173,7 @@ def distinct(budget: Budget, values: list[Value]) -> list[Value]:
 SORT_BY = "@sortByAssociatedKeys"
 """The function that the macro sortBy expands to: takes the list, and the key of each element."""
 
-library.declare(
-    *(
-        f"list(<T>)::{SORT_BY}(list({key})) -> list(<T>)"
-        for key in (
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "google.protobuf.Duration",
-            "google.protobuf.Timestamp",
-            "string",
-            "bytes",
-        )
-    )
-)
+library.declare(*(f"list(<T>)::{SORT_BY}(list({key})) -> list(<T>)" for key in _ORDERED))
 
 RANGE_LIMIT = 1_000_000
 """Elements that one range may have, as in cel-go."""
@@ -227,14 +195,12 @@ def reverse(budget: Budget, values: list[Value]) -> list[Value]:
     return values[::-1]
 
 
-@library.function("list(<V>)::first() -> optional_type(<V>)")
-def first(values: list[Value]) -> Optional:
-    return Optional(True, values[0]) if values else NONE
-
-
-@library.function("list(<V>)::last() -> optional_type(<V>)")
-def last(values: list[Value]) -> Optional:
-    return Optional(True, values[-1]) if values else NONE
+library.define(
+    {
+        "list(<V>)::first() -> optional_type(<V>)": lambda values: Optional(True, values[0]) if values else NONE,
+        "list(<V>)::last() -> optional_type(<V>)": lambda values: Optional(True, values[-1]) if values else NONE,
+    }
+)
 
 
 # --- sets ---

@@ -88,39 +88,29 @@ def _fits(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@library.function("ip(string) -> net.IP", per_character=1.0, per_call=5.0)
-def ip(text: str) -> IP:
-    return _parse_ip(text)
-
-
-@library.function("isIP(string) -> bool", per_character=1.0, per_call=5.0)
-def is_ip(text: str) -> bool:
-    return _fits(_parse_ip, text)
-
-
-@library.function("ip.isCanonical(string) -> bool", per_character=1.0, per_call=5.0)
-def is_canonical(text: str) -> bool:
-    return str(_parse_ip(text).address) == text
-
-
-@library.function("string(net.IP) -> string")
-def ip_text(value: IP) -> str:
-    return str(value.address)
-
-
-@library.function("net.IP::family() -> int")
-def family(value: IP) -> int:
-    return value.address.version
-
-
-@library.function("net.IP::isUnspecified() -> bool")
-def is_unspecified(value: IP) -> bool:
-    return value.address.is_unspecified
-
-
-@library.function("net.IP::isLoopback() -> bool")
-def is_loopback(value: IP) -> bool:
-    return value.address.is_loopback
+library.define(
+    {
+        "ip(string) -> net.IP": _parse_ip,
+        "isIP(string) -> bool": lambda text: _fits(_parse_ip, text),
+        "ip.isCanonical(string) -> bool": lambda text: str(_parse_ip(text).address) == text,
+        "cidr(string) -> net.CIDR": _parse_cidr,
+        "isCIDR(string) -> bool": lambda text: _fits(_parse_cidr, text),
+    },
+    per_character=1.0,
+    per_call=5.0,
+)
+library.define(
+    {
+        "string(net.IP) -> string": lambda value: str(value.address),
+        "net.IP::family() -> int": lambda value: value.address.version,
+        "net.IP::isUnspecified() -> bool": lambda value: value.address.is_unspecified,
+        "net.IP::isLoopback() -> bool": lambda value: value.address.is_loopback,
+        "net.IP::isLinkLocalUnicast() -> bool": lambda value: value.address.is_link_local,
+        "string(net.CIDR) -> string": str,
+        "net.CIDR::ip() -> net.IP": lambda value: IP(value.address),
+        "net.CIDR::prefixLength() -> int": lambda value: value.length,
+    }
+)
 
 
 @library.function("net.IP::isLinkLocalMulticast() -> bool")
@@ -129,11 +119,6 @@ def is_link_local_multicast(value: IP) -> bool:
     return (
         packed[:3] == b"\xe0\x00\x00" if value.address.version == 4 else packed[0] == 0xFF and packed[1] & 0x0F == 0x02
     )
-
-
-@library.function("net.IP::isLinkLocalUnicast() -> bool")
-def is_link_local_unicast(value: IP) -> bool:
-    return value.address.is_link_local
 
 
 @library.function("net.IP::isGlobalUnicast() -> bool")
@@ -145,34 +130,9 @@ def is_global_unicast(value: IP) -> bool:
     )
 
 
-@library.function("cidr(string) -> net.CIDR", per_character=1.0, per_call=5.0)
-def cidr(text: str) -> CIDR:
-    return _parse_cidr(text)
-
-
-@library.function("isCIDR(string) -> bool", per_character=1.0, per_call=5.0)
-def is_cidr(text: str) -> bool:
-    return _fits(_parse_cidr, text)
-
-
-@library.function("string(net.CIDR) -> string")
-def cidr_text(value: CIDR) -> str:
-    return str(value)
-
-
-@library.function("net.CIDR::ip() -> net.IP")
-def cidr_ip(value: CIDR) -> IP:
-    return IP(value.address)
-
-
 @library.function("net.CIDR::masked() -> net.CIDR", per_call=15.0)
 def masked(value: CIDR) -> CIDR:
     return CIDR(value.network().network_address, value.length)
-
-
-@library.function("net.CIDR::prefixLength() -> int")
-def prefix_length(value: CIDR) -> int:
-    return value.length
 
 
 @library.function(

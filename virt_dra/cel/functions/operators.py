@@ -4,7 +4,9 @@ errors."""
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+import operator
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.printing import printed
@@ -33,7 +35,9 @@ from virt_dra.cel.values import equals as deep_equals
 
 library = Library()
 library.declare("_?_:_(bool, <A>, <A>) -> <A>")
+library.define({"!_(bool) -> bool": operator.not_})
 
+_SPAN, _INSTANT = "google.protobuf.Duration", "google.protobuf.Timestamp"
 _COMPARED = 0.15
 """Microseconds of comparing two scalars."""
 _FIRST_INSTANT = -62135596800 * 10**9
@@ -79,21 +83,6 @@ def concatenate(budget: Budget, left: Text, right: Text) -> Text:
     return left + right
 
 
-@library.function("_+_(double, double) -> double")
-def add_double(left: float, right: float) -> float:
-    return left + right
-
-
-@library.function("_-_(double, double) -> double")
-def subtract_double(left: float, right: float) -> float:
-    return left - right
-
-
-@library.function("_*_(double, double) -> double")
-def multiply_double(left: float, right: float) -> float:
-    return left * right
-
-
 @library.function("_/_(double, double) -> double")
 def divide_double(left: float, right: float) -> float:
     if right == 0:
@@ -103,27 +92,8 @@ def divide_double(left: float, right: float) -> float:
     return left / right
 
 
-@library.function("-_(double) -> double")
-def negate_double(value: float) -> float:
-    return -value
-
-
-@library.function("_+_(int, int) -> int")
-def add_int(left: int, right: int) -> int:
-    return int64(left + right)
-
-
-@library.function("_-_(int, int) -> int")
-def subtract_int(left: int, right: int) -> int:
-    return int64(left - right)
-
-
-@library.function("_*_(int, int) -> int")
-def multiply_int(left: int, right: int) -> int:
-    return int64(left * right)
-
-
-def _truncated(left: int, right: int) -> int:
+def truncated(left: int, right: int) -> int:
+    """The quotient, rounded towards zero."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 
@@ -132,7 +102,7 @@ def _truncated(left: int, right: int) -> int:
 def divide_int(left: int, right: int) -> int:
     if right == 0:
         raise EvaluationError("division by zero")
-    return int64(_truncated(left, right))
+    return int64(truncated(left, right))
 
 
 @library.function("_%_(int, int) -> int")
@@ -141,27 +111,7 @@ def modulo_int(left: int, right: int) -> int:
         raise EvaluationError("modulus by zero")
     if left == INT_MIN and right == -1:
         raise EvaluationError("integer overflow")
-    return left - right * _truncated(left, right)
-
-
-@library.function("-_(int) -> int")
-def negate_int(value: int) -> int:
-    return int64(-value)
-
-
-@library.function("_+_(uint, uint) -> uint")
-def add_uint(left: int, right: int) -> UInt:
-    return uint64(int(left) + int(right))
-
-
-@library.function("_-_(uint, uint) -> uint")
-def subtract_uint(left: int, right: int) -> UInt:
-    return uint64(int(left) - int(right))
-
-
-@library.function("_*_(uint, uint) -> uint")
-def multiply_uint(left: int, right: int) -> UInt:
-    return uint64(int(left) * int(right))
+    return left - right * truncated(left, right)
 
 
 @library.function("_/_(uint, uint) -> uint")
@@ -184,44 +134,46 @@ def append(budget: Budget, left: list[Value], right: list[Value]) -> list[Value]
     return left + right
 
 
-@library.beyond("-_(google.protobuf.Duration) -> google.protobuf.Duration")
+@library.beyond(f"-_({_SPAN}) -> {_SPAN}")
 def negate_duration(value: Duration) -> Duration:
-    if value.nanoseconds == INT_MIN:
-        raise EvaluationError("integer overflow")
-    return Duration(-value.nanoseconds)
+    return Duration(int64(-value.nanoseconds))
 
 
-@library.function("_+_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
-def add_durations(left: Duration, right: Duration) -> Duration:
-    return duration(left.nanoseconds + right.nanoseconds)
+ADDITIONS: Final[Mapping[str, Callable[..., Value]]] = {
+    "double": operator.add,
+    "int": lambda left, right: int64(left + right),
+    "uint": lambda left, right: uint64(int(left) + int(right)),
+    _SPAN: lambda left, right: duration(left.nanoseconds + right.nanoseconds),
+}
+"""The sum of two values of a type."""
 
 
-@library.function("_+_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
 def later(left: Timestamp, right: Duration) -> Timestamp:
     return timestamp(left.nanoseconds + right.nanoseconds, left.zone)
 
 
-@library.function("_+_(google.protobuf.Duration, google.protobuf.Timestamp) -> google.protobuf.Timestamp")
-def after(left: Duration, right: Timestamp) -> Timestamp:
-    return timestamp(left.nanoseconds + right.nanoseconds, right.zone)
-
-
-@library.function("_-_(google.protobuf.Duration, google.protobuf.Duration) -> google.protobuf.Duration")
-def subtract_durations(left: Duration, right: Duration) -> Duration:
-    return duration(left.nanoseconds - right.nanoseconds)
-
-
-@library.function("_-_(google.protobuf.Timestamp, google.protobuf.Duration) -> google.protobuf.Timestamp")
-def earlier(left: Timestamp, right: Duration) -> Timestamp:
-    return timestamp(left.nanoseconds - right.nanoseconds, left.zone)
-
-
-@library.function("_-_(google.protobuf.Timestamp, google.protobuf.Timestamp) -> google.protobuf.Duration")
-def between(left: Timestamp, right: Timestamp) -> Duration:
-    difference = left.nanoseconds - right.nanoseconds
-    if INT_MIN <= difference <= INT_MAX:
-        return Duration(difference)
-    raise EvaluationError("integer overflow")
+library.define(
+    {
+        **{f"_+_({kind}, {kind}) -> {kind}": addition for kind, addition in ADDITIONS.items()},
+        "_-_(double, double) -> double": operator.sub,
+        "_*_(double, double) -> double": operator.mul,
+        "-_(double) -> double": operator.neg,
+        "_-_(int, int) -> int": lambda left, right: int64(left - right),
+        "_*_(int, int) -> int": lambda left, right: int64(left * right),
+        "-_(int) -> int": lambda value: int64(-value),
+        "_-_(uint, uint) -> uint": lambda left, right: uint64(int(left) - int(right)),
+        "_*_(uint, uint) -> uint": lambda left, right: uint64(int(left) * int(right)),
+        f"_+_({_INSTANT}, {_SPAN}) -> {_INSTANT}": later,
+        f"_+_({_SPAN}, {_INSTANT}) -> {_INSTANT}": lambda left, right: later(right, left),
+        f"_-_({_SPAN}, {_SPAN}) -> {_SPAN}": lambda left, right: duration(left.nanoseconds - right.nanoseconds),
+        f"_-_({_INSTANT}, {_SPAN}) -> {_INSTANT}": lambda left, right: timestamp(
+            left.nanoseconds - right.nanoseconds, left.zone
+        ),
+        f"_-_({_INSTANT}, {_INSTANT}) -> {_SPAN}": lambda left, right: Duration(
+            int64(left.nanoseconds - right.nanoseconds)
+        ),
+    }
+)
 
 
 # --- comparison ---
@@ -231,10 +183,6 @@ _ORDERED = (
 )  # fmt: skip
 _OTHERS = {"int": ("double", "uint"), "uint": ("double", "int"), "double": ("int", "uint")}
 _PAIRS = tuple((type_, other) for type_ in _ORDERED for other in (type_, *_OTHERS.get(type_, ())))
-
-
-def _declarations(operator: str) -> tuple[str, ...]:
-    return tuple(f"{operator}({left}, {right}) -> bool" for left, right in _PAIRS)
 
 
 def compare(left: Value, right: Value) -> int | None:
@@ -263,24 +211,14 @@ def _order(left: Value, right: Value) -> int:
     return order
 
 
-@library.function(*_declarations("_<_"))
-def less(left: Value, right: Value) -> bool:
-    return _order(left, right) < 0
-
-
-@library.function(*_declarations("_<=_"))
-def less_or_equal(left: Value, right: Value) -> bool:
-    return _order(left, right) <= 0
-
-
-@library.function(*_declarations("_>_"))
-def greater(left: Value, right: Value) -> bool:
-    return _order(left, right) > 0
-
-
-@library.function(*_declarations("_>=_"))
-def greater_or_equal(left: Value, right: Value) -> bool:
-    return _order(left, right) >= 0
+_ORDERINGS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
+    "_<_": lambda left, right: _order(left, right) < 0,
+    "_<=_": lambda left, right: _order(left, right) <= 0,
+    "_>_": lambda left, right: _order(left, right) > 0,
+    "_>=_": lambda left, right: _order(left, right) >= 0,
+}
+for _operator, _holds in _ORDERINGS.items():
+    library.function(*(f"{_operator}({left}, {right}) -> bool" for left, right in _PAIRS))(_holds)
 
 
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
@@ -318,11 +256,6 @@ def equals(budget: Budget, left: Value, right: Value) -> bool:
 @library.function("_!=_(<A>, <A>) -> bool", budget=True)
 def differs(budget: Budget, left: Value, right: Value) -> bool:
     return not equals(budget, left, right)
-
-
-@library.function("!_(bool) -> bool")
-def negation(value: bool) -> bool:
-    return not value
 
 
 # --- membership and indexing ---
@@ -390,12 +323,6 @@ def index_list(values: list[Value], index: Value) -> Value:
 @library.function(
     "_[_](optional_type(list(<V>)), int) -> optional_type(<V>)",
     "_[_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)",
-)
-def index_optional(container: Optional, index: Value) -> Optional:
-    return optional_index(container, index)
-
-
-@library.function(
     "_[?_](list(<V>), int) -> optional_type(<V>)",
     "_[?_](optional_type(list(<V>)), int) -> optional_type(<V>)",
     "_[?_](map(<K>, <V>), <K>) -> optional_type(<V>)",
@@ -433,26 +360,14 @@ def index(container: Value, key: Value) -> Value:
 # An operand of unknown type, such as the element of [], gets the type of the first overload that fits, so the order is
 # upstream's.
 
-_SPAN, _INSTANT = "google.protobuf.Duration", "google.protobuf.Timestamp"
 library.order(
     "_+_",
-    *(
-        "bytes, bytes",
-        "double, double",
-        f"{_SPAN}, {_SPAN}",
-        f"{_SPAN}, {_INSTANT}",
-        f"{_INSTANT}, {_SPAN}",
-        "int, int",
-    ),
-    *("list(<A>), list(<A>)", "string, string", "uint, uint"),
+    *("bytes, bytes", "double, double", f"{_SPAN}, {_SPAN}", f"{_SPAN}, {_INSTANT}", f"{_INSTANT}, {_SPAN}"),
+    *("int, int", "list(<A>), list(<A>)", "string, string", "uint, uint"),
 )
 library.order(
     "_-_",
-    "double, double",
-    f"{_SPAN}, {_SPAN}",
-    "int, int",
-    f"{_INSTANT}, {_SPAN}",
-    f"{_INSTANT}, {_INSTANT}",
+    *("double, double", f"{_SPAN}, {_SPAN}", "int, int", f"{_INSTANT}, {_SPAN}", f"{_INSTANT}, {_INSTANT}"),
     "uint, uint",
 )
 library.order(

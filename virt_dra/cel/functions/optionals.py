@@ -11,24 +11,20 @@ from virt_dra.cel.values import NONE, Optional, Value, is_zero
 library = Library()
 
 
-@library.function("optional.none() -> optional_type(<V>)")
-def none() -> Optional:
-    return NONE
-
-
-@library.function("optional.of(<V>) -> optional_type(<V>)")
-def of(value: Value) -> Optional:
-    return Optional(True, value)
-
-
-@library.function("optional.ofNonZeroValue(<V>) -> optional_type(<V>)")
-def of_non_zero_value(value: Value) -> Optional:
-    return NONE if is_zero(value) else Optional(True, value)
-
-
-@library.function("optional_type(<V>)::hasValue() -> bool")
-def has_value(value: Optional) -> bool:
-    return value.present
+library.define(
+    {
+        "optional.none() -> optional_type(<V>)": lambda: NONE,
+        "optional.of(<V>) -> optional_type(<V>)": lambda value: Optional(True, value),
+        "optional.ofNonZeroValue(<V>) -> optional_type(<V>)": lambda value: (
+            NONE if is_zero(value) else Optional(True, value)
+        ),
+        "optional_type(<V>)::hasValue() -> bool": lambda value: value.present,
+        "optional_type(<V>)::or(optional_type(<V>)) -> optional_type(<V>)": lambda value, other: (
+            value if value.present else other
+        ),
+        "optional_type(<V>)::orValue(<V>) -> <V>": lambda value, other: value.value if value.present else other,
+    }
+)
 
 
 @library.function("optional_type(<V>)::value() -> <V>")
@@ -36,16 +32,6 @@ def value_of(value: Optional) -> Value:
     if not value.present:
         raise EvaluationError("optional.none() dereference")
     return value.value
-
-
-@library.function("optional_type(<V>)::or(optional_type(<V>)) -> optional_type(<V>)")
-def either(value: Optional, other: Optional) -> Optional:
-    return value if value.present else other
-
-
-@library.function("optional_type(<V>)::orValue(<V>) -> <V>")
-def or_value(value: Optional, other: Value) -> Value:
-    return value.value if value.present else other
 
 
 @library.function("optional.unwrap(list(optional_type(<V>))) -> list(<V>)", budget=True)

@@ -47,49 +47,18 @@ _UNIONS: Final = MappingProxyType(
     }
 )
 """Canonical name -> RE2's classes, and whether it means their union or its complement."""
+_LONG_NAMES: Final = """
+Lc=Cased_Letter Pe=Close_Punctuation M=Combining_Mark Pc=Connector_Punctuation Cc=Control Sc=Currency_Symbol
+Pd=Dash_Punctuation Nd=Decimal_Number Me=Enclosing_Mark Pf=Final_Punctuation Cf=Format Pi=Initial_Punctuation L=Letter
+Nl=Letter_Number Zl=Line_Separator Ll=Lowercase_Letter M=Mark Sm=Math_Symbol Lm=Modifier_Letter Sk=Modifier_Symbol
+Mn=Nonspacing_Mark N=Number Ps=Open_Punctuation C=Other Lo=Other_Letter No=Other_Number Po=Other_Punctuation
+So=Other_Symbol Zp=Paragraph_Separator Co=Private_Use P=Punctuation Z=Separator Zs=Space_Separator Mc=Spacing_Mark
+Cs=Surrogate S=Symbol Lt=Titlecase_Letter Cn=Unassigned Lu=Uppercase_Letter Cc=cntrl Nd=digit P=punct
+"""
 _ALIASES: Final = MappingProxyType(
     {
         name.replace("_", "").capitalize(): category
-        for name, category in (
-            *(
-                ("Cased_Letter", "Lc"),
-                ("Close_Punctuation", "Pe"),
-                ("Combining_Mark", "M"),
-                ("Connector_Punctuation", "Pc"),
-            ),
-            *(("Control", "Cc"), ("Currency_Symbol", "Sc"), ("Dash_Punctuation", "Pd"), ("Decimal_Number", "Nd")),
-            *(("Enclosing_Mark", "Me"), ("Final_Punctuation", "Pf"), ("Format", "Cf"), ("Initial_Punctuation", "Pi")),
-            *(
-                ("Letter", "L"),
-                ("Letter_Number", "Nl"),
-                ("Line_Separator", "Zl"),
-                ("Lowercase_Letter", "Ll"),
-                ("Mark", "M"),
-            ),
-            *(("Math_Symbol", "Sm"), ("Modifier_Letter", "Lm"), ("Modifier_Symbol", "Sk"), ("Nonspacing_Mark", "Mn")),
-            *(
-                ("Number", "N"),
-                ("Open_Punctuation", "Ps"),
-                ("Other", "C"),
-                ("Other_Letter", "Lo"),
-                ("Other_Number", "No"),
-            ),
-            *(
-                ("Other_Punctuation", "Po"),
-                ("Other_Symbol", "So"),
-                ("Paragraph_Separator", "Zp"),
-                ("Private_Use", "Co"),
-            ),
-            *(
-                ("Punctuation", "P"),
-                ("Separator", "Z"),
-                ("Space_Separator", "Zs"),
-                ("Spacing_Mark", "Mc"),
-                ("Surrogate", "Cs"),
-            ),
-            *(("Symbol", "S"), ("Titlecase_Letter", "Lt"), ("Unassigned", "Cn"), ("Uppercase_Letter", "Lu")),
-            *(("cntrl", "Cc"), ("digit", "Nd"), ("punct", "P")),
-        )
+        for category, _, name in (alias.partition("=") for alias in _LONG_NAMES.split())
     }
 )
 """Canonical name -> category: Unicode's long names of categories."""

@@ -8,7 +8,7 @@ known at run time, :meth:`Library.dispatch` chooses by value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -82,25 +82,8 @@ class Overload:
 
 UNGUARDED = frozenset(
     (
-        *(
-            "_+_",
-            "_-_",
-            "_*_",
-            "_/_",
-            "_%_",
-            "-_",
-            "!_",
-            "_<_",
-            "_<=_",
-            "_>_",
-            "_>=_",
-            "_==_",
-            "_!=_",
-            "_[_]",
-            "_[?_]",
-            "@in",
-        ),
-        *("size", "type", "dyn", "matches", "contains", "endsWith", "startsWith", "sort", "flatten"),
+        *("_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "_[_]", "_[?_]"),
+        *("@in", "size", "type", "dyn", "matches", "contains", "endsWith", "startsWith", "sort", "flatten"),
     )
 )
 """Functions with a single implementation upstream, which checks the values itself, whichever overload the checker
@@ -167,6 +150,13 @@ class Library:
             return implementation
 
         return declared
+
+    def define(
+        self, implementations: Mapping[str, Implementation], *, per_character: float = 0.0, per_call: float = 0.0
+    ) -> None:
+        """Declare functions that are one expression each; ``per_character``, ``per_call``: as of :meth:`function`."""
+        for declaration, implementation in implementations.items():
+            self._add(_overload(declaration, implementation, False, per_character, per_call))
 
     def beyond(self, declaration: str) -> Callable[[F], F]:
         """Define what an operator does with run-time types that it isn't declared for."""
@@ -261,18 +251,9 @@ def _overload(
     types = parse_types(params)
     if receiver:
         types = (parse_type(receiver), *types)
-    result_type = parse_type(result)
-    return Overload(
-        name,
-        bool(receiver),
-        types,
-        result_type,
-        implementation,
-        budget,
-        _variables((*types, result_type)),
-        per_character,
-        per_call,
-    )
+    of_result = parse_type(result)
+    variables = _variables((*types, of_result))
+    return Overload(name, bool(receiver), types, of_result, implementation, budget, variables, per_character, per_call)
 
 
 def _opening(head: str) -> int:

@@ -35,14 +35,7 @@ def contains(budget: Budget, text: str, part: str) -> bool:
     return part in text
 
 
-@library.function("string::startsWith(string) -> bool")
-def starts_with(text: str, part: str) -> bool:
-    return text.startswith(part)
-
-
-@library.function("string::endsWith(string) -> bool")
-def ends_with(text: str, part: str) -> bool:
-    return text.endswith(part)
+library.define({"string::startsWith(string) -> bool": str.startswith, "string::endsWith(string) -> bool": str.endswith})
 
 
 @library.function("string::charAt(int) -> string")
@@ -137,16 +130,11 @@ def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[st
 
 @library.function("string::substring(int) -> string", "string::substring(int, int) -> string")
 def substring(text: str, start: int, end: int | None = None) -> str:
-    if end is None:
-        if not 0 <= start <= len(text):
-            raise _out_of_range(start)
-        return text[start:]
-    if start > end:
+    if end is not None and start > end:
         raise EvaluationError(f"invalid substring range. start: {start}, end: {end}")
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    if not 0 <= end <= len(text):
-        raise _out_of_range(end)
+    for position in (start, len(text) if end is None else end):
+        if not 0 <= position <= len(text):
+            raise _out_of_range(position)
     return text[start:end]
 
 

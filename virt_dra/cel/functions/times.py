@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta, tzinfo
-from functools import lru_cache, partial
+from functools import lru_cache
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from virt_dra.cel.errors import EvaluationError
 from virt_dra.cel.functions.operators import timestamp as checked_timestamp
+from virt_dra.cel.functions.operators import truncated
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.values import INT_MAX, INT_MIN, Duration, Timestamp, Zone
 
@@ -147,65 +150,35 @@ def _local(value: Timestamp, zone: str = "UTC") -> datetime:
     return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
 
 
-_parts = partial(library.function, per_character=2.0, per_call=2.0)
-"""The local time of a call's arguments. The first use of a zone reads it from disk."""
-
-
-def _declared(name: str) -> tuple[str, str]:
-    receiver = f"google.protobuf.Timestamp::{name}"
-    return f"{receiver}() -> int", f"{receiver}(string) -> int"
-
-
-@_parts(*_declared("getFullYear"))
-def full_year(value: Timestamp, zone: str = "UTC") -> int:
+def _full_year(value: Timestamp, zone: str = "UTC") -> int:
     original = (_EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)).year
     return _local(value, zone).year + (400 if original == MAXYEAR else -400 if original == MINYEAR else 0)
 
 
-@_parts(*_declared("getMonth"))
-def month(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).month - 1
-
-
-@_parts(*_declared("getDate"))
-def date(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).day
-
-
-@_parts(*_declared("getDayOfMonth"))
-def day_of_month(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).day - 1
-
-
-@_parts(*_declared("getDayOfWeek"))
-def day_of_week(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).isoweekday() % 7
-
-
-@_parts(*_declared("getDayOfYear"))
-def day_of_year(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).timetuple().tm_yday - 1
-
-
-@_parts(*_declared("getHours"))
-def hours_of_day(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).hour
-
-
-@_parts(*_declared("getMinutes"))
-def minutes_of_hour(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).minute
-
-
-@_parts(*_declared("getSeconds"))
-def seconds_of_minute(value: Timestamp, zone: str = "UTC") -> int:
-    return _local(value, zone).second
-
-
-@_parts(*_declared("getMilliseconds"))
-def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
+def _milliseconds(value: Timestamp, zone: str = "UTC") -> int:
     _zone(zone)
     return value.nanoseconds % _SECOND // 10**6
+
+
+_PARTS: Final[Mapping[str, Callable[..., int]]] = {
+    "getFullYear": _full_year,
+    "getMonth": lambda *arguments: _local(*arguments).month - 1,
+    "getDate": lambda *arguments: _local(*arguments).day,
+    "getDayOfMonth": lambda *arguments: _local(*arguments).day - 1,
+    "getDayOfWeek": lambda *arguments: _local(*arguments).isoweekday() % 7,
+    "getDayOfYear": lambda *arguments: _local(*arguments).timetuple().tm_yday - 1,
+    "getHours": lambda *arguments: _local(*arguments).hour,
+    "getMinutes": lambda *arguments: _local(*arguments).minute,
+    "getSeconds": lambda *arguments: _local(*arguments).second,
+    "getMilliseconds": _milliseconds,
+}
+"""Parts of a timestamp, in UTC or a zone. The first use of a zone reads it from disk."""
+for _parameters in ("", "string"):
+    library.define(
+        {f"google.protobuf.Timestamp::{name}({_parameters}) -> int": part for name, part in _PARTS.items()},
+        per_character=2.0,
+        per_call=2.0,
+    )
 
 
 def _whole(value: Duration, unit: int) -> int:
@@ -216,22 +189,11 @@ def _whole(value: Duration, unit: int) -> int:
     return -count if value.nanoseconds < 0 else count
 
 
-@library.function("google.protobuf.Duration::getHours() -> int")
-def hours(value: Duration) -> int:
-    return _whole(value, 3600 * _SECOND)
-
-
-@library.function("google.protobuf.Duration::getMinutes() -> int")
-def minutes(value: Duration) -> int:
-    return _whole(value, 60 * _SECOND)
-
-
-@library.function("google.protobuf.Duration::getSeconds() -> int")
-def seconds(value: Duration) -> int:
-    return _whole(value, _SECOND)
-
-
-@library.function("google.protobuf.Duration::getMilliseconds() -> int")
-def milliseconds(value: Duration) -> int:
-    count = abs(value.nanoseconds) // 10**6
-    return -count if value.nanoseconds < 0 else count
+library.define(
+    {
+        "google.protobuf.Duration::getHours() -> int": lambda value: _whole(value, 3600 * _SECOND),
+        "google.protobuf.Duration::getMinutes() -> int": lambda value: _whole(value, 60 * _SECOND),
+        "google.protobuf.Duration::getSeconds() -> int": lambda value: _whole(value, _SECOND),
+        "google.protobuf.Duration::getMilliseconds() -> int": lambda value: truncated(value.nanoseconds, 10**6),
+    }
+)

@@ -238,16 +238,6 @@ def is_url(text: str) -> bool:
     return not check_url(text)
 
 
-@library.function("kubernetes.URL::getScheme() -> string")
-def scheme(value: URL) -> str:
-    return value.scheme
-
-
-@library.function("kubernetes.URL::getHost() -> string")
-def host(value: URL) -> str:
-    return _decoded(value.host)
-
-
 def _host_and_port(value: URL) -> tuple[str, str]:
     name, colon, port = value.host.rpartition(":")
     if not colon or _PORT.fullmatch(f":{port}") is None:
@@ -257,19 +247,15 @@ def _host_and_port(value: URL) -> tuple[str, str]:
     return name, port
 
 
-@library.function("kubernetes.URL::getHostname() -> string")
-def hostname(value: URL) -> str:
-    return _decoded(_host_and_port(value)[0])
-
-
-@library.function("kubernetes.URL::getPort() -> string")
-def port(value: URL) -> str:
-    return _host_and_port(value)[1]
-
-
-@library.function("kubernetes.URL::getEscapedPath() -> string")
-def escaped_path(value: URL) -> str:
-    return _decoded(value.path)
+library.define(
+    {
+        "kubernetes.URL::getScheme() -> string": lambda value: value.scheme,
+        "kubernetes.URL::getHost() -> string": lambda value: _decoded(value.host),
+        "kubernetes.URL::getHostname() -> string": lambda value: _decoded(_host_and_port(value)[0]),
+        "kubernetes.URL::getPort() -> string": lambda value: _host_and_port(value)[1],
+        "kubernetes.URL::getEscapedPath() -> string": lambda value: _decoded(value.path),
+    }
+)
 
 
 @library.function("kubernetes.URL::getQuery() -> map(string, list(string))")
