@@ -19,12 +19,12 @@ from virt_dra.cel.syntax.nodes import (
     ListNode,
     Literal,
     LiteralValue,
-    Logic,
     MapNode,
     OptionalMap,
     Select,
     SyntaxNode,
     Variable,
+    children,
 )
 from virt_dra.cel.types import ANY, UINT, TypeKind, is_dyn
 from virt_dra.cel.values import TypeValue, UInt, Value, type_name
@@ -91,26 +91,15 @@ def _in_planning_order(root: SyntaxNode) -> Iterator[SyntaxNode | Variable]:
 
 def _parts(node: SyntaxNode) -> Sequence[SyntaxNode | Variable]:
     match node:
-        case Select():
-            return (node.operand,)
-        case Call():
-            return (*([node.target] if node.target is not None else ()), *node.args)
-        case Logic():
-            return node.terms
-        case ListNode():
-            return [element for element, _ in node.elements]
-        case MapNode():
-            return [part for key, value, _ in node.entries for part in (key, value)]
         case Bind():
             return (node.value, node.variable, node.body)
         case OptionalMap():
             return (node.target, node.variable, node.body)
-        case Comprehension():
-            condition = () if node.condition is None else (node.condition,)
-            if node.macro == "filter":
-                return (node.range, node.body, node.variable)
-            return (node.range, *condition, *((node.variable,) if node.macro == "transformMap" else ()), node.body)
-    return ()
+        case Comprehension() if node.macro == "filter":
+            return (node.range, node.body, node.variable)
+        case Comprehension() if node.macro == "transformMap":
+            return (*children(node)[:-1], node.variable, node.body)
+    return children(node)
 
 
 def _check_constant(node: SyntaxNode, constants: dict[int, Value], patterns: Patterns) -> None:
@@ -125,12 +114,9 @@ def _check_constant(node: SyntaxNode, constants: dict[int, Value], patterns: Pat
             constants[id(node)] = TypeValue(node.constant)
     elif isinstance(node, Literal):
         constants[id(node)] = UInt(node.value) if node.type is UINT and isinstance(node.value, int) else node.value
-    elif isinstance(node, ListNode):
-        if all(id(element) in constants for element, _ in node.elements):
-            constants[id(node)] = []
-    elif isinstance(node, MapNode):
-        if all(id(key) in constants and id(value) in constants for key, value, _ in node.entries):
-            constants[id(node)] = {}
+    elif isinstance(node, ListNode | MapNode):
+        if all(id(child) in constants for child in children(node)):
+            constants[id(node)] = [] if isinstance(node, ListNode) else {}
     elif isinstance(node, Call):
         arguments = [constants[id(argument)] for argument in node.args if id(argument) in constants]
         if node.function in ("_[_]", "_[?_]"):

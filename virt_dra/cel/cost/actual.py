@@ -7,8 +7,7 @@ cel-go's by overload; where several overloads fit the static types, no cost of c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from virt_dra.api.quantity import Quantity
@@ -82,55 +81,22 @@ _VISITED_AT_ONCE: Final = 500
 _PER_VISIT: Final = 0.2
 
 
-# --- one operand, or a fixed part of it ---
-
-
-def _first(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(size_of(arguments[0]))
-
-
-def _first_twice(arguments: Sequence[Value], result: Value) -> int:
-    return math.ceil(size_of(arguments[0]) * 2 * STRING_FACTOR)
-
-
-def _result_twice(arguments: Sequence[Value], result: Value) -> int:
-    return math.ceil(size_of(result) * 2 * STRING_FACTOR)
-
-
 def walk(arguments: Sequence[Value], result: Value, spend: Callable[[float], None] = lambda _: None) -> int:
     """Traverse the first operand with everything in it."""
     return traversal(arguments[0], spend)
 
 
-def _first_operand(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(operand_size(arguments[0]))
-
-
-def _second_operand(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(operand_size(arguments[1]))
-
-
-def _members(arguments: Sequence[Value], result: Value) -> int:
-    return operand_size(arguments[1])
-
-
-# --- two operands ---
+def _twice(size: int) -> int:
+    return math.ceil(size * 2 * STRING_FACTOR)
 
 
 def _regex(text: int, pattern: int) -> int:
     return math.ceil((1.0 + text) * STRING_FACTOR) * math.ceil(pattern * REGEX_FACTOR)
 
 
-def _find(arguments: Sequence[Value], result: Value) -> int:
-    return _regex(size_of(arguments[0]), size_of(arguments[1]))
-
-
-def _matches(arguments: Sequence[Value], result: Value) -> int:
-    return _regex(operand_size(arguments[0]), operand_size(arguments[1]))
-
-
-def _contains(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(operand_size(arguments[0])) * tenth(operand_size(arguments[1]))
+def _validate(arguments: Sequence[Value], result: Value) -> int:
+    given = arguments[0]
+    return _regex(size_of(arguments[1]), given.pattern_size) if isinstance(given, NamedFormat) else 1
 
 
 def compared(arguments: Sequence[Value], result: Value) -> int:
@@ -146,40 +112,11 @@ def equality(arguments: Sequence[Value], result: Value) -> int:
     return 1 if isinstance(arguments[0], _OWN) else compared(arguments, result)
 
 
-def _concatenation(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(operand_size(arguments[0]) + operand_size(arguments[1]))
-
-
-def _contains_ip(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(2 * size_of(arguments[0]))
-
-
-def _contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
-    return _contains_ip(arguments, result) + tenth(size_of(arguments[1]))
-
-
-def _contains_cidr(arguments: Sequence[Value], result: Value) -> int:
-    return tenth(2 * size_of(arguments[0])) + tenth(size_of(arguments[0])) + 1
-
-
-def _contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
-    return _contains_cidr(arguments, result) + tenth(size_of(arguments[1]))
-
-
-def _validate(arguments: Sequence[Value], result: Value) -> int:
-    given = arguments[0]
-    return _regex(size_of(arguments[1]), given.pattern_size) if isinstance(given, NamedFormat) else 1
-
-
 # --- lists and sets: what a call builds ---
 
 
 def _built(factor: float, size: int) -> int:
     return min(int(size * (1.0 if factor < 0.0 else factor)), 1 << 63) + 1 + LIST_BASE
-
-
-def _result_list(arguments: Sequence[Value], result: Value) -> int:
-    return _built(1, size_of(result))
 
 
 def _flattened(arguments: Sequence[Value], result: Value) -> int:
@@ -194,21 +131,9 @@ def _self_compared(values: Value) -> int:
     return _built(2.0 + STRING_FACTOR if isinstance(values[0], (str, bytes)) else 2.0, len(values) ** 2)
 
 
-def _first_self_compared(arguments: Sequence[Value], result: Value) -> int:
-    return _self_compared(arguments[0])
-
-
 def sorted_by_keys(arguments: Sequence[Value], result: Value) -> int:
     """``sortBy``: arguments are the list and its keys."""
     return _self_compared(arguments[1])
-
-
-def _both_sizes(arguments: Sequence[Value], result: Value) -> int:
-    return 1 + size_of(arguments[0]) * size_of(arguments[1])
-
-
-def _both_sizes_twice(arguments: Sequence[Value], result: Value) -> int:
-    return 1 + 2 * size_of(arguments[0]) * size_of(arguments[1])
 
 
 # --- the authorizer: no value here has its types, but its functions' costs still count ---
@@ -219,45 +144,42 @@ REQUIREMENTS: Final = 0.5
 REQUIREMENT: Final = LIST_BASE + 40
 
 
-def _check(arguments: Sequence[Value], result: Value) -> int:
-    return AUTHORIZER_CHECK
-
-
 def _selector(arguments: Sequence[Value], result: Value) -> int:
     size = size_of(arguments[1])
     return LIST_BASE + tenth(size) + math.ceil(math.ceil(size * REQUIREMENTS) * REQUIREMENT)
 
 
-_BY_NAME: Final = MappingProxyType(
-    {
-        "check": _check,
-        **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
-        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), walk),
-        **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first),
-        **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first),
-        **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_twice),
-        **dict.fromkeys(("find", "findAll"), _find),
-        "join": _result_twice,
-        "containsIP": _contains_ip,
-        "containsCIDR": _contains_cidr,
-        "validate": _validate,
-    }
-)
+_BY_NAME: Final[Mapping[str, CallCost]] = {
+    "check": lambda given, _: AUTHORIZER_CHECK,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), walk),
+    **dict.fromkeys(
+        (
+            *("url", "lowerAscii", "upperAscii", "substring", "trim"),
+            *("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"),
+        ),
+        lambda given, _: tenth(size_of(given[0])),
+    ),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), lambda given, _: _twice(size_of(given[0]))),
+    **dict.fromkeys(("find", "findAll"), lambda given, _: _regex(size_of(given[0]), size_of(given[1]))),
+    "join": lambda _, result: _twice(size_of(result)),
+    "containsIP": lambda given, _: tenth(2 * size_of(given[0])),
+    "containsCIDR": lambda given, _: tenth(2 * size_of(given[0])) + tenth(size_of(given[0])) + 1,
+    "validate": _validate,
+}
 """Costs in Kubernetes' libraries, by function name, for any overload."""
 
-_BY_OVERLOAD: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("slice", "lists.range", "reverse"), _result_list),
-        **dict.fromkeys(("distinct", "sort"), _first_self_compared),
-        **dict.fromkeys(("startsWith", "endsWith"), _second_operand),
-        **dict.fromkeys(("strings.quote", "format"), _first_operand),
-        **dict.fromkeys(("sets.contains", "sets.intersects"), _both_sizes),
-        "sets.equivalent": _both_sizes_twice,
-        "flatten": _flattened,
-        "matches": _matches,
-        "contains": _contains,
-    }
-)
+_BY_OVERLOAD: Final[Mapping[str, CallCost]] = {
+    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: _built(1, size_of(result))),
+    **dict.fromkeys(("distinct", "sort"), lambda given, _: _self_compared(given[0])),
+    **dict.fromkeys(("startsWith", "endsWith"), lambda given, _: tenth(operand_size(given[1]))),
+    **dict.fromkeys(("strings.quote", "format"), lambda given, _: tenth(operand_size(given[0]))),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), lambda given, _: 1 + size_of(given[0]) * size_of(given[1])),
+    "sets.equivalent": lambda given, _: 1 + 2 * size_of(given[0]) * size_of(given[1]),
+    "flatten": _flattened,
+    "matches": lambda given, _: _regex(operand_size(given[0]), operand_size(given[1])),
+    "contains": lambda given, _: tenth(operand_size(given[0])) * tenth(operand_size(given[1])),
+}
 """Costs in cel-go and its extensions, which apply where exactly one overload fits."""
 
 _ORDERINGS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
@@ -274,7 +196,8 @@ def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
         if cost is not None:
             return cost
         if function in ("containsIP", "containsCIDR") and single.params[-1] is STRING:
-            return _contains_ip_text if function == "containsIP" else _contains_cidr_text
+            base = _BY_NAME[function]
+            return lambda given, result: base(given, result) + tenth(size_of(given[1]))
         if function == "ip" and single.member:
             return None
     named = _BY_NAME.get(function)
@@ -286,11 +209,11 @@ def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
 def _by_params(function: str, overload: Overload) -> CallCost | None:
     params = overload.params
     if function == "@in":
-        return _members if params[1].kind is TypeKind.LIST else None
+        return (lambda given, _: operand_size(given[1])) if params[1].kind is TypeKind.LIST else None
     if function in _ORDERINGS and params[0] in _TEXTS and params[0] is params[1]:
         return compared
     if function == "_+_" and params[0] in _TEXTS:
-        return _concatenation
+        return lambda given, _: tenth(operand_size(given[0]) + operand_size(given[1]))
     if (function == "bytes" and params[0] is STRING) or (function == "string" and params[0] is BYTES):
-        return _first_operand
+        return lambda given, _: tenth(operand_size(given[0]))
     return None

@@ -8,9 +8,8 @@ costs 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from virt_dra.cel.cost.actual import AUTHORIZER_CHECK, LIST_BASE, REGEX_FACTOR, REQUIREMENT, REQUIREMENTS, STRING_FACTOR
@@ -106,10 +105,6 @@ def _range(call: OverloadCall) -> Estimate:
     return _built(1, Size(length, length))
 
 
-def _reverse(call: OverloadCall) -> Estimate:
-    return _built(1, call.operands[0].size)
-
-
 def _flatten(call: OverloadCall) -> Estimate:
     depth = _integer(call.args[0], MAXIMUM) if call.args else 1
     return _built(float(depth), call.operands[0].size)
@@ -119,23 +114,8 @@ def _squared(size: Size, element: Type) -> Estimate:
     return _built(2.0 + (STRING_FACTOR if element in (STRING, BYTES) else 0.0), size.times(size))
 
 
-def _distinct(call: OverloadCall) -> Estimate:
-    return _squared(call.operands[0].size, INT)
-
-
-def _sort(call: OverloadCall) -> Estimate:
-    return _squared(call.operands[0].size, call.params[0].params[0])
-
-
-def _sort_by(call: OverloadCall) -> Estimate:
-    return _squared(call.args[0].size, call.params[1])
-
-
 def _sets(factor: float) -> Estimator:
-    def estimate(call: OverloadCall) -> Estimate:
-        return Estimate(add(scale(call.args[0].size.times(call.args[1].size).most, factor), 1))
-
-    return estimate
+    return lambda call: Estimate(add(scale(call.args[0].size.times(call.args[1].size).most, factor), 1))
 
 
 def _walk(call: OverloadCall) -> Estimate | None:
@@ -157,14 +137,6 @@ def _walk(call: OverloadCall) -> Estimate | None:
 def _scan(call: OverloadCall) -> Estimate:
     size = call.operands[0].size
     return Estimate(_text(size), size)
-
-
-def _parse(call: OverloadCall) -> Estimate:
-    return Estimate(_text(call.args[0].size)) if call.args else _NOMINAL
-
-
-def _canonical(call: OverloadCall) -> Estimate:
-    return Estimate(scale(call.args[0].size.most, 2 * STRING_FACTOR))
 
 
 def _replace(call: OverloadCall) -> Estimate:
@@ -211,24 +183,6 @@ def _find(call: OverloadCall) -> Estimate:
     return Estimate(_regex(text, call.args[0].size), Size(0, text.most))
 
 
-def _matches(call: OverloadCall) -> Estimate:
-    text, pattern = call.operands
-    return Estimate(_regex(text.size, pattern.size))
-
-
-def _contains(call: OverloadCall) -> Estimate:
-    text, part = call.operands
-    return Estimate(multiply(_text(text.size), _text(part.size)))
-
-
-def _affix(call: OverloadCall) -> Estimate:
-    return Estimate(_text(call.args[0].size))
-
-
-def _format(call: OverloadCall) -> Estimate:
-    return Estimate(_text(call.operands[0].size))
-
-
 def _quote(call: OverloadCall) -> Estimate:
     size = call.args[0].size
     return Estimate(_text(size), Size(wrapped(size.least + 2), wrapped(size.most * 2 + 2)))
@@ -256,25 +210,15 @@ def _within(call: OverloadCall) -> Estimate:
     return Estimate(add(base, _text(call.args[0].size)) if call.params[-1] is STRING else base)
 
 
-def _validate(call: OverloadCall) -> Estimate:
-    return Estimate(scale(_text(call.args[0].size), _PATTERN))
-
-
 # --- operators ---
 
 
 def _add(call: OverloadCall) -> Estimate:
     """Lists are concatenated without copying."""
-    if call.params[0] in (STRING, BYTES):
-        size = call.args[0].size.plus(call.args[1].size)
-        return Estimate(_text(size), size)
-    if call.params[0].kind is TypeKind.LIST:
-        return Estimate(1, call.args[0].size.plus(call.args[1].size))
-    return _NOMINAL
-
-
-def _member(call: OverloadCall) -> Estimate:
-    return Estimate(call.args[1].size.most) if call.params[1].kind is TypeKind.LIST else _NOMINAL
+    text, size = call.params[0] in (STRING, BYTES), call.args[0].size.plus(call.args[1].size)
+    if not text and call.params[0].kind is not TypeKind.LIST:
+        return _NOMINAL
+    return Estimate(_text(size) if text else 1, size)
 
 
 def _compared(call: OverloadCall) -> Estimate:
@@ -302,57 +246,50 @@ def _equal(call: OverloadCall) -> Estimate:
     return _compared(call)
 
 
-def _choice(call: OverloadCall) -> Estimate:
-    """The size of the result; the cost is that of the operands, which the estimate adds."""
-    return Estimate(0, call.args[1].size.union(call.args[2].size))
-
-
-def _check(call: OverloadCall) -> Estimate:
-    return Estimate(AUTHORIZER_CHECK)
-
-
 def _selector(call: OverloadCall) -> Estimate:
     size = call.args[0].size
     return Estimate(add(add(LIST_BASE, _text(size)), scale(scale(size.most, REQUIREMENTS), REQUIREMENT)))
 
 
-_ESTIMATORS: Final = MappingProxyType[str, Estimator](
-    {
-        "check": _check,
-        **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
-        **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
-        **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _scan),
-        **dict.fromkeys(("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _parse),
-        **dict.fromkeys(("find", "findAll"), _find),
-        **dict.fromkeys(("containsIP", "containsCIDR"), _within),
-        **dict.fromkeys(("sets.contains", "sets.intersects"), _sets(1)),
-        **dict.fromkeys(("startsWith", "endsWith"), _affix),
-        **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ordered),
-        **dict.fromkeys(("bytes", "string"), _convert),
-        "sets.equivalent": _sets(2),
-        "ip.isCanonical": _canonical,
-        "replace": _replace,
-        "split": _split,
-        "join": _join,
-        "validate": _validate,
-        "slice": _slice,
-        "lists.range": _range,
-        "reverse": _reverse,
-        "flatten": _flatten,
-        "distinct": _distinct,
-        "sort": _sort,
-        SORT_BY: _sort_by,
-        "matches": _matches,
-        "contains": _contains,
-        "format": _format,
-        "strings.quote": _quote,
-        "@in": _member,
-        "_+_": _add,
-        "_==_": _equal,
-        "_!=_": _compared,
-        "_?_:_": _choice,
-    }
-)
+_ESTIMATORS: Final[Mapping[str, Estimator]] = {
+    "check": lambda call: Estimate(AUTHORIZER_CHECK),
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
+    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _scan),
+    **dict.fromkeys(
+        ("cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"),
+        lambda call: Estimate(_text(call.args[0].size)) if call.args else _NOMINAL,
+    ),
+    **dict.fromkeys(("find", "findAll"), _find),
+    **dict.fromkeys(("containsIP", "containsCIDR"), _within),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _sets(1)),
+    **dict.fromkeys(("startsWith", "endsWith"), lambda call: Estimate(_text(call.args[0].size))),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ordered),
+    **dict.fromkeys(("bytes", "string"), _convert),
+    "sets.equivalent": _sets(2),
+    "ip.isCanonical": lambda call: Estimate(scale(call.args[0].size.most, 2 * STRING_FACTOR)),
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    "validate": lambda call: Estimate(scale(_text(call.args[0].size), _PATTERN)),
+    "slice": _slice,
+    "lists.range": _range,
+    "reverse": lambda call: _built(1, call.operands[0].size),
+    "flatten": _flatten,
+    "distinct": lambda call: _squared(call.operands[0].size, INT),
+    "sort": lambda call: _squared(call.operands[0].size, call.params[0].params[0]),
+    SORT_BY: lambda call: _squared(call.args[0].size, call.params[1]),
+    "matches": lambda call: Estimate(_regex(call.operands[0].size, call.operands[1].size)),
+    "contains": lambda call: Estimate(multiply(*(_text(operand.size) for operand in call.operands))),
+    "format": lambda call: Estimate(_text(call.operands[0].size)),
+    "strings.quote": _quote,
+    "@in": lambda call: Estimate(call.args[1].size.most) if call.params[1].kind is TypeKind.LIST else _NOMINAL,
+    "_+_": _add,
+    "_==_": _equal,
+    "_!=_": _compared,
+    # the cost is that of the operands, which the estimate adds
+    "_?_:_": lambda call: Estimate(0, call.args[1].size.union(call.args[2].size)),
+}
 
 
 def estimate_call(call: OverloadCall) -> Estimate:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE, call_cost, tenth
-from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Select, SyntaxNode
+from virt_dra.cel.syntax.nodes import Call, Ident, ListNode, Literal, Logic, MapNode, Select, SyntaxNode, children
 from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT
 
 _SCALARS: Final = (BOOL, INT, UINT, DOUBLE, DURATION, TIMESTAMP)
@@ -25,31 +25,22 @@ def ceiling(root: SyntaxNode) -> int | None:
     while waiting:
         node = waiting.pop()
         match node:
-            case Literal():
-                continue
             case Call():
                 cost = _call(node)
-                if cost is None:
-                    return None
-                total += cost
-                waiting += node.args
-                if node.target is not None:
-                    waiting.append(node.target)
-            case Ident():
-                total += _QUALIFIER
-            case Select():
-                total += _QUALIFIER
-                waiting.append(node.operand)
-            case Logic():
-                waiting += node.terms
+            case Ident() | Select():
+                cost = _QUALIFIER
+            case Literal() | Logic():
+                cost = 0
             case ListNode():
-                total += LIST_BASE + 1
-                waiting += [element for element, _ in node.elements]
+                cost = LIST_BASE + 1
             case MapNode():
-                total += MAP_BASE + 1
-                waiting += [part for key, value, _ in node.entries for part in (key, value)]
+                cost = MAP_BASE + 1
             case _:
-                return None
+                cost = None
+        if cost is None:
+            return None
+        total += cost
+        waiting += children(node)
     return total
 
 
