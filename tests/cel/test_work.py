@@ -12,14 +12,19 @@ from devtools.cel.hostile.bounds import exceeded
 from devtools.cel.hostile.measure import ALLOWED, DEVICE, accepted, forget, kept, measured
 from virt_dra.cel import STORED_EXPRESSIONS, CompileError, EvaluationError, Interrupted, Work, compile_selector
 from virt_dra.cel.compilations import Compilations
+from virt_dra.cel.expression import whole
 from virt_dra.cel.functions import regex
 from virt_dra.cel.functions.printing import printed
 from virt_dra.cel.limits.sized_cache import SizedCache
-from virt_dra.cel.selector import SELECTORS, new_selector, selector_in_pieces
+from virt_dra.cel.selector import SELECTORS, CompiledSelector, selector_in_pieces
 
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 TENS = "[" + ",".join(map(str, range(10, 100))) + "]"
+
+
+def new_selector(expression: str) -> CompiledSelector:
+    return whole(selector_in_pieces(expression))
 
 
 def doubled(value: str, step: str, use: str, times: int) -> str:

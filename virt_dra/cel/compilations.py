@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from virt_dra.cel.compiler import KEPT_NODES, Program
+from virt_dra.cel.compiler import KEPT_NODES
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import CompileError, Issue, Stopped
+from virt_dra.cel.examined import DeviceExpression
 from virt_dra.cel.expression import Pieces
 from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.limits.budget import InterruptCheck, Work
@@ -28,17 +29,10 @@ _COMPILING_CHARACTER: Final = 8.0
 """Microseconds (measured, at most): of compiling any expression, and of a character; patterns come on top."""
 
 
-class CompiledExpression(Protocol):
-    """A compiled expression, as the cache holds it."""
-
-    @property
-    def program(self) -> Program: ...
-
-
 _MOST_BEGUN: Final = 64
 """Expressions whose compilation was left for later; they aren't larger than what is kept of compiled ones."""
 
-T = TypeVar("T", bound=CompiledExpression)
+T = TypeVar("T", bound=DeviceExpression[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +123,7 @@ def _spending(work: Work | None) -> Spend:
     return spend
 
 
-def kept_size(expression: str, outcome: CompiledExpression | _Refused) -> int:
+def kept_size(expression: str, outcome: DeviceExpression[Any] | _Refused) -> int:
     """Bytes that a compiled expression or a refusal takes, by estimate."""
     if isinstance(outcome, _Refused):
         return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(outcome.message))

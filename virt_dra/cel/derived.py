@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Final, TypeAlias, TypeVar
 
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceAttribute
 from virt_dra.api.semver import SemVer
 from virt_dra.cel.compilations import Compilations
-from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
-from virt_dra.cel.errors import EvaluationError, enhanced
-from virt_dra.cel.examined import Examined
+from virt_dra.cel.errors import EvaluationError
+from virt_dra.cel.examined import DeviceExpression
 from virt_dra.cel.expression import Pieces, compiling
 from virt_dra.cel.functions.regex import Spend
 from virt_dra.cel.limits.budget import InterruptCheck, Work
@@ -29,12 +27,10 @@ CACHE_BYTES: Final = 12 << 20
 _SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, SEMVER)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DerivedAttribute:
+class DerivedAttribute(DeviceExpression[DeviceAttribute]):
     """A compiled derived attribute. Make it with :func:`compile_derived_attribute`."""
 
-    expression: str
-    program: Program = field(repr=False)
+    __slots__ = ()
 
     def evaluate(self, device: DeviceInput, interrupt: Work | InterruptCheck | None = None) -> DeviceAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
@@ -42,24 +38,23 @@ class DerivedAttribute:
         Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
         ``interrupt``: as of :meth:`~virt_dra.cel.selector.CompiledSelector.matches`.
         """
-        return _as_attribute(self.program.evaluate({"device": device}, interrupt))
+        return self._converted(self.program.evaluate({"device": device}, interrupt))
 
-    @property
-    def cost_estimate(self) -> int:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds
-        it."""
-        return self.program.estimate_cost()
-
-    def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
-        """The attribute, or the error that :meth:`evaluate` raises, and the cost. A missing key comes with advice
-        (L-3.5)."""
-        value, cost = self.program.evaluate_with_cost({"device": device})
-        if isinstance(value, EvaluationError):
-            return Examined(error=enhanced(value.message), cost=cost)
-        try:
-            return Examined(_as_attribute(value), cost=cost)
-        except EvaluationError as error:
-            return Examined(error=error.message, cost=cost)
+    def _converted(self, value: Value) -> DeviceAttribute:
+        """The attribute of a value. As upstream, an optional counts as the scalar in it, and a type as its name."""
+        scalar = _scalar(value)
+        match scalar:
+            case bool():
+                return DeviceAttribute(bool_value=scalar)
+            case int():
+                return DeviceAttribute(int_value=scalar)
+            case str():
+                return DeviceAttribute(string=scalar)
+            case SemVer():
+                return DeviceAttribute(version=str(scalar))
+        if isinstance(value, list):
+            return _list_attribute(value)
+        raise EvaluationError(f"unsupported CEL return type: {_native_type(value)}")
 
 
 def compile_derived_attribute(
@@ -86,23 +81,6 @@ def _new(expression: str, environment: Environment, spend: Spend) -> Pieces[Deri
 
 
 DERIVED_ATTRIBUTES: Final = Compilations(_new, CACHE_BYTES, CACHE_SIZE)
-
-
-def _as_attribute(value: Value) -> DeviceAttribute:
-    """The attribute of a value. As upstream, an optional counts as the scalar in it, and a type as its name."""
-    scalar = _scalar(value)
-    match scalar:
-        case bool():
-            return DeviceAttribute(bool_value=scalar)
-        case int():
-            return DeviceAttribute(int_value=scalar)
-        case str():
-            return DeviceAttribute(string=scalar)
-        case SemVer():
-            return DeviceAttribute(version=str(scalar))
-    if isinstance(value, list):
-        return _list_attribute(value)
-    raise EvaluationError(f"unsupported CEL return type: {_native_type(value)}")
 
 
 AttributeScalar: TypeAlias = bool | int | str | SemVer
@@ -145,29 +123,26 @@ def _alike(values: list[Value], kind: type[S], name: str) -> tuple[S, ...]:
     return tuple(elements)
 
 
-_NATIVE_TYPES: Final = MappingProxyType(
-    {
-        "types.Bool": "bool",
-        "types.Int": "int64",
-        "types.Uint": "uint64",
-        "types.Double": "float64",
-        "types.String": "string",
-        "types.Bytes": "[]uint8",
-        "types.Null": "structpb.NullValue",
-        "types.Timestamp": "time.Time",
-        "types.Duration": "time.Duration",
-        "*types.Type": "string",
-        "*types.baseList": "[]ref.Val",
-        "*types.baseMap": "map[ref.Val]ref.Val",
-        "cel.Quantity": "*resource.Quantity",
-        "*cel.Quantity": "*resource.Quantity",
-        "cel.Semver": "semver.Version",
-        "cel.URL": "*url.URL",
-        "cel.IP": "netip.Addr",
-        "cel.CIDR": "netip.Prefix",
-        "cel.Format": "cel.Format",
-    }
-)
+_NATIVE_TYPES: Final[Mapping[str, str]] = {
+    "types.Bool": "bool",
+    "types.Int": "int64",
+    "types.Uint": "uint64",
+    "types.Double": "float64",
+    "types.String": "string",
+    "types.Bytes": "[]uint8",
+    "types.Null": "structpb.NullValue",
+    "types.Timestamp": "time.Time",
+    "types.Duration": "time.Duration",
+    "*types.Type": "string",
+    "*types.baseList": "[]ref.Val",
+    "*types.baseMap": "map[ref.Val]ref.Val",
+    "cel.Quantity": "*resource.Quantity",
+    "*cel.Quantity": "*resource.Quantity",
+    "cel.Semver": "semver.Version",
+    "cel.URL": "*url.URL",
+    "cel.IP": "netip.Addr",
+    "cel.CIDR": "netip.Prefix",
+}
 
 
 def _native_type(value: Value) -> str:

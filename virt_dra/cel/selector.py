@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Final
 
 from virt_dra.cel.compilations import Compilations
-from virt_dra.cel.compiler import Program
 from virt_dra.cel.declarations import STORED_EXPRESSIONS, attribute_type
 from virt_dra.cel.device import DeviceInput
 from virt_dra.cel.environment import Environment
 from virt_dra.cel.errors import BudgetExceeded, EvaluationError, Interrupted, enhanced
-from virt_dra.cel.examined import Examined
-from virt_dra.cel.expression import Pieces, compiling, whole
+from virt_dra.cel.examined import DeviceExpression
+from virt_dra.cel.expression import Pieces, compiling
 from virt_dra.cel.functions.regex import Spend, free
 from virt_dra.cel.limits.budget import InterruptCheck, Work
 from virt_dra.cel.reads import Reads, Wanted
@@ -25,12 +23,10 @@ CACHE_BYTES: Final = 48 << 20
 """Limits of the cache of compiled selectors: their number, more than a large cluster has, and their bytes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledSelector:
+class CompiledSelector(DeviceExpression[bool]):
     """A compiled device selector. Make it with :func:`compile_selector`."""
 
-    expression: str
-    program: Program = field(repr=False)
+    __slots__ = ()
 
     @property
     def reads(self) -> Reads | None:
@@ -56,55 +52,34 @@ class CompiledSelector:
             raise
         except EvaluationError as error:
             raise EvaluationError(enhanced(error.message)) from None
-        return _as_bool(value)
+        return self._converted(value)
 
-    @property
-    def cost_estimate(self) -> int:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds
-        it."""
-        return self.program.estimate_cost()
-
-    def examine(self, device: DeviceInput) -> Examined[bool]:
-        """The result or the error of :meth:`matches`, with the cost."""
-        value, cost = self.program.evaluate_with_cost({"device": device})
-        if isinstance(value, EvaluationError):
-            return Examined(error=enhanced(value.message), cost=cost)
-        try:
-            return Examined(_as_bool(value), cost=cost)
-        except EvaluationError as error:
-            return Examined(error=error.message, cost=cost)
+    def _converted(self, value: Value) -> bool:
+        """The result as a bool; an optional counts as its value (L-3.7)."""
+        inner = value
+        why = ""
+        while isinstance(inner, Optional) and not why:
+            why = "" if inner.present else "optional.none() dereference"
+            inner = inner.value
+        if not why and (inner is True or inner is False):
+            return inner is True
+        name = type_name(inner)
+        why = why or _REFUSALS.get(name, f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'")
+        raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
-_REFUSALS = MappingProxyType(
-    {
-        "string": "unsupported native conversion from string to 'bool'",
-        "int": "unsupported type conversion from 'int' to bool",
-        "uint": "unsupported type conversion from 'uint' to bool",
-        "double": "type conversion error from Double to 'bool'",
-        "bytes": "type conversion error from Bytes to 'bool'",
-        "list": "type conversion error from list to 'bool'",
-        "map": "type conversion error from map to 'bool'",
-        "type": "type conversion not supported for 'type'",
-        "null_type": "type conversion error from 'null_type' to 'bool'",
-        "kubernetes.NamedFormat": "type conversion error from 'Format' to 'bool'",
-    }
-)
-
-
-def _as_bool(value: Value) -> bool:
-    """The result as a bool; an optional counts as its value (L-3.7)."""
-    inner = value
-    while isinstance(inner, Optional):
-        if not inner.present:
-            raise EvaluationError(
-                f"CEL result of type {type_name(value)} could not be converted to bool: optional.none() dereference"
-            )
-        inner = inner.value
-    if inner is True or inner is False:
-        return inner is True
-    name = type_name(inner)
-    why = _REFUSALS.get(name, f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'")
-    raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
+_REFUSALS: Final[Mapping[str, str]] = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "double": "type conversion error from Double to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "type conversion error from map to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "null_type": "type conversion error from 'null_type' to 'bool'",
+    "kubernetes.NamedFormat": "type conversion error from 'Format' to 'bool'",
+}
 
 
 def compile_selector(
@@ -123,15 +98,10 @@ def compile_selector(
     return SELECTORS.get(expression, environment, work, interrupt)
 
 
-def new_selector(
+def selector_in_pieces(
     expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free
-) -> CompiledSelector:
-    """Compile a device selector without the cache; ``spend`` is charged for patterns."""
-    return whole(selector_in_pieces(expression, environment, spend))
-
-
-def selector_in_pieces(expression: str, environment: Environment, spend: Spend) -> Pieces[CompiledSelector]:
-    """:func:`new_selector` in pieces."""
+) -> Pieces[CompiledSelector]:
+    """The compiled selector, without the cache; ``spend`` is charged for patterns."""
     unknown = attribute_type(environment)
 
     def refusal(result: Type) -> str | None:

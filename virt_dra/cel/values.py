@@ -270,61 +270,37 @@ def key_value(key: Value) -> Value:
 
 def go_type(value: Value) -> str:
     """The name of the Go type in which upstream holds such a value; some of its messages show it."""
-    name = _GO_TYPES.get(type(value))
-    if name is not None:
-        return name
-    declared = getattr(type(value), "GO_TYPE", None)
-    return declared if isinstance(declared, str) else type(value).__name__
-
-
-_GO_TYPES: dict[type, str] = {
-    bool: "types.Bool",
-    int: "types.Int",
-    UInt: "types.Uint",
-    float: "types.Double",
-    str: "types.String",
-    bytes: "types.Bytes",
-    type(None): "types.Null",
-    list: "*types.baseList",
-    dict: "*types.baseMap",
-    Timestamp: "types.Timestamp",
-    Duration: "types.Duration",
-    TypeValue: "*types.Type",
-    Optional: "*types.Optional",
-    Quantity: "cel.Quantity",
-    CalculatedQuantity: "*cel.Quantity",
-    SemVer: "cel.Semver",
-}
+    kind = type(value)
+    return _GO_TYPES.get(kind) or str(getattr(kind, "GO_TYPE", kind.__name__))
 
 
 def type_name(value: Value) -> str:
     """The name of a value's run-time type as CEL writes it."""
-    if isinstance(value, TypeValue):
-        return "type"
-    name = _TYPE_NAMES.get(type(value))
-    if name is not None:
-        return name
-    declared = getattr(type(value), "CEL_TYPE", None)
-    return declared if isinstance(declared, str) else type(value).__name__
+    kind = type(value)
+    return _TYPE_NAMES.get(kind) or str(getattr(kind, "CEL_TYPE", kind.__name__))
 
 
-_TYPE_NAMES: dict[type, str] = {
-    bool: "bool",
-    int: "int",
-    UInt: "uint",
-    float: "double",
-    str: "string",
-    bytes: "bytes",
-    type(None): "null_type",
-    list: "list",
-    dict: "map",
-    Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
-    Optional: "optional_type",
-    Quantity: "kubernetes.Quantity",
-    CalculatedQuantity: "kubernetes.Quantity",
-    SemVer: "kubernetes.Semver",
+_NAMES: Final[dict[type, tuple[str, str]]] = {
+    bool: ("bool", "types.Bool"),
+    int: ("int", "types.Int"),
+    UInt: ("uint", "types.Uint"),
+    float: ("double", "types.Double"),
+    str: ("string", "types.String"),
+    bytes: ("bytes", "types.Bytes"),
+    type(None): ("null_type", "types.Null"),
+    list: ("list", "*types.baseList"),
+    dict: ("map", "*types.baseMap"),
+    Timestamp: ("google.protobuf.Timestamp", "types.Timestamp"),
+    Duration: ("google.protobuf.Duration", "types.Duration"),
+    TypeValue: ("type", "*types.Type"),
+    Optional: ("optional_type", "*types.Optional"),
+    Quantity: ("kubernetes.Quantity", "cel.Quantity"),
+    CalculatedQuantity: ("kubernetes.Quantity", "*cel.Quantity"),
+    SemVer: ("kubernetes.Semver", "cel.Semver"),
 }
+"""A type's name in CEL and in Go; others have CEL_TYPE and GO_TYPE."""
+_TYPE_NAMES: Final = {kind: name for kind, (name, _) in _NAMES.items()}
+_GO_TYPES: Final = {kind: name for kind, (_, name) in _NAMES.items()}
 
 
 def compare_numbers(left: int | float, right: int | float) -> int | None:

@@ -20,8 +20,9 @@ from virt_dra.cel import (
 )
 from virt_dra.cel.compilations import kept_size
 from virt_dra.cel.compiler import COUNTED_NODE, KEPT_NODES
+from virt_dra.cel.expression import whole
 from virt_dra.cel.functions import regex
-from virt_dra.cel.selector import new_selector
+from virt_dra.cel.selector import selector_in_pieces
 
 DEVICE = device_input(
     "d",
@@ -82,7 +83,7 @@ def accepted(expression: str) -> CompiledSelector | None:
     if len(expression) > _LONGEST:
         return None
     try:
-        selector = new_selector(expression, new_expressions())
+        selector = whole(selector_in_pieces(expression, new_expressions()))
     except CompileError:
         return None
     return selector if selector.cost_estimate <= COST_LIMIT else None
@@ -114,7 +115,7 @@ def _measured(expression: str, *, free: bool) -> Times | None:
 
     begin = time.thread_time()
     try:
-        selector = new_selector(expression, new_expressions(), spend)
+        selector = whole(selector_in_pieces(expression, new_expressions(), spend))
     except CompileError:
         return None
     compiled = time.thread_time()
@@ -162,7 +163,7 @@ def kept(expression: str) -> tuple[int, int] | None:
     try:
         before = tracemalloc.get_traced_memory()[0]
         try:
-            selector = new_selector(expression, new_expressions())
+            selector = whole(selector_in_pieces(expression, new_expressions()))
         except CompileError:
             return None
         _outcome(selector, Work(ALLOWED))

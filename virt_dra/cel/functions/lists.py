@@ -48,8 +48,8 @@ def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Va
         raise EvaluationError("list elements must be comparable")
     if len({type_name(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
-    pairs = sorted(zip(keys, values, strict=True), key=cmp_to_key(lambda left, right: _order(left[0], right[0])))
-    return [value for _, value in pairs]
+    ordered = cmp_to_key(_order)
+    return [value for _, value in sorted(zip(keys, values, strict=True), key=lambda pair: ordered(pair[0]))]
 
 
 @library.function(*(f"list({kind})::sort() -> list({kind})" for kind in _ORDERED), budget=True)
