@@ -51,10 +51,8 @@ def admit(
     try:
         subject = kind.from_wire(got.object)
     except WireError as error:
-        return _refused(
-            tuple(AdmissionCause(INVALID, message, path, "api-server") for path, message in error.problems),
-            got.warnings,
-        )
+        problems = (AdmissionCause(INVALID, message, path, "api-server") for path, message in error.problems)
+        return _refused(tuple(problems), got.warnings)
     before = None if old is None else kind.from_wire(received(old, kind.KIND, version, "Ignore").object)
     verdict = review(subject, gates, before, outsider=outsider)
     if not got.warnings or UNKNOWN_FIELD in silenced(subject):

@@ -75,11 +75,9 @@ def received(
     if unknown and validation == "Strict":
         return Received(raw, tuple(_strict(unknown, raw, schema)), undecoded=True)
     left = stored(raw, schema, mutated=version is not None and (old is None or kind == VirtualMachine.KIND))
-    warnings = (
-        (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ()))
-        if validation == "Warn"
-        else ()
-    )
+    warnings: tuple[str, ...] = ()
+    if validation == "Warn":
+        warnings = (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ()))
     schema_faults: list[SchemaFault] = list(faults(left, schema))
     if schema_faults and old is not None:
         before = set(faults(stored(old, schema, mutated=False), schema))
@@ -112,12 +110,10 @@ def refused_names(raw: Json) -> Iterator[AdmissionCause]:
     if meta.name:
         for detail in names.dns1123_subdomain(meta.name):
             yield _invalid("metadata.name", meta.name, detail)
-    if meta.labels:
-        for error in metadata.label_map(meta.labels, "metadata.labels"):
-            yield AdmissionCause(error.type.value, error.message, error.field, "api-server")
-    if meta.annotations:
-        for error in metadata.annotation_map(meta.annotations, "metadata.annotations"):
-            yield AdmissionCause(error.type.value, error.message, error.field, "api-server")
+    labels = metadata.label_map(meta.labels, "metadata.labels") if meta.labels else ()
+    annotations = metadata.annotation_map(meta.annotations, "metadata.annotations") if meta.annotations else ()
+    for error in (*labels, *annotations):
+        yield AdmissionCause(error.type.value, error.message, error.field, "api-server")
 
 
 def _invalid(field: str, value: str, detail: str) -> AdmissionCause:

@@ -20,7 +20,7 @@ from virt_dra.api.reading import json_text
 from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.wire import Json
 from virt_dra.fairness.use import Tenant
-from webhooks.verdict import AdmissionCause, Verdict
+from webhooks.verdict import Verdict
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -75,9 +75,8 @@ def check_content_type(content_type: str) -> None:
     (415)."""
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json":
-        raise BadReview(
-            415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}"
-        )
+        message = f"Content-Type must be application/json, not {_shown(media) or 'absent'}"
+        raise BadReview(415, "UnsupportedMediaType", message)
 
 
 def tenant_hint(body: bytes, address: str) -> Tenant:
@@ -110,9 +109,8 @@ def _parsed(body: bytes) -> object:
     try:
         values = json_text.parse(text, "body")
     except DocumentError as error:
-        raise _bad(
-            f"the body is not an AdmissionReview: line {error.line}, column {error.column}: {_shown(error.message)}"
-        ) from None
+        place = f"line {error.line}, column {error.column}"
+        raise _bad(f"the body is not an AdmissionReview: {place}: {_shown(error.message)}") from None
     if len(values) != 1:
         raise _bad(f"the body holds {len(values)} JSON values; one AdmissionReview is expected")
     return values[0].value
@@ -186,10 +184,7 @@ def _bad(message: str) -> BadReview:
 
 
 def _type(value: object) -> str:
-    for kind, word in _WORDS:
-        if isinstance(value, kind):
-            return word
-    return "null"
+    return next((word for kind, word in _WORDS if isinstance(value, kind)), "null")
 
 
 def _value(value: object) -> str:
@@ -241,13 +236,14 @@ def _denial(verdict: Verdict) -> Json:
         "status": "Failure",
         "message": f"{message}, and {left} more" if left else message,
         "reason": "Invalid",
-        "details": {"causes": [_cause(cause) for cause in shown]},
+        "details": {
+            "causes": [
+                {"reason": cause.type, "message": _cut(cause.message, MAX_TEXT), "field": _cut(cause.field, MAX_TEXT)}
+                for cause in shown
+            ]
+        },
         "code": 422,
     }
-
-
-def _cause(cause: AdmissionCause) -> Json:
-    return {"reason": cause.type, "message": _cut(cause.message, MAX_TEXT), "field": _cut(cause.field, MAX_TEXT)}
 
 
 def _warnings(warnings: Iterable[str]) -> list[str]:

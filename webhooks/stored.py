@@ -25,11 +25,9 @@ def as_validated(subject: VmObject, version: KubeVirtVersion) -> VmObject:
     if isinstance(subject, VirtualMachine):
         template = subject.spec.template
         spec = _spec(template.spec, version)
-        return (
-            subject
-            if spec is template.spec
-            else subject.with_(spec=subject.spec.with_(template=template.with_(spec=spec)))
-        )
+        if spec is template.spec:
+            return subject
+        return subject.with_(spec=subject.spec.with_(template=template.with_(spec=spec)))
     spec = _with_displays(_spec(subject.spec, version))
     return subject if spec is subject.spec else subject.with_(spec=spec)
 
@@ -75,9 +73,7 @@ def _device(device: D, release: _Release) -> D:
         return device.without("claim_name", "request_name")
     if not release.drops_empty or (device.claim_name and device.request_name) or not device.names_claim:
         return device
-    return device.without(
-        *(["claim_name"] if not device.claim_name else []), *(["request_name"] if not device.request_name else [])
-    )
+    return device.without(*(name for name in ("claim_name", "request_name") if not getattr(device, name)))
 
 
 def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:

@@ -31,9 +31,8 @@ def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdic
     if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
         expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
         actual = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
-        raise BadReview(
-            400, "BadRequest", f"request.kind: this path reviews {expected}, not {actual}; correct the webhook's rules"
-        )
+        message = f"request.kind: this path reviews {expected}, not {actual}; correct the webhook's rules"
+        raise BadReview(400, "BadRequest", message)
     return webhook.decide(webhook, review, knowledge)
 
 
@@ -94,11 +93,8 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
         if review.operation == "UPDATE" and review.old is not None and raw.get("spec") == review.old.get("spec"):
             return _PASSES
         return _malformed(error)
-    if (
-        review.operation == "UPDATE"
-        and isinstance(subject, VirtualMachine)
-        and subject.metadata.deletion_timestamp is not None
-    ):
+    is_deleted = subject.metadata.deletion_timestamp is not None
+    if review.operation == "UPDATE" and isinstance(subject, VirtualMachine) and is_deleted:
         return _PASSES
     verdict = vmi.review(subject, knowledge.gates, old, knowledge.unwanted_warnings)
     if not verdict.allowed or isinstance(old, VirtualMachineInstance):
@@ -117,11 +113,8 @@ def _old(webhook: Webhook, review: Review) -> VmObject | None:
     except WireError as error:
         if webhook.kind is VirtualMachine:
             return None
-        stored = tuple(
-            (path, f"the stored object can't be read, so it can't be compared: {message}")
-            for path, message in error.problems
-        )
-        raise WireError(error.kind, stored) from None
+        why = "the stored object can't be read, so it can't be compared"
+        raise WireError(error.kind, tuple((path, f"{why}: {message}") for path, message in error.problems)) from None
 
 
 def _read(webhook: Webhook, raw: Json, namespace: str) -> VmObject:
@@ -153,11 +146,8 @@ def _has_more_members(raw: Json, limit: int) -> bool:
         count += len(holder)
         if count > limit:
             return True
-        left += [
-            inner
-            for inner in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(inner, dict | list)
-        ]
+        members = holder.values() if isinstance(holder, dict) else holder
+        left += [inner for inner in members if isinstance(inner, dict | list)]
     return False
 
 

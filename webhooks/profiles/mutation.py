@@ -69,17 +69,16 @@ def _patch(vmi: VirtualMachineInstance, admitted: VirtualMachineInstance, raw: J
     for path in (("spec",), ("spec", "domain"), ("spec", "domain", "devices")):
         if not _has(raw, path):
             patch.put(path, {})
-    spec, devices = admitted.spec, admitted.spec.domain.devices
-    before = vmi.spec.domain.devices
+    spec, before, devices = admitted.spec, vmi.spec.domain.devices, ("spec", "domain", "devices")
     claims = ("spec", "resourceClaims")
     if spec.resource_claims[: len(vmi.spec.resource_claims)] == vmi.spec.resource_claims:
         _append(patch, claims, vmi.spec.resource_claims, spec.resource_claims)
     else:  # entries name the VM's own claims
         patch.put(claims, [entry.to_wire() for entry in spec.resource_claims])
-    _append(patch, ("spec", "domain", "devices", "gpus"), before.gpus, devices.gpus)
-    _append(patch, ("spec", "domain", "devices", "hostDevices"), before.host_devices, devices.host_devices)
+    _append(patch, (*devices, "gpus"), before.gpus, spec.domain.devices.gpus)
+    _append(patch, (*devices, "hostDevices"), before.host_devices, spec.domain.devices.host_devices)
     _append(patch, ("spec", "networks"), vmi.spec.networks, spec.networks)
-    _append(patch, ("spec", "domain", "devices", "interfaces"), before.interfaces, devices.interfaces)
+    _append(patch, (*devices, "interfaces"), before.interfaces, spec.domain.devices.interfaces)
     for key, value in admitted.metadata.annotations.items():
         if vmi.metadata.annotations.get(key) != value:
             patch.put(("metadata", "annotations", key), value)

@@ -26,9 +26,8 @@ RESERVED_LABELS: Final = (
 def architecture(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Another architecture than the control plane's with its feature gate off, up to 1.7 (K-2.47)."""
     if MULTI_ARCHITECTURE not in subject.gates and another_architecture(subject.spec, subject.gates):
-        field = subject.path("architecture")
-        text = f"{MULTI_ARCHITECTURE} feature gate is not enabled in kubevirt-config, invalid entry {field}"
-        yield AdmissionCause(REQUIRED, text, field)
+        text = f"{MULTI_ARCHITECTURE} feature gate is not enabled in kubevirt-config, invalid entry"
+        yield subject.cause(REQUIRED, "architecture", f"{text} {subject.path('architecture')}")
 
 
 def another_architecture(spec: VirtualMachineInstanceSpec, gates: Gates) -> bool:
@@ -41,7 +40,7 @@ def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     memory = subject.spec.domain.memory
     if memory is not None and memory.reserved_overhead is not None and RESERVED_OVERHEAD_MEMLOCK not in subject.gates:
         text = "Reserved overhead memlock feature gate is not enabled in kubevirt-config"
-        yield AdmissionCause(INVALID, text, subject.path("domain.memory.reservedOverhead"))
+        yield subject.cause(INVALID, "domain.memory.reservedOverhead", text)
 
 
 def one_ramfb(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
@@ -60,15 +59,13 @@ def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Itera
     displays = (gpu.virtual_gpu_options.display for gpu in subject.spec.domain.devices.gpus if gpu.virtual_gpu_options)
     shown = [display for display in displays if display is not None and display.enabled is not False]
     if sum(display.ram_fb is None or enabled(display.ram_fb) for display in shown) > 1:
-        yield AdmissionCause(INVALID, "configuring multiple displays with ramfb is not valid ", subject.path("GPUs"))
+        yield subject.cause(INVALID, "GPUs", "configuring multiple displays with ramfb is not valid ")
 
 
 def host_devices_gate(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Host devices with their feature gate off, which those from claims need as well (K-2.22)."""
     if subject.spec.domain.devices.host_devices and HOST_DEVICES not in subject.gates:
-        yield AdmissionCause(
-            INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices")
-        )
+        yield subject.cause(INVALID, "HostDevices", "Host Devices feature gate is not enabled in kubevirt-config")
 
 
 def sidecars(subject: ReviewedSpec) -> Iterator[AdmissionCause]:

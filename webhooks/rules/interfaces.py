@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from virt_dra.api.kubevirt_v1 import Interface, Network
+from virt_dra.api.kubevirt_v1 import Interface
 from virt_dra.api.kubevirt_versions import V1_9_0
 from webhooks.rules.reviewed_spec import ReviewedSpec
 from webhooks.verdict import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, AdmissionCause
@@ -35,14 +35,14 @@ def discontinued_bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         for name, text in _DISCONTINUED.items():
             if (interface.model_extra or {}).get(name) is not None:
-                yield AdmissionCause(INVALID, text, subject.path(f"domain.devices.interfaces[{index}].{name}"))
+                yield subject.cause(INVALID, f"domain.devices.interfaces[{index}].{name}", text)
 
 
 def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """The refusals of interfaces with several bindings or none, and of masquerade or passt without the pod network
     (K-2.42)."""
     exactly_one = subject.gates.version >= V1_9_0
-    networks = _by_name(subject)
+    on_pod = _on_pod_network(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
         passt = (interface.model_extra or {}).get("passtBinding")
@@ -54,8 +54,7 @@ def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         elif interface.binding is not None and bound > 1:
             text = f"logical {interface.name} interface cannot have both binding plugin and interface binding method"
             yield AdmissionCause(INVALID, text, f"{field}.binding")
-        network = networks.get(interface.name)
-        on_pod_network = network is not None and network.pod is not None
+        on_pod_network = interface.name in on_pod
         if interface.masquerade is not None and not on_pod_network:
             yield AdmissionCause(INVALID, "Masquerade interface only implemented with pod network", f"{field}.name")
         if interface.masquerade is not None and (interface.mac_address or "").lower() == _RESERVED_MAC:
@@ -68,20 +67,21 @@ def bindings(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 def fields(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Invalid name, model, MAC address, guest PCI address or ports of an interface (K-2.43, K-2.25)."""
-    networks = _by_name(subject)
+    on_pod = _on_pod_network(subject)
     for index, interface in enumerate(subject.spec.domain.devices.interfaces):
         field = subject.path(f"domain.devices.interfaces[{index}]")
         yield from _name_and_model(interface, field)
-        yield from _addresses(interface, field)
-        network = networks.get(interface.name)
-        if network is not None and network.pod is not None:
+        for kind, name, value in _bad_addresses(interface):
+            yield AdmissionCause(INVALID, f"interface {field}.name has {kind} address ({value}).", f"{field}.{name}")
+        if interface.name in on_pod:
             ports = (interface.model_extra or {}).get("ports")
             yield from _ports(ports, field, strict=subject.gates.version >= V1_9_0)
 
 
-def _by_name(subject: ReviewedSpec) -> Mapping[str, Network]:
-    """The last network of a name, as KubeVirt indexes them."""
-    return {network.name: network for network in subject.spec.networks}
+def _on_pod_network(subject: ReviewedSpec) -> frozenset[str]:
+    """The names of pod networks. The last network of a name counts, as KubeVirt indexes them."""
+    by_name = {network.name: network for network in subject.spec.networks}
+    return frozenset(name for name, network in by_name.items() if network.pod is not None)
 
 
 def _name_and_model(interface: Interface, field: str) -> Iterator[AdmissionCause]:
@@ -90,28 +90,19 @@ def _name_and_model(interface: Interface, field: str) -> Iterator[AdmissionCause
         yield AdmissionCause(INVALID, text, f"{field}.name")
     model = (interface.model_extra or {}).get("model")
     if isinstance(model, str) and model and model not in _MODELS:
-        yield AdmissionCause(
-            NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model"
-        )
+        text = f"interface {field}.name uses model {model} that is not supported."
+        yield AdmissionCause(NOT_SUPPORTED, text, f"{field}.model")
 
 
-def _addresses(interface: Interface, field: str) -> Iterator[AdmissionCause]:
-    mac = interface.mac_address
-    if mac:
-        octets = _octets(mac)
-        if octets not in _MAC_LENGTHS:
-            yield AdmissionCause(
-                INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress"
-            )
-        elif octets > _MAC_LENGTHS[0]:
-            yield AdmissionCause(
-                INVALID, f"interface {field}.name has too long MAC address ({mac}).", f"{field}.macAddress"
-            )
-    address = interface.pci_address
+def _bad_addresses(interface: Interface) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with which address, the field that has it, and the address."""
+    mac, address = interface.mac_address, interface.pci_address
+    if mac and (octets := _octets(mac)) not in _MAC_LENGTHS:
+        yield "malformed MAC", "macAddress", mac
+    elif mac and octets > _MAC_LENGTHS[0]:
+        yield "too long MAC", "macAddress", mac
     if address and not _PCI_ADDRESS.fullmatch(address):
-        yield AdmissionCause(
-            INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress"
-        )
+        yield "malformed PCI", "pciAddress", address
 
 
 def _octets(mac: str) -> int:

@@ -24,11 +24,10 @@ def one_default(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         field = subject.path("interfaces")
         yield AdmissionCause(DUPLICATE, f"more than one interface is connected to a pod network in {field}", field)
     if defaults > 1:
-        yield AdmissionCause(INVALID, "Multus CNI should only have one default network", subject.path("networks"))
+        yield subject.cause(INVALID, "networks", "Multus CNI should only have one default network")
     if pods and defaults:
-        yield AdmissionCause(
-            INVALID, "Pod network cannot be defined when Multus default network is defined", subject.path("networks")
-        )
+        text = "Pod network cannot be defined when Multus default network is defined"
+        yield subject.cause(INVALID, "networks", text)
 
 
 def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
@@ -36,15 +35,12 @@ def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     claim has none."""
     for index, network in enumerate(subject.spec.networks):
         sources = sum(source is not None for source in (network.pod, network.multus, network.resource_claim))
-        if sources == 0:
-            yield AdmissionCause(REQUIRED, "should have a network type", subject.path(f"networks[{index}]"))
-        elif sources > 1:
-            yield AdmissionCause(REQUIRED, "should have only one network type", subject.path(f"networks[{index}]"))
+        if sources != 1:
+            text = "should have only one network type" if sources else "should have a network type"
+            yield subject.cause(REQUIRED, f"networks[{index}]", text)
     for index, network in enumerate(subject.spec.networks):
         if network.multus is not None and not network.multus.get("networkName"):
-            yield AdmissionCause(
-                REQUIRED, "CNI delegating plugin must have a networkName", subject.path(f"networks[{index}]")
-            )
+            yield subject.cause(REQUIRED, f"networks[{index}]", "CNI delegating plugin must have a networkName")
             return
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.kubevirt_v1 import ClaimRequest, Interface
+from virt_dra.api.kubevirt_v1 import ClaimRequest
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA
 from webhooks.rules.reviewed_spec import ReviewedSpec
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, AdmissionCause
@@ -22,30 +22,24 @@ def claim_networks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         return
     if NETWORK_DEVICES_WITH_DRA not in subject.gates:
         text = "vmi.spec.networks contains DRA networks but NetworkDevicesWithDRA feature gate is not enabled"
-        yield AdmissionCause(INVALID, text, subject.path("networks"))
+        yield subject.cause(INVALID, "networks", text)
         return
     if any(network.multus is not None for network in networks):
-        yield AdmissionCause(
-            INVALID,
-            "mixing Multus and DRA resourceClaim networks in the same VMI is not supported",
-            subject.path("networks"),
-        )
+        text = "mixing Multus and DRA resourceClaim networks in the same VMI is not supported"
+        yield subject.cause(INVALID, "networks", text)
         return
-    interfaces = {
-        interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)
-    }  # the first of a name counts
+    # The first interface of a name counts.
+    interfaces = {interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)}
     listed = subject.listed_claims()
     seen: set[str] = set()
     for index, network in enumerate(networks):
-        if network.resource_claim is not None:
-            yield from _binding(subject, network.name, interfaces.get(network.name))
-            yield from _claim(network.resource_claim, subject.path(f"networks[{index}]"), listed, seen)
-
-
-def _binding(subject: ReviewedSpec, network: str, interface: Interface | None) -> Iterator[AdmissionCause]:
-    if interface is not None and interface.sriov is None and interface.binding is None:
-        text = f"DRA network {quoted(network)} requires an SR-IOV or binding plugin interface"
-        yield AdmissionCause(INVALID, text, subject.path("domain.devices.interfaces"))
+        if network.resource_claim is None:
+            continue
+        interface = interfaces.get(network.name)
+        if interface is not None and interface.sriov is None and interface.binding is None:
+            text = f"DRA network {quoted(network.name)} requires an SR-IOV or binding plugin interface"
+            yield subject.cause(INVALID, "domain.devices.interfaces", text)
+        yield from _claim(network.resource_claim, subject.path(f"networks[{index}]"), listed, seen)
 
 
 def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[str]) -> Iterator[AdmissionCause]:
@@ -58,10 +52,8 @@ def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[s
     if not claim.claim_name or not claim.request_name:
         return
     if claim.claim_name not in listed:
-        text = (
-            f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
-        )
-        yield AdmissionCause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
+        text = f"references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
+        yield AdmissionCause(NOT_FOUND, f"network {text}", f"{field}.resourceClaim.claimName")
     pair = f"{claim.claim_name}/{claim.request_name}"
     if pair in seen:
         yield AdmissionCause(DUPLICATE, f"duplicate claimName/requestName combination {quoted(pair)}", field)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, Gates
-from webhooks.verdict import AdmissionCause
+from webhooks.verdict import AdmissionCause, AdmissionCauseType
 
 VmObject = VirtualMachine | VirtualMachineInstance
 
@@ -34,24 +34,32 @@ class ReviewedSpec:
     @classmethod
     def from_vm(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
         if isinstance(obj, VirtualMachine):
-            template = obj.spec.template
-            metadata, instancetype = template.metadata, bool((obj.spec.model_extra or {}).get("instancetype"))
-            root = "spec.template"
-            return cls(
-                template.spec,
-                metadata.annotations,
-                gates,
-                f"{root}.spec",
-                f"{root}.metadata",
-                instancetype,
-                metadata.labels,
-                outsider,
+            template, root, instancetype = (
+                obj.spec.template,
+                "spec.template.",
+                (obj.spec.model_extra or {}).get("instancetype"),
             )
-        return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata", False, obj.metadata.labels, outsider)
+        else:
+            template, root, instancetype = obj, "", None
+        meta = template.metadata
+        return cls(
+            template.spec,
+            meta.annotations,
+            gates,
+            f"{root}spec",
+            f"{root}metadata",
+            bool(instancetype),
+            meta.labels,
+            outsider,
+        )
 
     def path(self, field: str) -> str:
         """A path below the spec: ``resourceClaims[0]`` -> ``spec.resourceClaims[0]``."""
         return f"{self.root}.{field}"
+
+    def cause(self, type: AdmissionCauseType, field: str, message: str) -> AdmissionCause:
+        """A reason to refuse a field below the spec."""
+        return AdmissionCause(type, message, self.path(field))
 
     def listed_claims(self) -> frozenset[str]:
         """The names that devices and networks may refer to (K-1.4)."""

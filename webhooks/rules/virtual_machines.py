@@ -38,11 +38,8 @@ def run_strategy(spec: VirtualMachineSpec) -> Iterator[AdmissionCause]:
     """Exactly one of ``running`` and a known ``runStrategy`` (K-2.45)."""
     strategy = spec.run_strategy
     if spec.running is not None and strategy is not None:
-        text = (
-            "Running and RunStrategy are mutually exclusive. "
-            "Note that Running is deprecated, please use RunStrategy instead"
-        )
-        yield AdmissionCause(INVALID, text, "spec.running")
+        advice = "Note that Running is deprecated, please use RunStrategy instead"
+        yield AdmissionCause(INVALID, f"Running and RunStrategy are mutually exclusive. {advice}", "spec.running")
     if spec.running is None and strategy is None:
         yield AdmissionCause(INVALID, "RunStrategy must be specified", "spec.running")
     if strategy is not None and strategy not in RUN_STRATEGIES:
@@ -55,5 +52,5 @@ def volumes_of_disks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     volumes = {volume.get("name") for volume in subject.spec.volumes}
     for index, disk in enumerate(subject.spec.domain.devices.disks):
         if disk.name and disk.name not in volumes and (disk.model_extra or {}).get("cdrom") is None:
-            path = subject.path(f"domain.devices.disks[{index}]")
-            yield AdmissionCause(INVALID, f"{path}.Name '{disk.name}' not found.", f"{path}.name")
+            path = f"domain.devices.disks[{index}]"
+            yield subject.cause(INVALID, f"{path}.name", f"{subject.path(path)}.Name '{disk.name}' not found.")

@@ -48,13 +48,11 @@ def unchecked_host_devices(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     version = subject.gates.version
     if not V1_6_0 <= version < V1_8_0:
         return
+    text = "a missing claim or feature gate shows only when the VM does not start"
     for index, device in enumerate(subject.spec.domain.devices.host_devices):
         if device.is_dra:
-            yield FieldIssue(
-                f"{subject.path('domain.devices.hostDevices')}[{index}]",
-                f"KubeVirt {version} does not check the claim of a host device; "
-                "a missing claim or feature gate shows only when the VM does not start",
-            )
+            field = subject.path(f"domain.devices.hostDevices[{index}]")
+            yield FieldIssue(field, f"KubeVirt {version} does not check the claim of a host device; {text}")
 
 
 def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
@@ -69,30 +67,20 @@ def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 def duplicate_device_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """Devices with the same libvirt alias, which is made from list, source and name (K-7.17)."""
     for kind in DEVICE_LISTS:
-        devices = kind.devices(subject.spec)
-        if len(devices) < 2:
-            continue
-        names = Counter((device.is_dra, device.name) for device in devices if device.name)
+        names = Counter((device.is_dra, device.name) for device in kind.devices(subject.spec) if device.name)
         for (_, name), count in names.items():
             if count > 1:
-                text = (
-                    f"{count} devices are named {quoted(name)}; libvirt refuses "
-                    "a domain with the same device alias twice"
-                )
-                yield FieldIssue(subject.path(kind.field), text)
+                text = "libvirt refuses a domain with the same device alias twice"
+                yield FieldIssue(subject.path(kind.field), f"{count} devices are named {quoted(name)}; {text}")
 
 
 def request_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     """Request names that the API server will refuse in the launcher pod, although KubeVirt admits them (K-3.2)."""
     for field, request in _requests(subject):
-        details = dns1123_label(request)
-        if details:
+        if details := dns1123_label(request):
             advice = "; name the request itself, not one of its alternatives" if "/" in request else ""
-            text = (
-                f"{quoted(request)} is no DNS label, so the API server will refuse "
-                f"the launcher pod: {', '.join(details)}{advice}"
-            )
-            yield FieldIssue(field, text)
+            text = f"is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}{advice}"
+            yield FieldIssue(field, f"{quoted(request)} {text}")
 
 
 def _requests(subject: ReviewedSpec) -> Iterator[tuple[str, str]]:
@@ -111,16 +99,12 @@ def unused_claims(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     if subject.instancetype:
         return
     used = {device.claim_name for kind in DEVICE_LISTS for device in kind.devices(subject.spec) if device.is_dra}
-    used |= {
-        network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None
-    }
+    used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim}
     for index, entry in enumerate(subject.spec.resource_claims):
         if entry.name and entry.name not in used:
-            yield FieldIssue(
-                f"{subject.path('resourceClaims')}[{index}]",
-                f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}; "
-                "its devices are allocated, but not given to the VM",
-            )
+            text = f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}"
+            field = subject.path(f"resourceClaims[{index}]")
+            yield FieldIssue(field, f"{text}; its devices are allocated, but not given to the VM")
 
 
 def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
@@ -147,9 +131,8 @@ def tags_without_effect(subject: ReviewedSpec) -> Iterator[FieldIssue]:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
                 noun = "a GPU" if kind is GPUS else "a host device from a claim"
-                yield FieldIssue(
-                    f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {noun} to the guest"
-                )
+                field = subject.path(f"{kind.field}[{index}].tag")
+                yield FieldIssue(field, f"KubeVirt does not show the tag of {noun} to the guest")
 
 
 WARNERS: Mapping[str, Warner] = MappingProxyType(
