@@ -80,10 +80,9 @@ def is_launcher(raw: Json) -> bool:
 def owner_of(pod: Pod) -> OwnerReference | None:
     """The reference to the VMI of a launcher pod (K-4.1)."""
     owner = pod.metadata.controller_owner
-    is_launcher = (
-        owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
-    )
-    return owner if is_launcher else None
+    if owner is None or owner.kind != VirtualMachineInstance.KIND or owner.api_version.partition("/")[0] != GROUP:
+        return None
+    return owner
 
 
 def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
@@ -97,17 +96,15 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
         return Verdict(allowed=True)
     index = next((index for index, container in enumerate(pod.spec.containers) if container.name == COMPUTE), None)
     if index is None:
-        return Verdict(
-            allowed=True, warnings=(f"spec.containers: a launcher pod without a container {COMPUTE} is left as it is",)
-        )
+        warning = f"spec.containers: a launcher pod without a container {COMPUTE} is left as it is"
+        return Verdict(allowed=True, warnings=(warning,))
     try:
         return _Mutation(pod, raw, index, namespace, owner, knowledge).verdict()
     except AnnotationError as error:
         # The message also names the annotation, since an event shows only the message of a cause.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
-        return Verdict(
-            False, tuple(AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems)
-        )
+        causes = (AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems)
+        return Verdict(False, tuple(causes))
     except paths.InvalidPathChoice as error:
         return Verdict(False, (AdmissionCause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
 
@@ -156,12 +153,10 @@ class _Mutation:
             self._add_wait()
         # A pod without a record counts as one whose drivers write metadata files, so every other pod has one.
         doubtful = any(decision.reason not in _WITHOUT_RECORD for decision in decisions)
-        record = (
-            Integration.from_decisions(decisions, devices, paths.layout_of(self.version))
-            if devices or (doubtful and len(decisions) <= MAX_PAIRS)
-            else None
-        )
-        self._annotate(record.to_annotation() if record else None)
+        record = None
+        if devices or (doubtful and len(decisions) <= MAX_PAIRS):
+            record = Integration.from_decisions(decisions, devices, paths.layout_of(self.version)).to_annotation()
+        self._annotate(record)
         self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
         self.patch.append((*self._at, "volumeMounts"), len(self.compute.volume_mounts), self.mounts)
         if self.causes:
@@ -196,10 +191,8 @@ class _Mutation:
 
     @property
     def references(self) -> list[ClaimRequestPair]:
-        return [
-            *(ClaimRequestPair(use.name, use.request or "") for use in self.compute.resources.claims),
-            *self.added,
-        ]
+        uses = self.compute.resources.claims
+        return [*(ClaimRequestPair(use.name, use.request or "") for use in uses), *self.added]
 
     def _decisions(
         self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.PathChoice
@@ -230,15 +223,11 @@ class _Mutation:
             )
             reveals_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
             if (decision.warning or unknown) and (self.knowledge.verified or not reveals_drivers):
-                warnings.append(
-                    f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}"
-                )
+                by_version = _BY_VERSION.format(decision.path, version) if unknown else ""
+                warnings.append(f"{place}: {decision.message}{by_version}")
             decisions.append(decision)
-        if (
-            not self.knowledge.verified
-            and self._vmi is None
-            and any(decision.reason in paths.BY_DRIVERS for _, decision in new)
-        ):
+        by_drivers = any(decision.reason in paths.BY_DRIVERS for _, decision in new)
+        if by_drivers and not self.knowledge.verified and self._vmi is None:
             self._unknown_vmi("whose claims decide how the pod is made")
         refused = refusals(new, serving, self._vmi, self.knowledge)
         self.causes += refused
@@ -251,11 +240,8 @@ class _Mutation:
         """The drivers of the pairs, as far as they may be revealed: see the module."""
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
-            named = (
-                {(entry.name, _source(entry)) for entry in self._vmi.spec.resource_claims}
-                if self._vmi is not None
-                else set()
-            )
+            of_vmi = self._vmi.spec.resource_claims if self._vmi is not None else ()
+            named = {(entry.name, _source(entry)) for entry in of_vmi}
             entries = tuple(entry for entry in entries if (entry.name, _source(entry)) in named)
             asked = tuple(pair for pair in asked if any(pair.claim == entry.name for entry in entries))
         if not asked:
@@ -295,23 +281,16 @@ class _Mutation:
     def _has_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> bool:
         name, directory = paths.metadata_volume(pair.claim, pair.request), self._directory(entry, pair)
         volume = next((volume for volume in self.pod.spec.volumes if volume.name == name), None)
-        mounted = any(
-            mount.name == name and _same_path(mount.mount_path, directory) for mount in self.compute.volume_mounts
-        )
-        return (
-            volume is not None
-            and mounted
-            and is_downward_volume(volume, paths.SHIM_FILE, paths.metadata_annotation(pair.claim, pair.request))
-        )
+        mounts = (mount for mount in self.compute.volume_mounts if mount.name == name)
+        if volume is None or not any(_same_path(mount.mount_path, directory) for mount in mounts):
+            return False
+        return is_downward_volume(volume, paths.SHIM_FILE, paths.metadata_annotation(pair.claim, pair.request))
 
     def _unless_mounted(self, entry: PodResourceClaim, decision: PathDecision) -> PathDecision:
         pair = decision.pair
-        directory = self._directory(entry, pair)
-        others = [
-            mount.name
-            for mount in self.compute.volume_mounts
-            if _same_path(mount.mount_path, directory) and mount.name != paths.metadata_volume(pair.claim, pair.request)
-        ]
+        directory, own = self._directory(entry, pair), paths.metadata_volume(pair.claim, pair.request)
+        there = (mount.name for mount in self.compute.volume_mounts if _same_path(mount.mount_path, directory))
+        others = [name for name in there if name != own]
         if not others:
             return decision
         message = f"volume {others[0][:63]!r} is mounted at {directory} already; it is left to supply the metadata"
@@ -320,11 +299,8 @@ class _Mutation:
     def _add_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> None:
         if self._has_metadata(entry, pair):
             return
-        name, annotation = (
-            paths.metadata_volume(pair.claim, pair.request),
-            paths.metadata_annotation(pair.claim, pair.request),
-        )
-        if self._add_volume(name, paths.SHIM_FILE, annotation):
+        name = paths.metadata_volume(pair.claim, pair.request)
+        if self._add_volume(name, paths.SHIM_FILE, paths.metadata_annotation(pair.claim, pair.request)):
             self.mounts.append({"name": name, "mountPath": self._directory(entry, pair), "readOnly": True})
 
     def _add_volume(self, name: str, file: str, annotation: str) -> bool:
@@ -333,10 +309,8 @@ class _Mutation:
             if volume.name == name:
                 if is_downward_volume(volume, file, annotation):
                     return True
-                self._clash(
-                    f"spec.volumes[{index}].name",
-                    f"a volume is called {name!r}, which is virt-dra's for its own volume",
-                )
+                message = f"a volume is called {name!r}, which is virt-dra's for its own volume"
+                self._clash(f"spec.volumes[{index}].name", message)
                 return False
         self.volumes.append(downward_volume(name, file, annotation))
         return True
@@ -433,9 +407,8 @@ class _Mutation:
                     f"variable {variable} is set by something else, so KubeVirt would "
                     "not see the addresses of the claims' devices"
                 )
-                self.causes.append(
-                    AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{existing[-1][0]}].name")
-                )
+                field = f"{self._field}.env[{existing[-1][0]}].name"
+                self.causes.append(AdmissionCause(DUPLICATE, f"{message}; remove it", field))
         self.patch.append((*self._at, "env"), len(self.compute.env), new)
 
     def _add_wait(self) -> None:
@@ -447,10 +420,8 @@ class _Mutation:
         for index, container in enumerate(self.pod.spec.init_containers):
             if container.name == paths.WAIT_CONTAINER:
                 if container.command != tuple(ours["command"]):
-                    place = f"spec.initContainers[{index}].name"
-                    self._clash(
-                        place, f"an init container is called {container.name!r}, which is virt-dra's for its own"
-                    )
+                    message = f"an init container is called {container.name!r}, which is virt-dra's for its own"
+                    self._clash(f"spec.initContainers[{index}].name", message)
                 return
         self.patch.append(("spec", "initContainers"), len(self.pod.spec.init_containers), [ours])
 

@@ -62,17 +62,12 @@ def refusals(
         if decision.reason == DRIVER_UNKNOWN and served.undecided is not None:
             until = knowledge.count_from(max(served.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
             if now < until:
-                by_message.setdefault(
-                    str(decision.pair),
-                    AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place),
-                )
-    causes = tuple(by_message.values())
-    if len(causes) <= MAX_CAUSES:
+                message = _undecided(decision.pair, knowledge.launcher.driver_wait)
+                by_message.setdefault(str(decision.pair), AdmissionCause(NOT_FOUND, message, place))
+    causes, more = tuple(by_message.values()), len(by_message) - MAX_CAUSES
+    if more <= 0:
         return causes
-    return (
-        *causes[:MAX_CAUSES],
-        AdmissionCause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"),
-    )
+    return (*causes[:MAX_CAUSES], AdmissionCause(NOT_FOUND, f"and {more} more", "spec.resourceClaims"))
 
 
 def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:

@@ -101,11 +101,9 @@ class Preflight:
     @cached_property
     def _vm_inputs(self) -> LintInputs:
         """The inputs for a VM or VMI."""
-        return (
-            self.inputs
-            if self.verified
-            else LintInputs(configuration=KubeVirtAtHand(self.gates), known_kinds=frozenset())
-        )
+        if self.verified:
+            return self.inputs
+        return LintInputs(configuration=KubeVirtAtHand(self.gates), known_kinds=frozenset())
 
     evaluator: SelectorEvaluator | None = None
     """Evaluates selectors; None: this process does, within the limits of the settings."""
@@ -132,25 +130,17 @@ class Preflight:
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         """The findings as a verdict. An update from ``old`` that keeps a VM's template only gets warnings, so that it
         can be stopped."""
-        untouched = (
-            isinstance(subject, VirtualMachine)
-            and isinstance(old, VirtualMachine)
-            and subject.spec.template == old.spec.template
-        )
+        untouched = False
+        if isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine):
+            untouched = subject.spec.template == old.spec.template
         settings = replace(self.settings, pod_webhook=True)
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._vm_inputs, settings, self.evaluator)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._is_added(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
-        causes = tuple(
-            AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials
-        )
-        return Verdict(
-            not causes,
-            causes,
-            tuple(
-                f"{finding.field}: [{finding.id}] {finding.message}" for finding in findings if finding not in denials
-            ),
-        )
+        causes = (AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
+        others = (finding for finding in findings if finding not in denials)
+        warnings = (f"{finding.field}: [{finding.id}] {finding.message}" for finding in others)
+        return Verdict(not denials, tuple(causes), tuple(warnings))
 
     @property
     def profiles(self) -> Mapping[str, DeviceProfile] | None:

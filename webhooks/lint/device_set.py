@@ -38,6 +38,10 @@ class DeviceSet:
     def __len__(self) -> int:
         return len(self.devices)
 
+    def share(self, count: int) -> str:
+        """So many of the devices, in words."""
+        return "every device" if count == len(self) else f"{count} of {len(self)} devices"
+
     @cached_property
     def drivers(self) -> tuple[str, ...]:
         return tuple(sorted({device.driver for device in self.devices}))

@@ -150,12 +150,8 @@ def lint_documents(
     refused = {
         manifest.identity: _why(manifest, findings) for manifest, findings in of_others.items() if _denied(findings)
     }
-    accepted = [
-        manifest.object
-        for manifest in manifests
-        if manifest.object is not None and not _denied(of_others.get(manifest, ()))
-    ]
-    objects = applied_in_order([*existing, *accepted], namespace)
+    accepted = (manifest.object for manifest in manifests if not _denied(of_others.get(manifest, ())))
+    objects = applied_in_order([*existing, *(obj for obj in accepted if obj is not None)], namespace)
     inputs = LintInputs.from_objects(
         objects,
         version=version,
@@ -175,22 +171,15 @@ def lint_documents(
     if trial is not None:
         inputs = replace(inputs, trial=trial(placeable_model(inputs.model.objects), inputs.configuration))
     checking = _VmChecks(inputs, settings, namespace, progress)
-    subjects = checking.of_input(as_written)
-    if not subjects:
-        subjects = checking.of_cluster(also)
+    subjects = checking.of_input(as_written) or checking.of_cluster(also)
     others = [
         _as_written(manifest, findings)
         for manifest, alone in as_written
         if not manifest.is_subject and (findings := (*alone, *findings_beside(manifest, settings, inputs)))
     ]
     others += [file for problem in broken for file in _unreadable(problem, settings)]
-    return LintResult(
-        inputs,
-        tuple(subjects),
-        tuple(others),
-        as_written,
-        inputs.trial.unknown() if inputs.trial is not None else (),
-    )
+    unknown = inputs.trial.unknown() if inputs.trial is not None else ()
+    return LintResult(inputs, tuple(subjects), tuple(others), as_written, unknown)
 
 
 def findings_on_vms(
@@ -230,14 +219,13 @@ class _VmChecks:
         checked: list[ObjectFindings] = []
         for number, (manifest, findings) in enumerate(as_written):
             vm = manifest.object
-            if isinstance(vm, VmObject):
-                if not _is_owned(vm, owners):
-                    self.progress(number, len(as_written))
-                    # What a newer release brought stays in it, for the checks that report it.
-                    stored = manifest.stored_by(None if self.inputs.configuration.own_crds else MAIN)
-                    checked.append(self._checked(manifest.source, stored, findings))
-            elif manifest.is_subject:
-                checked.append(_as_written(manifest, findings))
+            if not isinstance(vm, VmObject):
+                checked += [_as_written(manifest, findings)] if manifest.is_subject else []
+            elif not _is_owned(vm, owners):
+                self.progress(number, len(as_written))
+                # What a newer release brought stays in it, for the checks that report it.
+                stored = manifest.stored_by(None if self.inputs.configuration.own_crds else MAIN)
+                checked.append(self._checked(manifest.source, stored, findings))
         return checked
 
     def of_cluster(self, sourced: Sequence[Sourced[TypedObject]] | Sequence[Sourced[VmObject]]) -> list[ObjectFindings]:
@@ -268,8 +256,7 @@ def findings_of_vm(
     linted: Linted, as_written: Sequence[LintFinding], checks: Sequence[LintCheck] = CHECKS
 ) -> tuple[LintFinding, ...]:
     """The findings of checks on a VM, in their order. ``as_written``: those on the object alone."""
-    findings = list(findings_of(linted, checks, _denied(as_written)))
-    findings += _trial_ended_early(linted)
+    findings = [*findings_of(linted, checks, _denied(as_written)), *_trial_ended_early(linted)]
     # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is
     # kept.
     newer = tuple(finding.field for finding in findings if finding.id == UNKNOWN_FIELD)
@@ -292,12 +279,8 @@ def _trial_ended_early(linted: Linted) -> Iterator[LintFinding]:
     severity = linted.settings.severity(BY_ID[SELECTOR_NOT_CHECKED])
     if why is not None and severity is not None:
         text = f"whether some node could serve the VM's claims together was not checked: {why}. The scheduler will try"
-        yield LintFinding(
-            SELECTOR_NOT_CHECKED,
-            severity,
-            linted.path("resourceClaims"),
-            f"{text}; virt-dra allocate --timeout tries for longer",
-        )
+        advice = "virt-dra allocate --timeout tries for longer"
+        yield LintFinding(SELECTOR_NOT_CHECKED, severity, linted.path("resourceClaims"), f"{text}; {advice}")
 
 
 _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate(CHECKS)}
@@ -311,13 +294,11 @@ def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
     """Why an object counts as missing: ``(templates.yaml:3) would be refused by the API server: spec…: unknown
     field``."""
     # As the API server does: strict decoding comes before validation, and often explains what that finds.
-    first, *more = sorted(
-        (finding for finding in findings if finding.severity == DENIAL), key=lambda finding: finding.id != UNKNOWN_FIELD
-    )
+    denials = (finding for finding in findings if finding.severity == DENIAL)
+    first, *others = sorted(denials, key=lambda finding: finding.id != UNKNOWN_FIELD)
     refusal = f"{first.field}: {first.message}" if first.field else first.message
-    return f"({manifest.source}) would be refused by the API server: {refusal}" + (
-        f" (and {len(more)} more)" if more else ""
-    )
+    more = f" (and {len(others)} more)" if others else ""
+    return f"({manifest.source}) would be refused by the API server: {refusal}{more}"
 
 
 def _is_owned(vm: VmObject, owners: Collection[str]) -> bool:

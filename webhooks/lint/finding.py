@@ -135,13 +135,9 @@ class LintFinding:
         return f"{self.severity}: {where}{self.message} [{self.id}]"
 
     def to_json(self) -> LintFindingJson:
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "field": self.field,
-            "message": self.message,
-            "page": self.page,
-        }
+        return LintFindingJson(
+            id=self.id, severity=self.severity, field=self.field, message=self.message, page=self.page
+        )
 
 
 COMMAND_WORK: Final = 10_000_000
@@ -180,20 +176,14 @@ class LintSettings:
 
     @classmethod
     def for_command(
-        cls,
-        deny: Collection[str] = frozenset(),
-        warn: Collection[str] = frozenset(),
-        ignore: Collection[str] = frozenset(),
+        cls, deny: Collection[str] = (), warn: Collection[str] = (), ignore: Collection[str] = ()
     ) -> LintSettings:
         """The settings of the command line, which may take minutes."""
         return cls(ignore, deny, warn, max_work=COMMAND_WORK, max_work_in_all=COMMAND_WORK_IN_ALL)
 
     @classmethod
     def for_admission(
-        cls,
-        deny: Collection[str] = frozenset(),
-        warn: Collection[str] = frozenset(),
-        ignore: Collection[str] = frozenset(),
+        cls, deny: Collection[str] = (), warn: Collection[str] = (), ignore: Collection[str] = ()
     ) -> LintSettings:
         """The settings of the webhook: lenient checks warn unless ``deny`` has them, and every review is short."""
         return cls(

@@ -168,13 +168,9 @@ class DeviceInventory:
                     insort(order, pool)
                 else:
                     del order[bisect_left(order, pool)]
-        masks = {
-            **self._by_driver,
-            **{
-                driver: self._by_driver.get(driver, 0) & ~mask_of(counted[driver]) | mask_of(counting[driver])
-                for driver in counted
-            },
-        }
+        masks = dict(self._by_driver)
+        for driver in counted:
+            masks[driver] = masks.get(driver, 0) & ~mask_of(counted[driver]) | mask_of(counting[driver])
         for slice_ in outdated:
             positions.give_back(slice_.position)
         return replace(

@@ -28,14 +28,13 @@ from virt_dra.api.resource_v1 import (
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaimSpec,
-    ResourceClaimTemplate,
 )
 from virt_dra.api.wire import Json
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import ImmediateEvaluator
 from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint.device_set import DeviceSet
-from webhooks.lint.finding import FaultPlace, LintSettings
+from webhooks.lint.finding import FaultPlace, LintIssue, LintSettings
 from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
 from webhooks.lint.inventory import Match, MatchingDrivers
 from webhooks.lint.named_driver import named_driver
@@ -115,6 +114,10 @@ class NamedClaim:
         """A field of the object."""
         return FaultPlace(self.kind, self.namespace, self.name, field)
 
+    def issue(self, field: str, message: str) -> LintIssue:
+        """An issue whose fault is in a field of the object."""
+        return LintIssue(self.field, message, at=self.place(field))
+
     def results_for(self, request: str) -> list[DeviceRequestAllocationResult]:
         """What is allocated for a request, or for an alternative of it."""
         prefix = f"{request}/"
@@ -122,11 +125,8 @@ class NamedClaim:
         return [result for result in results if result.request == request or result.request.startswith(prefix)]
 
     def request(self, name: str) -> DeviceRequest | None:
-        return (
-            next((request for request in self.spec.devices.requests if request.name == name), None)
-            if self.spec
-            else None
-        )
+        requests = self.spec.devices.requests if self.spec else ()
+        return next((request for request in requests if request.name == name), None)
 
     @cached_property
     def options(self) -> tuple[RequestOption, ...]:
@@ -136,12 +136,10 @@ class NamedClaim:
             path = f"{self.root}.devices.requests[{index}]"
             if request.exactly is not None:
                 options.append(RequestOption(f"{path}.exactly", request.name, request.exactly))
-            for position, alternative in enumerate(request.first_available):
-                options.append(
-                    RequestOption(
-                        f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative
-                    )
-                )
+            options += [
+                RequestOption(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative)
+                for position, alternative in enumerate(request.first_available)
+            ]
         return tuple(options)
 
     @cached_property
@@ -189,7 +187,7 @@ class Linted:
     settings: LintSettings = field(default_factory=LintSettings)
     evaluator: SelectorEvaluator | None = None
     """Evaluates selectors; None: this process does, within the limits of the settings."""
-    _matches: dict[RequestOption, Match | None] = field(default_factory=dict, init=False, repr=False)
+    _matches: dict[RequestOption, Match] = field(default_factory=dict, init=False, repr=False)
     _served: dict[RequestOption, MatchingDrivers] = field(default_factory=dict, init=False, repr=False)
     _candidates: dict[ClaimUse, DeviceSet] = field(default_factory=dict, init=False, repr=False)
 
@@ -201,11 +199,8 @@ class Linted:
     @cached_property
     def expansion(self) -> Expansion | None:
         """The VM with its instancetype and preference applied; None for a VMI."""
-        return (
-            expand(self.object, self.inputs.instancetypes, self.namespace)
-            if isinstance(self.object, VirtualMachine)
-            else None
-        )
+        vm = self.object
+        return expand(vm, self.inputs.instancetypes, self.namespace) if isinstance(vm, VirtualMachine) else None
 
     @cached_property
     def admitted(self) -> AdmittedVm:
@@ -261,91 +256,46 @@ class Linted:
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
-                named = self.inputs.template(self.namespace, template) or self._made(template)
+                made = (item for item in self.admitted.templates if item.name == template)  # for the VM's line
+                named = self.inputs.template(self.namespace, template) or next(made, None)
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
-                claims.append(
-                    NamedClaim(
-                        entry.name,
-                        f"{place}.resourceClaimTemplateName",
-                        TEMPLATES,
-                        self.namespace,
-                        template,
-                        spec,
-                        None,
-                        created,
-                    )
-                )
+                field, kind, allocated = f"{place}.resourceClaimTemplateName", TEMPLATES, None
             elif claim and not template:
                 direct = self.inputs.claim(self.namespace, claim)
                 allocation = direct.status.allocation if direct else None
                 allocated = allocation.devices.results if allocation else None
-                asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
-                claims.append(
-                    NamedClaim(
-                        entry.name,
-                        f"{place}.resourceClaimName",
-                        CLAIMS,
-                        self.namespace,
-                        claim,
-                        asked,
-                        allocated,
-                        created,
-                    )
-                )
-        return self._within_limit(claims)
-
-    def _made(self, name: str) -> ResourceClaimTemplate | None:
-        """A template that is made for the VM's line."""
-        return next((template for template in self.admitted.templates if template.name == name), None)
-
-    def _within_limit(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
-        """The first claims, up to the limit of options."""
-        if self.settings.max_options is None:
-            return tuple(claims)
+                spec, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
+                field, kind = f"{place}.resourceClaimName", CLAIMS
+            else:
+                continue
+            name = template or claim or ""
+            claims.append(NamedClaim(entry.name, field, kind, self.namespace, name, spec, allocated, created))
+        most = self.settings.max_options
         sums = accumulate(len(claim.options) for claim in claims)
-        return tuple(claim for claim, options in zip(claims, sums, strict=True) if options <= self.settings.max_options)
+        return tuple(claim for claim, sum_ in zip(claims, sums, strict=True) if most is None or sum_ <= most)
 
     @cached_property
     def uses(self) -> tuple[ClaimUse, ...]:
         """The uses of claims, in the order gpus, hostDevices, networks, without incomplete ones, which admission
         refuses (K-2.14)."""
-        by_entry: dict[str, NamedClaim] = {}
-        for claim in self.claims:
-            by_entry.setdefault(claim.entry, claim)
+        by_entry = {claim.entry: claim for claim in reversed(self.claims)}
         spec = self.reviewed.spec
         uses: list[ClaimUse] = []
         for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(spec)):
                 if device.is_dra and device.claim_name and device.request_name:
-                    place = self.path(f"{kind.field}[{index}]")
-                    uses.append(
-                        ClaimUse(
-                            kind.path,
-                            place,
-                            device.name,
-                            f"{place}.requestName",
-                            device.request_name,
-                            by_entry.get(device.claim_name),
-                        )
-                    )
+                    place, claim = self.path(f"{kind.field}[{index}]"), by_entry.get(device.claim_name)
+                    field = f"{place}.requestName"
+                    uses.append(ClaimUse(kind.path, place, device.name, field, device.request_name, claim))
         interfaces = {interface.name: interface for interface in reversed(spec.domain.devices.interfaces)}
         for index, network in enumerate(spec.networks):
             reference, interface = network.resource_claim, interfaces.get(network.name)
             if reference is not None and reference.claim_name and reference.request_name:
-                place = self.path(f"networks[{index}]")
-                uses.append(
-                    ClaimUse(
-                        "networks",
-                        place,
-                        network.name,
-                        f"{place}.resourceClaim.requestName",
-                        reference.request_name,
-                        by_entry.get(reference.claim_name),
-                        "none"
-                        if interface is not None and interface.sriov is None and interface.binding is not None
-                        else "pci",
-                    )
-                )
+                place, claim = self.path(f"networks[{index}]"), by_entry.get(reference.claim_name)
+                field, request = f"{place}.resourceClaim.requestName", reference.request_name
+                plugin = interface is not None and interface.sriov is None and interface.binding is not None
+                needs: Need = "none" if plugin else "pci"
+                uses.append(ClaimUse("networks", place, network.name, field, request, claim, needs))
         return tuple(uses[: self.settings.max_entries])
 
     def all_of(self, kind: type[ObjectT]) -> Collection[ObjectT]:
@@ -371,28 +321,22 @@ class Linted:
         """The selectors of an option, those of its class first: the place and text of each."""
         device_class = self.class_of(option)
         of_class = device_class.spec.selectors if device_class else ()
-        texts = [
-            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', selector.cel.expression)
-            for n, selector in enumerate(of_class)
+        places = ((f'DeviceClass "{option.class_name}" spec', of_class), (option.path, option.asked.selectors))
+        return tuple(
+            (f"{place}.selectors[{n}]", selector.cel.expression)
+            for place, selectors in places
+            for n, selector in enumerate(selectors)
             if selector.cel
-        ]
-        texts += [
-            (f"{option.path}.selectors[{n}]", selector.cel.expression)
-            for n, selector in enumerate(option.asked.selectors)
-            if selector.cel
-        ]
-        return tuple(texts)
+        )
 
     def matching(self, option: RequestOption) -> Match | None:
         """The devices that match an option; None if its class or the slices aren't known."""
+        if self.class_of(option) is None or SLICES not in self.inputs.known_kinds:
+            return None
         if option not in self._matches:
-            known_slices = self.class_of(option) is not None and SLICES in self.inputs.known_kinds
-            texts = [text for _, text in self.expressions(option)] if known_slices else []
-            self._matches[option] = (
-                self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator)
-                if known_slices
-                else None
-            )
+            texts = [text for _, text in self.expressions(option)]
+            limit = self.settings.max_devices
+            self._matches[option] = self.inputs.inventory.matching(texts, limit, self._evaluator)
         return self._matches[option]
 
     @cached_property
@@ -403,9 +347,8 @@ class Linted:
         """The drivers with a device that every selector of the option and its class matches. ``incomplete``: a limit
         ended it early."""
         if option not in self._served:
-            self._served[option] = self.inputs.inventory.drivers(
-                [text for _, text in self.expressions(option)], self._evaluator
-            )
+            texts = [text for _, text in self.expressions(option)]
+            self._served[option] = self.inputs.inventory.drivers(texts, self._evaluator)
         return self._served[option]
 
     def named_driver(self, option: RequestOption) -> str | None:
@@ -457,13 +400,12 @@ class Linted:
     def candidates(self, use: ClaimUse) -> DeviceSet:
         """The devices that a use may get, as far as known: its allocated devices, else those that match."""
         if use not in self._candidates:
-            self._candidates[use] = self._find_candidates(use)
+            claim = use.claim
+            if claim is not None and claim.allocated is not None:
+                results = claim.results_for(use.request_name)
+                devices = (self.inputs.inventory.get(result.driver, result.pool, result.device) for result in results)
+                self._candidates[use] = DeviceSet(tuple(device for device in devices if device is not None))
+            else:
+                matches = map(self.matching, use.options)
+                self._candidates[use] = DeviceSet.union(match.set for match in matches if match is not None)
         return self._candidates[use]
-
-    def _find_candidates(self, use: ClaimUse) -> DeviceSet:
-        claim = use.claim
-        if claim is not None and claim.allocated is not None:
-            results = claim.results_for(use.request_name)
-            devices = (self.inputs.inventory.get(result.driver, result.pool, result.device) for result in results)
-            return DeviceSet(tuple(device for device in devices if device is not None))
-        return DeviceSet.union(match.set for option in use.options if (match := self.matching(option)) is not None)

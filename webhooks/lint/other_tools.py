@@ -23,13 +23,10 @@ def kustomize_patches(documents: Iterable[Document]) -> frozenset[str]:
     return frozenset(
         posixpath.normpath(posixpath.join(posixpath.dirname(document.source.name), path))
         for document in documents
-        if isinstance(document.raw, dict) and _is_kustomization(document)
+        if isinstance(document.raw, dict)
+        if _group(document.raw) in _GROUPS or posixpath.basename(document.source.name) in _KUSTOMIZATIONS
         for path in _patches(document.raw)
     )
-
-
-def _is_kustomization(document: Document) -> bool:
-    return _group(document.raw) in _GROUPS or posixpath.basename(document.source.name) in _KUSTOMIZATIONS
 
 
 def _patches(kustomization: dict[str, object]) -> Iterator[str]:

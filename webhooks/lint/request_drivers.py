@@ -44,59 +44,37 @@ def request_drivers(
 def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
     if claim.spec is None:
         # For a name that no object can have, the API server refuses the pod with a better message.
-        missing_kind = claim.kind in linted.inputs.known_kinds and not names.dns1123_subdomain(claim.name)
+        is_missing = claim.kind in linted.inputs.known_kinds and not names.dns1123_subdomain(claim.name)
         by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
-        return RequestDrivers(
-            complete=False,
-            missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if missing_kind else (),
-        )
+        missing_claim = MissingObject(claim.kind, claim.name, linted.namespace, by)
+        return RequestDrivers(complete=False, missing=(missing_claim,) if is_missing else ())
     drivers = linted.drivers(claim, request)
     if claim.allocated is not None:
         return RequestDrivers(drivers.names, not drivers.incomplete)
     options = claim.options_of(request)
-    missing = tuple(
-        dict.fromkeys(missing_object for option in options for missing_object in _missing_class(linted, claim, option))
-    )
-    undecided = (
-        None
-        if drivers.names or missing or not options or _cut_short(linted, options)
-        else _newest(linted, claim, options)
-    )
+    missing = tuple(dict.fromkeys(obj for option in options for obj in _missing_class(linted, claim, option)))
+    # Where a limit of virt-dra ended the search, an unknown driver must not keep a VM from starting.
+    cut_short = SLICES not in linted.inputs.known_kinds or any(linted.drivers_matching(o).incomplete for o in options)
+    is_decided = drivers.names or missing or not options or cut_short
+    undecided = None if is_decided else _newest(linted, claim, options)
     return RequestDrivers(drivers.names, not drivers.incomplete, missing, undecided)
 
 
 def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
     """The option's DeviceClass if it doesn't exist, unless the driver is known without it."""
-    if (
-        linted.class_of(option) is not None
-        or CLASSES not in linted.inputs.known_kinds
-        or linted.named_driver(option) is not None
-    ):
+    is_known = linted.class_of(option) is not None or CLASSES not in linted.inputs.known_kinds
+    if is_known or linted.named_driver(option) is not None:
         return
     if not names.dns1123_subdomain(option.class_name):  # a class with an invalid name can never exist
-        yield MissingObject(
-            DeviceClass.KIND,
-            option.class_name,
-            "",
-            f'request "{option.name}" of {claim} in namespace {linted.namespace}',
-        )
-
-
-def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
-    """True if no driver is known only because of a limit of virt-dra, which must not keep a VM from starting."""
-    return SLICES not in linted.inputs.known_kinds or any(
-        linted.drivers_matching(option).incomplete for option in options
-    )
+        by = f'request "{option.name}" of {claim} in namespace {linted.namespace}'
+        yield MissingObject(DeviceClass.KIND, option.class_name, "", by)
 
 
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:
     """The creation time of the newest object that defines the request: its claim or template, or a DeviceClass."""
     classes = (linted.class_of(option) for option in options)
-    texts = (
-        claim.created,
-        *(device_class.metadata.creation_timestamp for device_class in classes if device_class is not None),
-    )
-    return max(_time(text) for text in texts)
+    of_classes = (device_class.metadata.creation_timestamp for device_class in classes if device_class is not None)
+    return max(map(_time, (claim.created, *of_classes)))
 
 
 def _time(text: str | None) -> datetime:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from virt_dra.api.kubevirt_v1 import DeviceEntry, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import (
+    DeviceEntry,
+    VirtualMachine,
+    VirtualMachineInstance,
+    VirtualMachineInstanceSpec,
+    VirtualMachineInstanceTemplate,
+)
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, Gates
 from webhooks.verdict import AdmissionCause, AdmissionCauseType
 
@@ -33,14 +39,11 @@ class ReviewedSpec:
 
     @classmethod
     def from_vm(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
-        if isinstance(obj, VirtualMachine):
-            template, root, instancetype = (
-                obj.spec.template,
-                "spec.template.",
-                (obj.spec.model_extra or {}).get("instancetype"),
-            )
-        else:
-            template, root, instancetype = obj, "", None
+        template: VirtualMachineInstance | VirtualMachineInstanceTemplate = (
+            obj if isinstance(obj, VirtualMachineInstance) else obj.spec.template
+        )
+        root = "" if template is obj else "spec.template."
+        instancetype = isinstance(obj, VirtualMachine) and bool((obj.spec.model_extra or {}).get("instancetype"))
         meta = template.metadata
         return cls(
             template.spec,
@@ -48,7 +51,7 @@ class ReviewedSpec:
             gates,
             f"{root}spec",
             f"{root}metadata",
-            bool(instancetype),
+            instancetype,
             meta.labels,
             outsider,
         )

@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -56,7 +56,6 @@ _HANG_UP_AFTER: Final = (
 _HANG_UP_SECONDS: Final = 1.0
 """Timeout of closing a connection."""
 
-T = TypeVar("T")
 
 KnowledgeSource = Callable[[], Knowledge | None]
 """Returns the current state; None as long as there is none."""
@@ -135,16 +134,14 @@ class WebhookServer:
         """Shut down: unready from now on, and each answer asks its client to close the connection; after
         ``announce_seconds`` without new connections; then every request that has begun is answered."""
         self._draining = True
-        self._log.info(
-            "shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}}
-        )
+        fields = {"inFlight": self._in_flight, "announceSeconds": announce_seconds}
+        self._log.info("shutting down", extra={"fields": fields})
         await asyncio.sleep(announce_seconds)
         for connections in self._connections:
             await connections.stop_listening()
         # aiohttp's own shutdown comes last: it no longer reads what is left of a request that is being received.
-        await asyncio.gather(
-            *(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections)
-        )
+        seconds = self._limits.seconds + _HANG_UP_SECONDS
+        await asyncio.gather(*(connections.end(seconds) for connections in self._connections))
         for server in self._servers:
             await server.shutdown(_HANG_UP_SECONDS)
         self._deciding.close()
@@ -162,9 +159,8 @@ class WebhookServer:
             except CertificateError as error:
                 self.metrics.certificate_reloads.labels("failed").inc()
                 if str(error) != reported:
-                    self._log.error(
-                        "certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}}
-                    )
+                    extra = {"fields": {"reason": str(error)}}
+                    self._log.error("certificate not reloaded, the one in service stays", extra=extra)
                 reported = str(error)
                 continue
             reported = ""
@@ -212,9 +208,8 @@ class WebhookServer:
             lingering_time=1.0,
             logger=QuietLogger(self._log, self._repeats),
         )
-        connections = Connections(
-            server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified
-        )
+        limits = self._limits.of_listener(encrypted=encrypted)
+        connections = Connections(server, self.metrics, limits, self._is_verified)
         self._servers.append(server)
         self._connections.append(connections)
         return await connections.listen(host, port, self._tls.context if encrypted else None)
@@ -281,16 +276,8 @@ class WebhookServer:
     async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
         begin = time.perf_counter()
         seconds = self._seconds(request)
-        received = ReceivedBody(
-            next(
-                (
-                    connection.group(request.protocol)
-                    for connection in self._connections
-                    if request.protocol in connection
-                ),
-                None,
-            )
-        )
+        having = (connections for connections in self._connections if request.protocol in connections)
+        received = ReceivedBody(next((connections.group(request.protocol) for connections in having), None))
         read = False
         try:
             everything = self._full_answer(request)
@@ -305,9 +292,8 @@ class WebhookServer:
         except BadReview as bad:
             return self._failed(bad)
         except TimeoutError:
-            stage = "decided" if read else "received"
-            code, reason = (504, "Timeout") if read else (408, "Timeout")
-            return self._failed(BadReview(code, reason, f"the review could not be {stage} within {seconds:g} s"))
+            code, stage = (504, "decided") if read else (408, "received")
+            return self._failed(BadReview(code, "Timeout", f"the review could not be {stage} within {seconds:g} s"))
         finally:
             self._bodies.release(received)
         taken = time.perf_counter() - begin
@@ -343,9 +329,8 @@ class WebhookServer:
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
-        self._write(
-            logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad))
-        )
+        fields: dict[str, object] = {"code": bad.code, "reason": str(bad)}
+        self._write(logging.WARNING, "request without a verdict", fields, (bad.code, str(bad)))
         allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
         body = encoded(failure(bad.code, bad.reason, str(bad)))
         return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
@@ -372,14 +357,12 @@ class WebhookServer:
         if verdict.allowed:
             self._log.log(level, "admitted", extra={"fields": fields})
         else:
-            self._write(
-                level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message)
-            )
+            key = (webhook.name, review.namespace, review.name, review.user, verdict.message)
+            self._write(level, "denied", fields, key)
 
     def _write(self, level: int, message: str, fields: dict[str, object], key: object) -> None:
         """Log a line of which clients can cause many."""
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
-            self._log.log(
-                level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}}
-            )
+            fields = {**fields, "suppressed": suppressed} if suppressed else fields
+            self._log.log(level, message, extra={"fields": fields})

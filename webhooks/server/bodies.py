@@ -72,6 +72,5 @@ class Bodies:
             raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
 
     def _too_large(self) -> BadReview:
-        return BadReview(
-            413, "RequestEntityTooLarge", f"the body is larger than {self._limit} bytes, the limit of this server"
-        )
+        message = f"the body is larger than {self._limit} bytes, the limit of this server"
+        return BadReview(413, "RequestEntityTooLarge", message)

@@ -51,10 +51,8 @@ class Callers:
         if self.names.isdisjoint(shown):
             if self.unverified == REFUSE:
                 listed = ", ".join(sorted(self.names))
-                message = (
-                    f"the client certificate is of {_shown(shown)}; reviews are "
-                    f"answered to {listed} only (--client-name)"
-                )
+                whose = cut_after(", ".join(repr(name) for name in sorted(shown)), _MAX_SHOWN)
+                message = f"the client certificate is of {whose}; reviews are answered to {listed} only (--client-name)"
                 raise BadReview(403, "Forbidden", message)
             return False
         return now.timestamp() < ssl.cert_time_to_seconds(str(peer["notAfter"]))
@@ -77,7 +75,3 @@ def names_of(peer: Mapping[str, Any]) -> frozenset[str]:
     """The common names and DNS names of a certificate as ``ssl.SSLSocket.getpeercert`` shows it."""
     common = {value for relative in peer.get("subject", ()) for key, value in relative if key == "commonName"}
     return frozenset(common | {value for kind, value in peer.get("subjectAltName", ()) if kind == "DNS"})
-
-
-def _shown(names: frozenset[str]) -> str:
-    return cut_after(", ".join(repr(name) for name in sorted(names)), _MAX_SHOWN)

@@ -125,9 +125,7 @@ class ConnectionTable:
             del self._sizes[group]
 
     def _queue(self, entry: ConnectionEntry) -> None:
-        if (
-            entry.phase != ConnectionPhase.BUSY and entry.standing != Standing.VERIFIED
-        ):  # verified ones make no room for others
+        if entry.phase != ConnectionPhase.BUSY and entry.standing != Standing.VERIFIED:  # verified: never evicted
             self._evictable[entry.standing].setdefault(entry.group, {}).setdefault(entry.phase, {})[entry] = None
 
     def _unqueue(self, entry: ConnectionEntry) -> None:

@@ -276,10 +276,8 @@ class _Guard(asyncio.Protocol):
         self._handshake = asyncio.create_task(self._establish(context))
 
     async def _establish(self, context: ssl.SSLContext | None) -> None:
-        connection, self._socket = (
-            self._socket,
-            None,
-        )  # only here: if the task is cancelled before it runs, _gone closes it
+        # Only here: if the task is cancelled before it runs, _gone closes it.
+        connection, self._socket = self._socket, None
         assert connection is not None
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
@@ -296,9 +294,11 @@ class _Guard(asyncio.Protocol):
     def expect_head(self) -> None:
         """Start the timer within which a request's head must arrive."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(
-                self._connections._limits.head_seconds, self._connections._too_slow, self
-            )  # fmt: skip
+            self._timer = self._deadline()
+
+    def _deadline(self) -> asyncio.TimerHandle:
+        connections = self._connections
+        return asyncio.get_running_loop().call_later(connections._limits.head_seconds, connections._too_slow, self)
 
     def stop_timer(self) -> None:
         if self._timer is not None:
@@ -357,9 +357,7 @@ class _Guard(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client doesn't read its answer."""
         if self._sending is None:
-            self._sending = asyncio.get_running_loop().call_later(
-                self._connections._limits.head_seconds, self._connections._too_slow, self
-            )  # fmt: skip
+            self._sending = self._deadline()
         assert self.inner is not None
         self.inner.pause_writing()
 

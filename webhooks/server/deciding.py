@@ -130,9 +130,8 @@ class Deciding:
                 return large, *decided
             read = large
         while True:
-            collecting = Collecting(
-                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_DEVICES if lane is self._small else None
-            )
+            at_once = AT_ONCE_DEVICES if lane is self._small else None
+            collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), at_once)
             collected = knowledge.with_evaluator(collecting)
             try:
                 review, verdict = await lane.run(tenant, _read_and_decide, webhook, read or body, collected)

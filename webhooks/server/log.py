@@ -21,21 +21,17 @@ class JsonFormatter(logging.Formatter):
     line."""
 
     def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         entry: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "time": time.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": cut(record.getMessage()),
         }
         fields = getattr(record, _FIELDS, None)
         if isinstance(fields, dict):
-            entry.update(
-                (key, cut(value) if isinstance(value, str) else value)
-                for key, value in fields.items()
-                if key not in entry
-            )
+            texts = {key: cut(value) if isinstance(value, str) else value for key, value in fields.items()}
+            entry = {**texts, **entry}
         if record.exc_info and record.exc_info[1] is not None:
             # By its kind and place: a traceback would carry users' values over many lines.
             entry["error"] = cut(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")

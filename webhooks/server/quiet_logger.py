@@ -22,11 +22,8 @@ class QuietLogger(logging.LoggerAdapter[logging.Logger]):
         if isinstance(error, HttpProcessingError):
             suppressed = self._repeats.suppressed_before((error.code, error.message))
             if suppressed is not None:
-                fields = {
-                    "code": error.code,
-                    "reason": error.message,
-                    **({"suppressed": suppressed} if suppressed else {}),
-                }
+                fields = {"code": error.code, "reason": error.message}
+                fields |= {"suppressed": suppressed} if suppressed else {}
                 self.logger.warning("not a request in HTTP", extra={"fields": fields})
             return
         # Clients that close connections in the middle of requests cause as many lines, which only differ in the

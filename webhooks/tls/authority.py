@@ -153,12 +153,8 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
     old = bundle.authority.certificate
     if not old.not_valid_before_utc <= now < old.not_valid_after_utc:
         return bootstrap(dns_names, now, keys)
-    renewal = replace(
-        bundle,
-        predecessors=tuple(
-            predecessor for predecessor in bundle.predecessors if now < _needed_until(bundle, predecessor)
-        ),
-    )
+    needed = (predecessor for predecessor in bundle.predecessors if now < _needed_until(bundle, predecessor))
+    renewal = replace(bundle, predecessors=tuple(needed))
     if now >= bundle.authority.renew_at() or _constraints_of(old) != _constraints(dns_names):
         renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
@@ -212,11 +208,9 @@ def _within(name: x509.GeneralName, subtree: x509.GeneralName) -> bool:
 
 def _serving_is_due(bundle: Bundle, dns_names: Sequence[str], now: datetime) -> bool:
     serving = bundle.serving.certificate
-    if not serving.not_valid_before_utc <= now < bundle.serving.renew_at():
+    if not serving.not_valid_before_utc <= now < bundle.serving.renew_at() or names_of(serving) != frozenset(dns_names):
         return True
-    return names_of(serving) != frozenset(dns_names) or not any(
-        _issued(authority, serving) for authority in bundle.trusted
-    )
+    return not any(_issued(authority, serving) for authority in bundle.trusted)
 
 
 def _needed_until(bundle: Bundle, predecessor: x509.Certificate) -> datetime:
@@ -244,10 +238,10 @@ def _constraints(dns_names: Sequence[str]) -> x509.NameConstraints:
     """Constraints to the names. A type of name without a permitted one would be unrestricted, so it is excluded as a
     whole."""
     names = [_general_name(name) for name in sorted(set(dns_names))]
-    permitted: list[x509.GeneralName] = []
+    permitted = [
+        x509.IPAddress(ipaddress.ip_network(name.value)) if isinstance(name, x509.IPAddress) else name for name in names
+    ]
     excluded: list[x509.GeneralName] = []
-    for name in names:
-        permitted.append(x509.IPAddress(ipaddress.ip_network(name.value)) if isinstance(name, x509.IPAddress) else name)
     if not any(isinstance(name, x509.DNSName) for name in names):
         excluded.append(x509.DNSName(""))
     if not any(isinstance(name, x509.IPAddress) for name in names):
@@ -329,11 +323,8 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         pass
-    if (
-        not name
-        or len(name) > 253
-        or not all(0 < len(label) <= 63 and label.replace("-", "").isalnum() for label in name.split("."))
-    ):
+    labels = name.split(".")
+    if len(name) > 253 or not all(0 < len(label) <= 63 and label.replace("-", "").isalnum() for label in labels):
         raise BundleError(f"{name!r} is neither a DNS name nor an IP address")
     if not name.isascii():
         raise BundleError(f"{name!r} is no DNS name; write it in ASCII")

@@ -120,11 +120,9 @@ class ReloadingTls:
         authorities = self._authorities()
         if authorities:
             # In a handshake OpenSSL takes the verify mode from the first context, and the authorities from the current
-            # one.
+            # one. An intermediate authority may be all that is trusted.
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.verify_flags |= (
-                ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-            )  # an intermediate authority may be all that is trusted
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
             # A resumed session would bring along what was verified by authorities that have been replaced since.
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.num_tickets = 0
@@ -169,11 +167,8 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, PermissionError):
         return "permission denied; it must be readable for this user"
     if isinstance(error, ssl.SSLError):
-        return (
-            "the key is not the certificate's"
-            if error.reason == "KEY_VALUES_MISMATCH"
-            else "no certificate with its key in PEM"
-        )
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        return "the key is not the certificate's" if mismatch else "no certificate with its key in PEM"
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error) or "no certificate in PEM"

@@ -84,10 +84,9 @@ def _present(
 ) -> Bundle:
     if CA_KEY in signing:
         pair = {name: content for name, content in served.items() if name in (CERTIFICATE, KEY)}
+        own = {name: content for name, content in signing.items() if name in (CA_CERTIFICATES, CA_KEY)}
         try:
-            return Bundle.from_files(
-                {**pair, **{name: signing[name] for name in (CA_CERTIFICATES, CA_KEY) if name in signing}}
-            )
+            return Bundle.from_files({**pair, **own})
         except BundleError:
             if held is not None and held.authority_files() == signing:
                 return held

@@ -81,14 +81,12 @@ class EvaluationQueue:
     def ask(self, tenant: Tenant, given: Callable[[], None]) -> Turn:
         """Queue a review, and start it if a slot is free. Raises :class:`TurnRefused`."""
         if self.left(tenant) <= 0:
-            raise TurnRefused(
-                "its namespace has used up its share of the time for evaluating selectors; try again in some seconds"
-            )
+            used_up = "its namespace has used up its share of the time for evaluating selectors"
+            raise TurnRefused(f"{used_up}; try again in some seconds")
         queue = self._waiting.get(tenant, ())
         if len(queue) >= self.shares.waiting or self.waiting >= self.shares.all_waiting:
-            raise TurnRefused(
-                "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
-            )
+            too_many = "too many other reviews wait for their selectors to be evaluated"
+            raise TurnRefused(f"{too_many}; try again in some seconds")
         turn = Turn(tenant, given)
         self._waiting.setdefault(tenant, deque()).append(turn)
         self._all_waiting += 1
@@ -106,9 +104,7 @@ class EvaluationQueue:
         if self.slow >= self.shares.slow:
             if not self._waiting:
                 return None
-            evicted = next(
-                running for running in self._running.values() if running.state == "slow"
-            )  # in the order in which they began
+            evicted = next(turn for turn in self._running.values() if turn.state == "slow")  # in order of their begin
             evicted.state = "evicted"
             self.slow -= 1
         turn.state = "slow"

@@ -144,11 +144,7 @@ class Worker:
     async def answer(self, tenant: Tenant, asked: Asked, seconds: float) -> Unanswered | None:
         """Fill the caches with answers within so many seconds, waiting included. Returns why not all were answered."""
         began = self._clock()
-        fresh = [
-            (question, answers)
-            for question, answers in asked
-            if not self._killed.has(tenant, digest(question.expressions))
-        ]
+        fresh = [pair for pair in asked if not self._killed.has(tenant, digest(pair[0].expressions))]
         unanswered = await self._turn(tenant, fresh, began + seconds) if fresh else None
         if unanswered is None and len(fresh) < len(asked):
             unanswered = _TOOK_TOO_LONG
@@ -191,9 +187,8 @@ class Worker:
     async def _child(self, replica: Replica, turn: Turn, asked: Asked, until: float) -> Unanswered | None:
         self._next += 1
         turn.child = number = self._next
-        questions = Questions(
-            tuple(WrittenQuestion.from_question(question) for question, _ in asked), self._limits.work
-        )
+        written = tuple(WrittenQuestion.from_question(question) for question, _ in asked)
+        questions = Questions(written, self._limits.work)
         turn.heard = self._clock()
         turn.used = most = self._limits.processor_seconds
         ours, theirs = socket.socketpair()

@@ -13,6 +13,7 @@ import selectors
 import signal
 import socket
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Final, NoReturn
 
@@ -100,11 +101,8 @@ class WorkerProcess:
                     commands += 1
                     if not self._command():
                         return
-                if (
-                    self._server in readable
-                    and (self._control not in readable or commands % _COMMANDS == 0)
-                    and not self._change()
-                ):
+                is_its_turn = self._control not in readable or commands % _COMMANDS == 0
+                if self._server in readable and is_its_turn and not self._change():
                     return
 
     def _command(self) -> bool:
@@ -159,13 +157,12 @@ class WorkerProcess:
         frame = server.receive()
         if frame is None:
             return
+        stopped = False
         try:
             for message in answers(QUESTIONS.decoded(frame), self._replica):
                 server.send(CHILD_MESSAGES.encoded(message))
         except Interrupted:
             stopped = True
-        else:
-            stopped = False
         server.send(CHILD_MESSAGES.encoded(ChildDone(stopped, time.process_time())))
 
     def _change(self) -> bool:
@@ -186,9 +183,8 @@ def warm_up() -> None:
     }
     replica = SliceTable()
     apply_change(PutSlice(0, "a.example.com", (Device.from_wire(raw),)), replica)
-    tuple(
-        answers(Questions(tuple(WrittenQuestion((text,), (0,), mask_bytes(1)) for text in _FIRST), 1_000_000), replica)
-    )
+    questions = tuple(WrittenQuestion((text,), (0,), mask_bytes(1)) for text in _FIRST)
+    deque(answers(Questions(questions, 1_000_000), replica), maxlen=0)
 
 
 def main(server: Connection, control: int) -> None:

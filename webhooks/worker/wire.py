@@ -129,9 +129,8 @@ class WrittenQuestion:
     def from_question(cls, question: SelectorQuestion) -> WrittenQuestion:
         if isinstance(question, DepthsQuestion):
             return cls(question.expressions, tuple(slice_.position for slice_ in question.slices))
-        return cls(
-            question.expressions, (), mask_bytes(question.positions) if isinstance(question, DriversQuestion) else b""
-        )
+        drivers = mask_bytes(question.positions) if isinstance(question, DriversQuestion) else b""
+        return cls(question.expressions, drivers=drivers)
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,10 @@ def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
     permitted, version = linted.inputs.configuration.permitted, linted.version
     if permitted is None:
         return
-    listed = {device.resource_name for device in permitted.pci_host_devices}
-    listed |= {device.resource_name for device in permitted.mediated_devices} | {
-        device.resource_name for device in permitted.usb
-    }
-    skipped = (
-        version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates
-    )  # K-15.3: switches the check off for every GPU
+    kinds = (permitted.pci_host_devices, permitted.mediated_devices, permitted.usb)
+    listed = {device.resource_name for of_kind in kinds for device in of_kind}
+    # K-15.3: switches the check off for every GPU
+    skipped = version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(linted.reviewed.spec)):
             field = linted.path(f"{kind.field}[{index}]")

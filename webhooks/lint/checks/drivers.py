@@ -52,19 +52,13 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if len(candidates) and len(candidates.of_types(NVIDIA, FOR_CONTAINERS)) == len(candidates):
             continue  # not-a-vfio-device reports it
         wanted = f"opaque configuration of driver {NVIDIA} with kind {VFIO_CONFIG} and {_IOMMU}"
-        given = [
-            config
-            for config in _configurations(linted, use)
-            if config.driver == NVIDIA and _member(config.parameters, "kind") == VFIO_CONFIG
-        ]
-        written = next(
-            (at for at, config in enumerate(claim.spec.devices.config) if given and config.opaque is given[-1]), None
-        )
-        repair = (
-            VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written)
-            if claim.allocated is None
-            else None
-        )
+        of_driver = (config for config in _configurations(linted, use) if config.driver == NVIDIA)
+        given = [config for config in of_driver if _member(config.parameters, "kind") == VFIO_CONFIG]
+        repair = None
+        if claim.allocated is None:
+            configs = enumerate(claim.spec.devices.config)
+            written = next((at for at, config in configs if given and config.opaque is given[-1]), None)
+            repair = VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written)
         if not given:
             yield LintIssue(
                 claim.field,
@@ -126,11 +120,10 @@ def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
         bound = candidates.of_types(NVIDIA, FOR_CONTAINERS)
         if not bound:
             continue
-        share = "every device" if len(bound) == len(candidates) else f"{len(bound)} of {len(candidates)} devices"
         kind = quoted(bound[0].text("type") or "")
         yield FieldIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as "
+            f"{candidates.share(len(bound))} that request {quoted(use.request_name)} may get, such as "
             f"{bound[0]}, is of type {kind}, which the driver reserves "
             'for containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
@@ -141,18 +134,11 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
     for use in linted.uses:
         if not any(option.class_name == INTEL for option in use.options):
             continue
-        if any(
-            _member(config.parameters, "driver") in VFIO_DRIVERS
-            for config in _configurations(linted, use)
-            if config.driver == INTEL
-        ):
+        configs = (config for config in _configurations(linted, use) if config.driver == INTEL)
+        if any(_member(config.parameters, "driver") in VFIO_DRIVERS for config in configs):
             continue
-        candidates = linted.candidates(use)
-        bound = [
-            device
-            for device in candidates.devices
-            if device.driver == INTEL and device.text("driver") not in VFIO_DRIVERS
-        ]
+        of_intel = (device for device in linted.candidates(use).devices if device.driver == INTEL)
+        bound = [device for device in of_intel if device.text("driver") not in VFIO_DRIVERS]
         if bound:
             kernel_driver = bound[0].text("driver")
             now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
@@ -174,12 +160,12 @@ def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
                 continue
             drivers = _drivers(linted, claim, config.requests)
             if drivers and config.opaque.driver not in drivers:
-                yield LintIssue(
-                    claim.field,
-                    f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no device that the claim may get is "
-                    f"of driver {quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are "
-                    f"of {', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
-                    at=claim.place(f"{claim.root}.devices.config[{index}].opaque.driver"),
+                field = f"{claim.root}.devices.config[{index}].opaque.driver"
+                yield claim.issue(
+                    field,
+                    f"{claim} {field}: no device that the claim may get is of driver {quoted(config.opaque.driver)}, "
+                    f"so no driver reads this configuration; the devices are of {', '.join(drivers)}. "
+                    "Correct the driver, or the requests that the configuration is for",
                 )
 
 
@@ -219,15 +205,11 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
             continue
         device, why = unusable[0]
         detail = "the driver must publish one" if linted.settings.at_admission else why.message
-        share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
-        yield LintIssue(
-            use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} "
-            f"no usable address, such as {device}: {detail}",
-            None
-            if linted.settings.at_admission
-            else candidates.spelling(use.needs, reader_of(linted.version, use.kind)),
-        )
+        has = "has" if len(unusable) == len(candidates) else "have"
+        subject = f"{candidates.share(len(unusable))} that request {quoted(use.request_name)} may get"
+        reader = reader_of(linted.version, use.kind)
+        repair = None if linted.settings.at_admission else candidates.spelling(use.needs, reader)
+        yield LintIssue(use.request_field, f"{subject} {has} no usable address, such as {device}: {detail}", repair)
 
 
 def address_key(linted: Linted) -> Iterator[FieldIssue]:
@@ -243,7 +225,7 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         keys, devices = _READ_KEYS[reader], candidates.unread_by(reader)
         if not devices or linted.shimmed(use) or _never_read(linted, use):
             continue
-        share = "every device" if len(devices) == len(candidates) else f"{len(devices)} of {len(candidates)} devices"
+        has = "has" if len(devices) == len(candidates) else "have"
         remedy = (
             "use KubeVirt 1.8.3 or newer, or let virt-dra stand in for the device plugin"
             if version < V1_8_0
@@ -251,9 +233,8 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         )
         yield LintIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as {devices[0]}, "
-            f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} "
-            f"reads, which is {' or '.join(keys)}; {remedy}",
+            f"{candidates.share(len(devices))} that request {quoted(use.request_name)} may get, such as {devices[0]}, "
+            f"{has} an address under another key than KubeVirt {version} reads, which is {' or '.join(keys)}; {remedy}",
             None if linted.settings.at_admission else candidates.moving(reader),
         )
 

@@ -20,30 +20,27 @@ from virt_dra.api.profiles.asking import DEVICES_ANNOTATION, RefusedLineError
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.model.cluster import ModelIndex
 from webhooks.lint.inputs import LintInputs, NamespacedName, title
-from webhooks.lint.linted import Linted, NamedClaim
+from webhooks.lint.linted import Linted
 from webhooks.verdict import FieldIssue
 
 _SHOWN: Final = 3
-_FOREIGN: Final = "isn't the VM's"
 """Entries that are named."""
+_FOREIGN: Final = "isn't the VM's"
 
 
 def keep_limited(linted: Linted) -> Iterator[FieldIssue]:
     """KeepPolicies of the namespace by which the VM keeps its devices for a shorter time than it asks for, or not at
     all, however few others keep."""
-    if not isinstance(linted.object, VirtualMachine):
+    vm, policies = linted.object, _policies_of(linted.inputs.model, linted.namespace)
+    if not isinstance(vm, VirtualMachine) or (terms := _terms(linted, vm)) is None or not policies:
         return
-    terms = _terms(linted, linted.object)
-    policies = _policies_of(linted.inputs.model, linted.namespace)
-    if terms is None or not policies:
-        return
-    limits = KeepLimits(policies)
     devices: Counter[str] = Counter()
     for claim in linted.claims:
-        if claim.spec is not None and (not claim.direct or _is_own(linted.object, claim)):
+        # A model has the claim that the VM keeps for an entry in place of the template.
+        is_kept_for_entry = claim.name == kept_claim_name(vm.name, claim.entry)
+        if claim.spec is not None and (not claim.direct or is_kept_for_entry):
             devices.update(least_devices(claim.spec))
-    shortfall = limits.shortfall(devices, terms)
-    if shortfall:
+    if shortfall := KeepLimits(policies).shortfall(devices, terms):
         yield FieldIssue(_field(linted), shortfall)
 
 
@@ -51,40 +48,27 @@ def keep_ignored(linted: Linted) -> Iterator[FieldIssue]:
     """Keeping that is asked for where it has no effect: KubeVirt passes on annotations of the VM's template alone
     (P-10)."""
     vm = linted.object
-    if not isinstance(vm, VirtualMachine):
-        return
-    if not _is_ignored(vm.metadata.annotations, linted.reviewed.annotations, linted.inputs):
-        return
-    text = (
-        "KubeVirt doesn't pass annotations of the VM itself to its VMI, so its devices aren't kept; "
-        f"write it in {linted.reviewed.metadata}.annotations"
-    )
-    yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", text)
+    if isinstance(vm, VirtualMachine) and _is_ignored(vm, linted.reviewed.annotations, linted.inputs):
+        text = "KubeVirt doesn't pass annotations of the VM itself to its VMI, so its devices aren't kept"
+        advice = f"write it in {linted.reviewed.metadata}.annotations"
+        yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", f"{text}; {advice}")
 
 
 def instancetype_keep_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
     """Keeping that an instancetype asks for where KubeVirt doesn't pass it on: only ``spec.annotations`` is (P-10)."""
     if obj.kind not in (INSTANCETYPE, CLUSTER_INSTANCETYPE):
         return
-    if _is_ignored(obj.metadata.annotations, _passed_on(obj), inputs):
-        text = (
-            "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so no devices are kept; "
-            "write it in spec.annotations"
-        )
-        yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", text)
+    spec = obj.to_wire().get("spec")
+    passed_on = spec.get("annotations") if isinstance(spec, dict) else None
+    if _is_ignored(obj, passed_on if isinstance(passed_on, dict) else {}, inputs):
+        text = "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so no devices are kept"
+        yield FieldIssue(f"metadata.annotations[{KEEP_ANNOTATION}]", f"{text}; write it in spec.annotations")
 
 
-def _passed_on(instancetype: TypedObject) -> Mapping[str, str]:
-    """The annotations that KubeVirt passes on to VMIs; none if they aren't a map."""
-    spec = instancetype.to_wire().get("spec")
-    annotations = spec.get("annotations") if isinstance(spec, dict) else None
-    return annotations if isinstance(annotations, dict) else {}
-
-
-def _is_ignored(own: Mapping[str, str], heard: Mapping[str, str], inputs: LintInputs) -> bool:
+def _is_ignored(obj: TypedObject, passed_on: Mapping[str, str], inputs: LintInputs) -> bool:
     """True if an object's own annotations ask for keeping, and KubeVirt passes on others, which don't speak of it."""
-    asks = own.get(KEEP_ANNOTATION, "false") != "false"
-    return asks and KEEP_ANNOTATION not in heard and not inputs.configuration.own_crds
+    asks = obj.metadata.annotations.get(KEEP_ANNOTATION, "false") != "false"
+    return asks and KEEP_ANNOTATION not in passed_on and not inputs.configuration.own_crds
 
 
 def keeper_missing(linted: Linted) -> Iterator[FieldIssue]:
@@ -133,11 +117,6 @@ def _field(linted: Linted) -> str:
     if linted.inputs.configuration.own_crds and speaks_of_keeping(linted.object.metadata.annotations):
         return f"metadata.annotations[{KEEP_ANNOTATION}]"
     return f"{reviewed.metadata}.annotations[{DEVICES_ANNOTATION}]"
-
-
-def _is_own(vm: VirtualMachine, claim: NamedClaim) -> bool:
-    """True for the claim that the VM keeps for an entry, as a model has it in place of the template."""
-    return claim.name == kept_claim_name(vm.name, claim.entry)
 
 
 def _other_use(linted: Linted, vm: VirtualMachine, name: str) -> str:

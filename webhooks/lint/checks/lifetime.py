@@ -28,10 +28,8 @@ def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that several VMs name; a device can be passed to only one running VM."""
     own = title(linted.object)
     for claim in linted.claims:
-        others = (
-            [user for user in linted.inputs.users(linted.namespace, claim.name) if user != own] if claim.direct else []
-        )
-        if others:
+        users = linted.inputs.users(linted.namespace, claim.name) if claim.direct else ()
+        if others := [user for user in users if user != own]:
             named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
             yield FieldIssue(
                 claim.field,

@@ -52,10 +52,8 @@ def unrendered_template(manifest: Manifest, release: KubeVirtVersion | None) -> 
         if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
             action = template_action(text[:SCANNED])
             if action is not None:
-                yield FieldIssue(
-                    field_path(path),
-                    f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}",
-                )
+                text = f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}"
+                yield FieldIssue(field_path(path), text)
 
 
 def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -71,9 +69,7 @@ def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
 
 def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
     """True for fields with texts of other languages: annotations, data for the guest or a driver, CEL."""
-    if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {
-        part for part in path if isinstance(part, str)
-    }:
+    if path[0] == "status" or not {"annotations", "volumes", "parameters", "expression"}.isdisjoint(path):
         return True
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
@@ -86,11 +82,8 @@ def unknown_field(manifest: Manifest, release: KubeVirtVersion | None) -> Iterat
     schema = _schema(manifest, release)
     if schema is None:
         for fault in unknown_fields(manifest.raw):
-            yield LintIssue(
-                fault.path,
-                fault.message if fault.advice else f"{fault.message} ({REFUSED})",
-                _cure(fault.path, fault.cure),
-            )
+            message = fault.message if fault.advice else f"{fault.message} ({REFUSED})"
+            yield LintIssue(fault.path, message, _cure(fault.path, fault.cure))
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
         yield LintIssue(field.path, _of_kubevirt(field), _repair(field, manifest.raw))
@@ -138,19 +131,10 @@ def _cure(path: str, cure: FieldCure) -> Repair | None:
 def old_version(manifest: Manifest, release: KubeVirtVersion | None) -> Iterator[FieldIssue]:
     """Versions of resource.k8s.io before v1, which API servers serve only if an administrator enables them (A-22.1)."""
     group, _, version = manifest.api_version.rpartition("/")
-    if (
-        group == DRA
-        and version != "v1"
-        and manifest.kind in SERVED["v1"]
-        and manifest.object is not None
-        and not manifest.stored
-    ):
-        yield LintIssue(
-            "apiVersion",
-            f"{quoted(manifest.api_version)} is only served where an administrator "
-            f"enabled it; Kubernetes 1.34 and newer serve {V1}",
-            VersionRepair(),
-        )
+    is_old = group == DRA and version != "v1" and manifest.kind in SERVED["v1"]
+    if is_old and manifest.object is not None and not manifest.stored:
+        text = f"{quoted(manifest.api_version)} is only served where an administrator enabled it"
+        yield LintIssue("apiVersion", f"{text}; Kubernetes 1.34 and newer serve {V1}", VersionRepair())
 
 
 def _schema(manifest: Manifest, release: KubeVirtVersion | None) -> Schema | None:
@@ -179,9 +163,8 @@ def invalid_object(manifest: Manifest, release: KubeVirtVersion | None) -> Itera
     schema = _schema(manifest, release)
     if schema is not None and isinstance(manifest.raw, dict):
         paths = {path for path, _ in manifest.problems}
-        for fault in islice(
-            schema_walk.faults(stored(manifest.raw, schema, mutated=release is not None), schema), FOUND_MAX
-        ):
+        as_stored = stored(manifest.raw, schema, mutated=release is not None)
+        for fault in islice(schema_walk.faults(as_stored, schema), FOUND_MAX):
             if fault.path not in paths:
                 yield FieldIssue(fault.path, fault.message)
     obj = manifest.object
@@ -199,13 +182,10 @@ def invalid_object(manifest: Manifest, release: KubeVirtVersion | None) -> Itera
         yield FieldIssue(field, error.message)
     if isinstance(obj, VirtualMachine):
         template, root = obj.spec.template.metadata, "spec.template.metadata"
-        for error in (
-            *label_map(template.labels, f"{root}.labels"),
-            *annotation_map(template.annotations, f"{root}.annotations"),
-        ):
-            yield FieldIssue(
-                error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template"
-            )
+        text = "The API server refuses every VMI that KubeVirt makes of the template"
+        labels = label_map(template.labels, f"{root}.labels")
+        for error in (*labels, *annotation_map(template.annotations, f"{root}.annotations")):
+            yield FieldIssue(error.field, f"{error.message}. {text}")
 
 
 def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:

@@ -46,15 +46,13 @@ def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
             linted.path("nodeSelector"),
             f"the devices that match {bound} are {where}. Change nodeSelector, or request devices of other nodes",
         )
-    first = next(iter(usable), None)
-    common = first.nodes if first else frozenset()
+    common = usable[0].nodes if usable else frozenset()
     for bound in usable[1:]:
         if not common & bound.nodes:
-            yield FieldIssue(
-                bound.claim.field,
-                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, and a VM runs "
-                "on one node. Request devices that some node has together",
-            )
+            here, there = (", ".join(sorted(nodes)[:SHOWN]) for nodes in (bound.nodes, common))
+            apart = "" if linted.settings.at_admission else f" ({here}; {there})"
+            text = f"no node has devices for both {bound} and {usable[0]}{apart}, and a VM runs on one node"
+            yield FieldIssue(bound.claim.field, f"{text}. Request devices that some node has together")
             return
         common &= bound.nodes
 
@@ -112,9 +110,8 @@ def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
 def _bound(linted: Linted) -> Iterator[_Bound]:
     for claim in linted.claims:
         if claim.allocated is not None:
-            devices = [
-                linted.inputs.inventory.get(result.driver, result.pool, result.device) for result in claim.allocated
-            ]
+            inventory = linted.inputs.inventory
+            devices = (inventory.get(result.driver, result.pool, result.device) for result in claim.allocated)
             nodes = {device.node for device in devices if device is not None and device.node}
             if nodes:
                 yield _Bound(claim, claim.allocated[0].request, frozenset(nodes))
@@ -130,17 +127,10 @@ def _bound(linted: Linted) -> Iterator[_Bound]:
 def _lacking(linted: Linted) -> Mapping[str, str]:
     """The nodes that don't fit the VM's nodeSelector, each with the first missing label."""
     misfits: dict[str, str] = {}
-    wanted = tuple(linted.reviewed.spec.node_selector.items())
+    wanted = linted.reviewed.spec.node_selector
     for node in linted.all_of(Node) if wanted else ():
-        labels = node.metadata.labels
-        for key, value in wanted:
-            if labels.get(key, node.name if key == HOST_NAME else None) != value:
-                misfits[node.name] = f"{key}={value}"
-                break
+        labels = {HOST_NAME: node.name, **node.metadata.labels}
+        missing = (f"{key}={value}" for key, value in wanted.items() if labels.get(key) != value)
+        if lacking := next(missing, ""):
+            misfits[node.name] = lacking
     return misfits
-
-
-def _apart(linted: Linted, nodes: frozenset[str], other: frozenset[str]) -> str:
-    if linted.settings.at_admission:
-        return ""
-    return f" ({', '.join(sorted(other)[:SHOWN])}; {', '.join(sorted(nodes)[:SHOWN])})"

@@ -12,7 +12,6 @@ from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import listed, nearest, nearest_first
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
-from webhooks.lint.finding import LintIssue
 from webhooks.lint.inputs import CLASSES
 from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.rules.reviewed_spec import HOST_DEVICES
@@ -53,16 +52,12 @@ def _missing(linted: Linted, kind: type[TypedObject], named: Iterable[NamedClaim
         if claim.spec is not None or claim.kind not in linted.inputs.known_kinds or _refused(linted, claim) is not None:
             continue
         # A user who may create VMs may lack the right to see objects of other namespaces.
-        elsewhere = (
-            []
-            if linted.settings.at_admission
-            else [obj.namespace for obj in linted.all_of(kind) if obj.name == claim.name]
-        )
-        hint = (
-            f"; there is one in {_namespaces(elsewhere)}, but a VM can only name objects of its own namespace"
-            if elsewhere
-            else ""
-        )
+        everywhere = () if linted.settings.at_admission else linted.all_of(kind)
+        elsewhere = [obj.namespace for obj in everywhere if obj.name == claim.name]
+        hint = ""
+        if elsewhere:
+            where = f"namespace{'s' * (len(elsewhere) > 1)} {', '.join(elsewhere[:3])}{', …' * (len(elsewhere) > 3)}"
+            hint = f"; there is one in {where}, but a VM can only name objects of its own namespace"
         compared += 1
         here = (obj.name for obj in linted.all_of(kind) if obj.namespace == linted.namespace)
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
@@ -89,12 +84,6 @@ def _other_source(linted: Linted, claim: NamedClaim) -> str:
 
 NAMES_COMPARED: Final = 8
 """Missing names of one VM for which similar names are searched, since a namespace may have very many."""
-
-
-def _namespaces(names: list[str]) -> str:
-    return (
-        ("namespace " if len(names) == 1 else "namespaces ") + ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    )
 
 
 def request_missing(linted: Linted) -> Iterator[FieldIssue]:
@@ -125,16 +114,12 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 compared += 1
                 class_names = sorted(linted.inputs.model.classes)
                 first = nearest_first(option.class_name, class_names) if compared <= NAMES_COMPARED else class_names
-                alternatives = (
-                    f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"
-                    if first
-                    else "there are no classes"
-                )
-                yield LintIssue(
-                    claim.field,
+                listing = f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"
+                yield claim.issue(
+                    f"{option.path}.deviceClassName",
                     f"{claim} {option.path}.deviceClassName: there is no DeviceClass {quoted(option.class_name)}; "
-                    f"{alternatives}. Install the driver that provides the class, or name another one",
-                    at=claim.place(f"{option.path}.deviceClassName"),
+                    f"{listing if first else 'there are no classes'}. "
+                    "Install the driver that provides the class, or name another one",
                 )
 
 
@@ -175,19 +160,14 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
         return  # KubeVirt's own webhook looks it up
     for missing in linted.expansion.missing if linted.expansion is not None else ():
         if missing.kind not in linted.inputs.known_kinds:
-            whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
-            effect = (
-                "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
-            )
+            is_preference = missing.field.startswith("spec.preference")
+            effect = "what it prefers and requires is" if is_preference else "its devices, CPUs and memory are"
             advice = _other_kind(missing) or "Add it to the files, or let the account read it"
             yield FieldIssue(missing.field, f"{missing} isn't given or readable, so {effect} not checked. {advice}")
 
 
 def _other_kind(missing: MissingReference) -> str:
     """Advice to name the kind: without it KubeVirt looks for a cluster-wide object."""
-    name = missing.name.rpartition("/")[2]
-    return (
-        f"There is a {missing.meant} {quoted(name)}: if you mean that one, set kind: {missing.meant}"
-        if missing.meant
-        else ""
-    )
+    name = quoted(missing.name.rpartition("/")[2])
+    advice = f"There is a {missing.meant} {name}: if you mean that one, set kind: {missing.meant}"
+    return advice if missing.meant else ""

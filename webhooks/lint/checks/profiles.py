@@ -53,21 +53,16 @@ def profile_line_ignored(linted: Linted) -> Iterator[FieldIssue]:
         return
     if vm.metadata.annotations[DEVICES_ANNOTATION] == linted.reviewed.annotations.get(DEVICES_ANNOTATION):
         return
-    text = (
-        "KubeVirt doesn't pass annotations of the VM itself to its VMI, so this asks for nothing; "
-        f"write it in {linted.reviewed.metadata}.annotations"
-    )
-    yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", text)
+    text = "KubeVirt doesn't pass annotations of the VM itself to its VMI, so this asks for nothing"
+    advice = f"write it in {linted.reviewed.metadata}.annotations"
+    yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", f"{text}; {advice}")
 
 
 def instancetype_line_ignored(obj: TypedObject, inputs: LintInputs) -> Iterator[FieldIssue]:
     """A line of an instancetype that KubeVirt doesn't pass on: only ``spec.annotations`` is (P-10)."""
     if obj.kind in (INSTANCETYPE, CLUSTER_INSTANCETYPE) and DEVICES_ANNOTATION in obj.metadata.annotations:
-        text = (
-            "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so this asks for nothing; "
-            "write it in spec.annotations"
-        )
-        yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", text)
+        text = "KubeVirt doesn't pass annotations of the instancetype itself to VMIs, so this asks for nothing"
+        yield FieldIssue(f"metadata.annotations[{DEVICES_ANNOTATION}]", f"{text}; write it in spec.annotations")
 
 
 def _refusals(linted: Linted) -> tuple[FieldError, ...]:

@@ -108,20 +108,18 @@ def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
     for claim, option, match in _matches(linted):
         unknown_slices = 0 if match.unchecked or option not in used else linted.drivers_matching(option).unknown
         if unknown_slices:
-            yield LintIssue(
-                claim.field,
+            yield claim.issue(
+                f"{option.path}.selectors",
                 f"{claim} request {quoted(option.name)}: whether its selectors match devices of further drivers is "
                 f"unknown for {counted(unknown_slices, 'ResourceSlice')}, which were not checked yet. "
                 "The scheduler will check them; virt-dra cel shows what a selector costs",
-                at=claim.place(f"{option.path}.selectors"),
             )
         if match.unchecked:
             unknown = f" for {match.unknown} of {match.tried} devices" if match.unknown else ""
-            yield LintIssue(
-                claim.field,
+            yield claim.issue(
+                f"{option.path}.selectors",
                 f"{claim} request {quoted(option.name)}: which devices its selectors match was not checked{unknown}: "
                 f"{match.unchecked}. The scheduler will check it; virt-dra cel shows what a selector costs",
-                at=claim.place(f"{option.path}.selectors"),
             )
 
 
@@ -139,8 +137,8 @@ def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
         total = match.passed[0]
         if not total:
             none = f"{claim} request {quoted(option.name)}: no device is published in this cluster"
-            at = claim.place(f"{option.path}.deviceClassName")
-            yield LintIssue(claim.field, f"{none}{_refused_slices(linted)}. Check the DRA drivers", at=at)
+            text = f"{none}{_refused_slices(linted)}. Check the DRA drivers"
+            yield claim.issue(f"{option.path}.deviceClassName", text)
             continue
         first = next(depth for depth, left in enumerate(match.passed) if not left) - 1
         where, text = expressions[first]
@@ -163,12 +161,8 @@ def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
 
 def _refused_slices(linted: Linted) -> str:
     refused = sum(kind == SLICES for kind, _, _ in linted.inputs.refused)
-    if not refused:
-        return ""
-    return (
-        f" ({'a ResourceSlice' if refused == 1 else f'{refused} ResourceSlices'} of "
-        "the input would be refused, so its devices don't count)"
-    )
+    slices = "a ResourceSlice" if refused == 1 else f"{refused} ResourceSlices"
+    return f" ({slices} of the input would be refused, so its devices don't count)" if refused else ""
 
 
 def _has_alternative(linted: Linted, claim: NamedClaim, option: RequestOption) -> bool:
@@ -195,10 +189,8 @@ def _nearest(linted: Linted, match: Match, text: str) -> str:
     """The devices that come nearest; "" at admission, where users may not know the devices."""
     if linted.settings.at_admission:
         return ""
-    shown = [
-        f"{published!s}" + (f": {facts}" if (facts := facts_read(text, published.driver, published.device)) else "")
-        for published in match.nearest
-    ]
+    facts = ((published, facts_read(text, published.driver, published.device)) for published in match.nearest)
+    shown = [f"{published}: {read}" if read else str(published) for published, read in facts]
     return f"; nearest: {'; '.join(shown)}" if shown else ""
 
 
@@ -214,14 +206,9 @@ def _short(text: str) -> str:
 def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
     """Requests for more devices than any node has, including those that aren't local to a node."""
     for claim, option, match in _matches(linted):
-        if (
-            option.all_devices
-            or option.count == 1
-            or match.incomplete
-            or match.fault is not None
-            or not match.devices
-            or _has_alternative(linted, claim, option)
-        ):
+        if option.all_devices or option.count == 1 or match.incomplete or match.fault is not None or not match.devices:
+            continue
+        if _has_alternative(linted, claim, option):
             continue
         if any(device.device.allow_multiple_allocations for device in match.devices):
             continue
@@ -247,17 +234,11 @@ def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
             offered = [capacity for device in match.devices if (capacity := _capacity(device, name)) is not None]
             most = max(offered, default=None)
             if most is None or amount > most:
-                has = (
-                    f"the most that a matching device has is {most}"
-                    if most is not None
-                    else "no matching device has this capacity"
-                )
-                yield LintIssue(
-                    claim.field,
-                    f"{claim} {option.path}.capacity.requests[{name}]: {amount} is requested, and {has}. "
-                    "Request less, or provide such a device",
-                    at=claim.place(f"{option.path}.capacity.requests[{name}]"),
-                )
+                largest = f"the most that a matching device has is {most}"
+                has = "no matching device has this capacity" if most is None else largest
+                path = f"{option.path}.capacity.requests[{name}]"
+                text = f"{claim} {path}: {amount} is requested, and {has}. Request less, or provide such a device"
+                yield claim.issue(path, text)
 
 
 def _capacity(published: SliceDevice, name: str) -> Quantity | None:
@@ -279,14 +260,10 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
         taints = [taint for taint in first if taint is not None]
         if len(taints) < len(first) or _has_alternative(linted, claim, option):
             continue
-        named = ", ".join(
-            dict.fromkeys(
-                f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]
-            )
-        )
-        yield LintIssue(
-            claim.field,
+        texts = (f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3])
+        named = ", ".join(dict.fromkeys(texts))
+        yield claim.issue(
+            f"{option.path}.tolerations",
             f"{claim} request {quoted(option.name)}: every matching device is tainted ({named}). "
             f"Add a toleration at {option.path}.tolerations, or wait until the taint is removed",
-            at=claim.place(f"{option.path}.tolerations"),
         )

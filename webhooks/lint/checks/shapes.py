@@ -21,19 +21,16 @@ def several_devices(linted: Linted) -> Iterator[FieldIssue]:
             continue
         for option in use.options:
             assert use.claim is not None
-            asked, member = (
-                ("all devices that match", "allocationMode")
-                if option.all_devices
-                else (f"{option.count} devices", "count")
-            )
+            asked, member = f"{option.count} devices", "count"
+            if option.all_devices:
+                asked, member = "all devices that match", "allocationMode"
+            then = "takes exactly one device per request, so the VM will not start"
             if linted.version < V1_8_0:
-                then = f"KubeVirt {linted.version} gives the VM the first of them and none of the others"
-            else:
-                then = f"KubeVirt {linted.version} takes exactly one device per request, so the VM will not start"
+                then = "gives the VM the first of them and none of the others"
             yield LintIssue(
                 use.request_field,
                 f"request {quoted(option.name)} asks for {asked} ({use.claim} {option.path}.{member}), and a device "
-                f"entry takes one; {then}. Write one request, with count 1, for each device",
+                f"entry takes one; KubeVirt {linted.version} {then}. Write one request, with count 1, for each device",
                 at=use.claim.place(f"{option.path}.{member}"),
             )
 
@@ -54,11 +51,8 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
         names += ", …" if len(request.first_available) > 3 else ""
         several = [quoted(option.name) for option in use.options if _several(option)]
         ask = "asks" if len(several) == 1 else "ask"
-        also = (
-            f". Besides, {', '.join(several)} {ask} for several devices, and a device entry takes one"
-            if several
-            else ""
-        )
+        besides = f". Besides, {', '.join(several)} {ask} for several devices, and a device entry takes one"
+        also = besides if several else ""
         yield LintIssue(
             use.request_field,
             f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} "
@@ -89,9 +83,8 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
     for claim in linted.claims:
         for option in claim.options if not linted.inputs.is_stored(claim.kind, linted.namespace, claim.name) else ():
             if option.admin_access and option not in reported:
-                yield LintIssue(
-                    claim.field,
+                yield claim.issue(
+                    f"{option.path}.adminAccess",
                     f"{claim} {option.path}.adminAccess: the API server accepts a claim with admin access only in a "
                     f"namespace with the label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
-                    at=claim.place(f"{option.path}.adminAccess"),
                 )

@@ -31,22 +31,13 @@ def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
         if version >= V1_6_0 and kind.gate not in gates and any(device.is_dra for device in kind.devices(spec)):
             yield _off(linted, linted.path(kind.field), kind.gate, f"{kind.plural} from claims")
     if spec.domain.devices.host_devices and HOST_DEVICES not in gates:
-        yield _off(
-            linted, linted.path("domain.devices.hostDevices"), HOST_DEVICES, "any host device, from a claim or not,"
-        )
-    if (
-        version >= V1_9_0
-        and NETWORK_DEVICES_WITH_DRA not in gates
-        and any(network.resource_claim is not None for network in spec.networks)
-    ):
+        field = linted.path("domain.devices.hostDevices")
+        yield _off(linted, field, HOST_DEVICES, "any host device, from a claim or not,")
+    from_claims = any(network.resource_claim is not None for network in spec.networks)
+    if version >= V1_9_0 and NETWORK_DEVICES_WITH_DRA not in gates and from_claims:
         yield _off(linted, linted.path("networks"), NETWORK_DEVICES_WITH_DRA, "networks from claims")
-    memory = spec.domain.memory
-    if (
-        version >= V1_8_0
-        and RESERVED_OVERHEAD_MEMLOCK not in gates
-        and memory is not None
-        and memory.reserved_overhead is not None
-    ):
+    reserved = spec.domain.memory and spec.domain.memory.reserved_overhead
+    if version >= V1_8_0 and RESERVED_OVERHEAD_MEMLOCK not in gates and reserved is not None:
         yield _off(linted, linted.path("domain.memory.reservedOverhead"), RESERVED_OVERHEAD_MEMLOCK, "reservedOverhead")
     if version < V1_8_0 and MULTI_ARCHITECTURE not in gates and another_architecture(spec, gates):
         subject = f"architecture {spec.architecture} on a control plane of {gates.architecture}"
@@ -56,12 +47,10 @@ def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def _off(linted: Linted, field: str, gate: str, subject: str) -> FieldIssue:
-    what_to_do = linted.inputs.configuration.gates.how_to_enable(gate)
-    return FieldIssue(
-        field,
-        f"{subject} need{'' if subject.endswith('s') or 's from' in subject else 's'} the feature gate {gate}, which "
-        f"is off in KubeVirt {linted.version}. In the KubeVirt object, {what_to_do}",
-    )
+    need = "need" if subject.endswith("s") or "s from" in subject else "needs"
+    text = f"{subject} {need} the feature gate {gate}, which is off in KubeVirt {linted.version}"
+    cure = linted.inputs.configuration.gates.how_to_enable(gate)
+    return FieldIssue(field, f"{text}. In the KubeVirt object, {cure}")
 
 
 def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:

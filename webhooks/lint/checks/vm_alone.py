@@ -58,14 +58,9 @@ def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
                     return f"; {place}: {not_listed(device.claim_name, entries, linted.path('resourceClaims'))}"
     if cause.type == NOT_FOUND:
         for index, network in enumerate(spec.networks):
-            if network.resource_claim is not None and cause.field == linted.path(
-                f"networks[{index}].resourceClaim.claimName"
-            ):
-                return (
-                    f"; it has {listed(nearest_first(network.resource_claim.claim_name or '', entries))}"
-                    if entries
-                    else ""
-                )
+            field = linted.path(f"networks[{index}].resourceClaim.claimName")
+            if network.resource_claim is not None and cause.field == field and entries:
+                return f"; it has {listed(nearest_first(network.resource_claim.claim_name or '', entries))}"
     return ""
 
 
@@ -83,29 +78,23 @@ def reserved_label(linted: Linted) -> Iterator[FieldIssue]:
     """Labels that only KubeVirt may set (K-9.4). Objects that were read from a cluster may have them."""
     if linted.object.metadata.uid:
         return
-    template = linted.reviewed.metadata != "metadata"
-    labels = (
-        linted.object.spec.template.metadata.labels
-        if not isinstance(linted.object, VirtualMachineInstance)
-        else linted.object.metadata.labels
-    )
+    vm, whose = linted.object, "the VMI"
+    labels = vm.metadata.labels
+    if not isinstance(vm, VirtualMachineInstance):
+        labels, whose = vm.spec.template.metadata.labels, "the VMIs of this template"
     for label in RESERVED_LABELS:
         if label in labels:
             field = f"{linted.reviewed.metadata}.labels[{label}]"
-            whose = "the VMIs of this template" if template else "the VMI"
             yield FieldIssue(field, f"only KubeVirt may set this label, and it refuses {whose}. Remove the label")
 
 
 def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
     """New VMIs with a status, which KubeVirt keeps and trusts (K-9.5)."""
     vmi = linted.object
-    if (
-        isinstance(vmi, VirtualMachineInstance)
-        and vmi.given("status")
-        and vmi.status.to_wire()
-        and not vmi.metadata.uid
-    ):
-        fields = ", ".join(map(quoted, list(vmi.status.to_wire())[:5]))
+    if not isinstance(vmi, VirtualMachineInstance) or vmi.metadata.uid:
+        return
+    if vmi.given("status") and (status := vmi.status.to_wire()):
+        fields = ", ".join(map(quoted, list(status)[:5]))
         yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and trusts. Remove it")
 
 
@@ -118,9 +107,8 @@ def unknown_lint_id(lint_ids: Collection[str]) -> Callable[[Linted], Iterator[Fi
                 if id not in lint_ids:
                     close = get_close_matches(id, sorted(lint_ids), n=1)
                     meant = f"did you mean {close[0]}?" if close else f"the ids are listed in {PAGES}"
-                    yield FieldIssue(
-                        field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}"
-                    )
+                    text = f"there is no finding {quoted(id[:100])}, so this silences nothing"
+                    yield FieldIssue(field, f"{text}; {meant}")
 
     return find
 
@@ -149,14 +137,9 @@ def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
         if claims and spec is not None:
             assign(VirtualMachineInstance(spec=spec), claims, root=root)
     except AnnotationError as error:
-        yield from _issues(error)
+        yield from (FieldIssue(joined(error.field, path), message) for path, message in error.problems)
     try:
         if spec is not None:
             read_hostdev_options(annotations, spec.domain.devices, root)
     except AnnotationError as error:
-        yield from _issues(error)
-
-
-def _issues(error: AnnotationError) -> Iterator[FieldIssue]:
-    for path, message in error.problems:
-        yield FieldIssue(joined(error.field, path), message)
+        yield from (FieldIssue(joined(error.field, path), message) for path, message in error.problems)

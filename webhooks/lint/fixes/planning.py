@@ -63,9 +63,8 @@ class DroppedFix:
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.source}: {self.title}: {self.finding.field}: not fixed, because {self.reason} [{self.finding.id}]"
-        )
+        place = f"{self.source}: {self.title}: {self.finding.field}"
+        return f"{place}: not fixed, because {self.reason} [{self.finding.id}]"
 
 
 @dataclass(frozen=True)
@@ -166,13 +165,12 @@ class _Planner:
             except CannotChange as error:
                 self._drop([(obj, finding)], str(error))
         first = {source for candidate in candidates.values() if candidate.whole for source in candidate.changes}
-        now = [
-            candidate for candidate in candidates.values() if candidate.whole or not first & candidate.changes.keys()
-        ]
+        now: list[_Candidate] = []
+        waiting: list[_Candidate] = []
+        for candidate in candidates.values():
+            waits = not candidate.whole and first & candidate.changes.keys()
+            (waiting if waits else now).append(candidate)
         self._objects = _written(state, now)
-        waiting = [
-            candidate for candidate in candidates.values() if not candidate.whole and first & candidate.changes.keys()
-        ]
         return [candidate for candidate in now if self._is_editable(candidate)], waiting
 
     def _is_editable(self, candidate: _Candidate) -> bool:
@@ -210,11 +208,9 @@ class _Planner:
         if not candidates:
             return best
         if not self._attempts:
+            reason = f"{ATTEMPTS} attempts didn't suffice to find out which fixes go together; run it again"
             for candidate in candidates:
-                self._drop(
-                    candidate.findings,
-                    f"{ATTEMPTS} attempts didn't suffice to find out which fixes go together; run it again",
-                )
+                self._drop(candidate.findings, reason)
             return best
         self._attempts -= 1
         try:
@@ -354,13 +350,9 @@ class _Hidden:
 
     @classmethod
     def by(cls, before: LintResult, after: LintResult) -> _Hidden:
-        refused = [
-            manifest.source
-            for manifest, findings in before.manifests
-            if any(finding.severity == DENIAL for finding in findings)
-        ]
+        denied = ((manifest, any(finding.severity == DENIAL for finding in of)) for manifest, of in before.manifests)
         return cls(
-            frozenset(replace(source, line=0) for source in refused),
+            frozenset(replace(manifest.source, line=0) for manifest, is_denied in denied if is_denied),
             bool(before.inputs.refused.keys() - after.inputs.refused.keys()),
             frozenset(replace(obj.source, line=0) for obj in before.subjects if obj.denied),
             frozenset(_key(*pair) for pair in _findings(before)),

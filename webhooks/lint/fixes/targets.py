@@ -29,9 +29,8 @@ class RepairTargets:
         self._manifests = manifests
         self._editable = editable
         self._by_source = {manifest.source: manifest for manifest in manifests}
-        self._by_identity: dict[Identity, Manifest] = {
-            manifest.identity: manifest for manifest in manifests
-        }  # of two the later counts
+        # Of two the later counts.
+        self._by_identity: dict[Identity, Manifest] = {manifest.identity: manifest for manifest in manifests}
 
     def changes_of(self, repair: Repair, source: DocumentSource) -> ChangesOfObjects:
         """The changes of each object. ``source``: of the object that has the finding. Raises :class:`CannotChange`,
@@ -74,24 +73,19 @@ class RepairTargets:
     @cached_property
     def _devices(self) -> Mapping[DeviceName, Sequence[tuple[DocumentSource, MemberPath]]]:
         """The places where the devices of each pool's newest generation are written."""
-        slices = [
-            (manifest, manifest.object) for manifest in self._manifests if isinstance(manifest.object, ResourceSlice)
-        ]
+        slices = [(item, item.object) for item in self._manifests if isinstance(item.object, ResourceSlice)]
         newest: dict[tuple[str, str], int] = {}
         for _, obj in slices:
-            pool = obj.pool_key
-            newest[pool] = max(newest.get(pool, obj.spec.pool.generation), obj.spec.pool.generation)
+            generation = obj.spec.pool.generation
+            newest[obj.pool_key] = max(newest.get(obj.pool_key, generation), generation)
         places: dict[DeviceName, list[tuple[DocumentSource, MemberPath]]] = {}
         for manifest, obj in slices:
-            pool = obj.pool_key
-            if obj.spec.pool.generation < newest[pool]:
-                continue
-            for index, device in enumerate(obj.spec.devices):
-                path = ("spec", "devices", index)
-                basic = _at(manifest.raw, (*path, "basic"))
-                places.setdefault((*pool, device.name), []).append(
-                    (manifest.source, (*path, "basic") if isinstance(basic, dict) else path)
-                )
+            current = obj.spec.pool.generation == newest[obj.pool_key]
+            for index, device in enumerate(obj.spec.devices if current else ()):
+                path: MemberPath = ("spec", "devices", index)
+                if isinstance(_at(manifest.raw, (*path, "basic")), dict):
+                    path = (*path, "basic")
+                places.setdefault((*obj.pool_key, device.name), []).append((manifest.source, path))
         return places
 
 
@@ -111,8 +105,8 @@ def _vfio_changes(raw: Mapping[str, Any], repair: VfioRepair) -> list[ValueChang
 
 def _at(value: object, path: MemberPath) -> object:
     for step in path:
-        if isinstance(value, dict):
-            value = value.get(step)
-        else:
-            value = value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
+        try:
+            value = value[step]  # type: ignore[index] # what can't be indexed raises TypeError
+        except (KeyError, IndexError, TypeError):
+            return None
     return value
