@@ -134,12 +134,9 @@ def as_vmi(given: AnyVmi) -> VirtualMachineInstance:
         if kind == VirtualMachineInstance.KIND:
             return VirtualMachineInstance.from_wire(dict(given))
         if kind != VirtualMachine.KIND:
-            raise WireError(
-                VirtualMachineInstance.KIND,
-                (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),),
-            )
+            fault = f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"
+            raise WireError(VirtualMachineInstance.KIND, (("kind", fault),))
         given = VirtualMachine.from_wire(dict(given))
     template = given.spec.template
-    return VirtualMachineInstance(
-        metadata=template.metadata.with_(name=given.name, namespace=given.namespace), spec=template.spec
-    )
+    metadata = template.metadata.with_(name=given.name, namespace=given.namespace)
+    return VirtualMachineInstance(metadata=metadata, spec=template.spec)

@@ -15,8 +15,8 @@ from launcher.elements.domain import Controller, Domain, Graphics, Video
 from launcher.elements.hostdev import LIBVIRT, Dialect, Hostdev
 from launcher.elements.numa import HugePageElement, MemNodeElement, NumaCellElement, VcpuPinElement
 from launcher.elements.overrides import as_display
-from launcher.elements.page import XmlTextError, checked_text
-from launcher.errors import UNWRITABLE_TEXT, AddressSyntaxError, LauncherError, invalid_domain
+from launcher.elements.page import text_of_field
+from launcher.errors import AddressSyntaxError, invalid_domain
 from launcher.guest_shape import MACHINES, cpu_shape, has_pcie_root, machine_of, memory_of
 from launcher.host_addresses.mdev import MdevUuid
 from launcher.hostdev_options import display_alias
@@ -51,6 +51,8 @@ def domain(
     shape = cpu_shape(vmi)
     mode, match, model = _cpu_model(vmi.spec.domain.cpu)
     type_ = vmi.spec.domain.machine.type if vmi.spec.domain.machine else ""
+    placed = (*layout.controllers, *_free_ports(layout, hostdevs, drives, spare_ports))
+    orders = [*(drive.boot_order for drive in drives), *(device.boot_order for device in hostdevs)]
     page = Domain(
         name=name,
         uuid=_uuid(vmi, name),
@@ -65,12 +67,11 @@ def domain(
         cpu_model=model,
         arch=machine.arch,
         machine=_machine_type(type_ or machine.type),
-        boot_device=_boot_device(drives, hostdevs),
+        # libvirt accepts boot orders of devices or one boot device (K-14.1).
+        boot_device="hd" if all(order is None for order in orders) else None,
         acpi=machine.acpi,
         disks=drives,
-        controllers=(*layout.controllers, *_free_ports(layout, hostdevs, drives, spare_ports))
-        if has_pcie_root(vmi)
-        else (),
+        controllers=placed if has_pcie_root(vmi) else (),
         hostdevs=hostdevs,
         graphics=(Graphics(),) if shown else (),
         video=(Video(machine.video),) if shown else (),
@@ -127,17 +128,9 @@ def _name(vmi: VirtualMachineInstance) -> str:
 def _plain(text: str, field: str) -> str:
     """The text, as part of a domain's name: libvirt keeps a file per domain, so it has no slash and no line break."""
     if "/" in text or "\n" in text:
-        raise invalid_domain(
-            field, f"{text!r} contains '/' or a line break, which libvirt doesn't accept in a domain's name"
-        )
-    return _text(text, field)
-
-
-def _text(text: str, field: str) -> str:
-    try:
-        return checked_text(text)
-    except XmlTextError as error:
-        raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
+        fault = f"{text!r} contains '/' or a line break, which libvirt doesn't accept in a domain's name"
+        raise invalid_domain(field, fault)
+    return text_of_field(text, field)
 
 
 def _uuid(vmi: VirtualMachineInstance, name: str) -> str:
@@ -154,13 +147,7 @@ def _cpu_model(cpu: CPU | None) -> tuple[str | None, str | None, str | None]:
         return None, None, None
     if cpu.model in ("host-model", "host-passthrough"):
         return cpu.model, None, None
-    return "custom", "exact", _text(cpu.model, "spec.domain.cpu.model")
-
-
-def _boot_device(drives: tuple[DiskElement, ...], hostdevs: tuple[Hostdev, ...]) -> str | None:
-    """The first disk, unless devices have a boot order of their own: libvirt accepts only one of the two (K-14.1)."""
-    orders = [drive.boot_order for drive in drives] + [device.boot_order for device in hostdevs]
-    return "hd" if all(order is None for order in orders) else None
+    return "custom", "exact", text_of_field(cpu.model, "spec.domain.cpu.model")
 
 
 def _check_boot_orders(
@@ -176,7 +163,6 @@ def _check_boot_orders(
         if order < 1:
             raise invalid_domain(f"{name}.bootOrder", f"{order} must be 1 or more")
         if order in seen:
-            raise invalid_domain(
-                f"{name}.bootOrder", f"{order} is also that of {seen[order]}; libvirt wants each order once"
-            )
+            fault = f"{order} is also that of {seen[order]}; libvirt wants each order once"
+            raise invalid_domain(f"{name}.bootOrder", fault)
         seen[order] = name

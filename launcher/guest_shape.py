@@ -90,9 +90,7 @@ def cpu_shape(vmi: VirtualMachineInstance) -> CpuShape:
         given["sockets"] = wanted.value() if wanted is not None else 1
     shape = CpuShape(*(count or 1 for count in given.values()))
     if min(shape.sockets, shape.cores, shape.threads) < 1 or shape.vcpus > _MOST_CPUS:
-        raise invalid_domain(
-            "spec.domain.cpu",
-            f"{shape.sockets} sockets of {shape.cores} cores of {shape.threads} threads are no topology; "
-            f"all must be positive, together at most {_MOST_CPUS}",
-        )
+        topology = f"{shape.sockets} sockets of {shape.cores} cores of {shape.threads} threads"
+        cure = f"all must be positive, together at most {_MOST_CPUS}"
+        raise invalid_domain("spec.domain.cpu", f"{topology} are no topology; {cure}")
     return shape

@@ -44,24 +44,19 @@ def on_host(
     if not root or not (choice.by_numa_node or (numa is not None and inputs.version >= V1_8_0)):
         return GuestLayout(devices, root, numa)
     strict = choice.strict or (numa is not None and _mirrors_host(vmi) and inputs.version >= V1_9_0)
-    placement = place(
-        [
-            FunctionToPlace(str(position), device.address, has_guest_address=device.element.guest_type is not None)
-            for position, device in enumerate(devices)
-            if isinstance(device.address, PciAddress)
-        ],
-        numa.topology if numa is not None else GuestTopology(),
-        host,
-        kubevirt_rule(inputs.version, strict=strict, by_pcie_root=choice.by_pcie_root),
-        TakenNumbers(frozenset({0})),
-    )
-    placed = tuple(
-        replace(device, element=behind_port(device.element, placement.ports[str(position)]))
-        if str(position) in placement.ports
-        else device
+    functions = [
+        FunctionToPlace(str(position), device.address, has_guest_address=device.element.guest_type is not None)
         for position, device in enumerate(devices)
-    )
-    return GuestLayout(placed, (*root, *placement.controllers), numa, placement.warnings)
+        if isinstance(device.address, PciAddress)
+    ]
+    rule = kubevirt_rule(inputs.version, strict=strict, by_pcie_root=choice.by_pcie_root)
+    guest = numa.topology if numa is not None else GuestTopology()
+    placement = place(functions, guest, host, rule, TakenNumbers(frozenset({0})))
+    placed = list(devices)
+    for key, port in placement.ports.items():
+        device = devices[int(key)]
+        placed[int(key)] = replace(device, element=behind_port(device.element, port))
+    return GuestLayout(tuple(placed), (*root, *placement.controllers), numa, placement.warnings)
 
 
 def _mirrors_host(vmi: VirtualMachineInstance) -> bool:
@@ -75,13 +70,10 @@ def _numa(vmi: VirtualMachineInstance, host: HostTopology, cpus: Collection[int]
     if not has_dedicated_cpus(vmi):
         return None
     shape, memory, page_size = cpu_shape(vmi), memory_of(vmi), _page_size(vmi)
-    pinning = pin(
-        shape,
-        host,
-        cpus if cpus is not None else [cpu for numbers in host.nodes.values() for cpu in numbers],
-        one_node_per_core=_mirrors_host(vmi),
-        emulator_threads=emulator_threads(vmi, shape.vcpus),
-    )
+    if cpus is None:
+        cpus = [cpu for numbers in host.nodes.values() for cpu in numbers]
+    emulator = emulator_threads(vmi, shape.vcpus)
+    pinning = pin(shape, host, cpus, one_node_per_core=_mirrors_host(vmi), emulator_threads=emulator)
     memory_is_file = page_size is not None and vmi.metadata.annotations.get(_MEMFD) != "false"
     cells: tuple[NumaCell, ...] = ()
     if _mirrors_host(vmi):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from launcher.conversion import ConvertedDevice
 from launcher.elements.domain import Controller
-from launcher.elements.hostdev import Hostdev, at_guest_address, behind_port
+from launcher.elements.hostdev import Hostdev, at_guest_address, behind_port, placed_as
 from launcher.errors import INVALID_OPTIONS, LauncherError
 from launcher.guest_shape import MACHINES, machine_of
 from launcher.host_addresses.pci import PciAddress
@@ -30,10 +30,7 @@ FIELD = f"metadata.annotations[{HOSTDEV_OPTIONS_ANNOTATION}]"
 def with_options(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...]) -> tuple[ConvertedDevice, ...]:
     """The devices with their options. Raises :class:`LauncherError`."""
     wanted = device_options(vmi)
-    return tuple(
-        replace(device, element=_with(device, wanted[device.device])) if device.device in wanted else device
-        for device in devices
-    )
+    return tuple(replace(d, element=_with(d, wanted[d.device])) if d.device in wanted else d for d in devices)
 
 
 def device_options(vmi: VirtualMachineInstance) -> Mapping[str, HostdevOptions]:
@@ -82,14 +79,12 @@ def display_alias(vmi: VirtualMachineInstance, aliases: Mapping[str, str | None]
     if machine_of(vmi) is not MACHINES["amd64"]:
         raise display_refused(first, f"needs a guest of amd64, which has VGA, not of {vmi.spec.architecture}")
     if has_adapter:
-        raise display_refused(
-            first, "needs a guest without emulated graphics adapter (autoattachGraphicsDevice: false)"
-        )
+        reason = "needs a guest without emulated graphics adapter (autoattachGraphicsDevice: false)"
+        raise display_refused(first, reason)
     alias = aliases[first]
     if alias is None:
-        raise display_refused(
-            first, "needs an alias in the domain; let the device's name have letters, digits and '-' only"
-        )
+        reason = "needs an alias in the domain; let the device's name have letters, digits and '-' only"
+        raise display_refused(first, reason)
     return alias
 
 
@@ -151,13 +146,7 @@ def with_followers(
             element = behind_port(element, index)
         placed[first.device] = replace(first, element=element.with_(guest_multifunction="on"))
         for function, device in enumerate(others, start=1):
-            place = device.element.with_(
-                guest_type=element.guest_type,
-                guest_domain=element.guest_domain,
-                guest_bus=element.guest_bus,
-                guest_slot=element.guest_slot,
-                guest_function=f"0x{function}",
-            )
+            place = placed_as(device.element, element).with_(guest_function=f"0x{function}")
             placed[device.device] = replace(device, element=place)
     return replace(layout, devices=tuple(placed[device.device] for device in devices), controllers=tuple(controllers))
 

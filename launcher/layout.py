@@ -52,8 +52,13 @@ def layout(
 
 
 def _choice(vmi: VirtualMachineInstance) -> PciPlacementChoice:
+    return placement_choice(vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, NO_CHOICE))
+
+
+def placement_choice(value: str) -> PciPlacementChoice:
+    """What the value of the annotation says. Raises :class:`launcher.errors.LauncherError`."""
     try:
-        return pci_placement_choice(vmi.metadata.annotations.get(PCI_PLACEMENT_ANNOTATION, NO_CHOICE))
+        return pci_placement_choice(value)
     except ValueError as error:
         field = f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]"
         raise LauncherError(UNKNOWN_PLACEMENT, field, f"{PCI_PLACEMENT_ANNOTATION}: {error}") from None

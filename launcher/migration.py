@@ -28,7 +28,8 @@ def on_target(domain_xml: str, gpus: Sequence[Hostdev], kubevirt: KubeVirtVersio
         return domain_xml
     if kubevirt < MAIN and (len(hostdevs) > 1 or len(gpus) > 1):
         raise _not_migratable("devices", "the migrating vmi should only have one vGPU")
-    by_alias = {_alias(hostdev): hostdev for hostdev in reversed(hostdevs)}
+    aliased = ((hostdev.find("alias"), hostdev) for hostdev in reversed(hostdevs))
+    by_alias = {alias.get("name"): hostdev for alias, hostdev in aliased if alias is not None}
     for gpu in gpus:
         subject = f"hostdev {gpu.alias}"
         if gpu.source_uuid is None:
@@ -41,20 +42,13 @@ def on_target(domain_xml: str, gpus: Sequence[Hostdev], kubevirt: KubeVirtVersio
     return etree.tostring(domain, encoding="unicode")
 
 
-def _alias(hostdev: etree._Element) -> str | None:
-    alias = hostdev.find("alias")
-    return alias.get("name") if alias is not None else None
-
-
 def _paired(gpu: Hostdev, by_alias: Mapping[str | None, etree._Element]) -> etree._Element:
+    fault = "failed to locate corresponding host device for GPU"
     if gpu.alias is None:
-        raise _not_migratable("hostdev", "failed to locate corresponding host device for GPU: it has no alias")
+        raise _not_migratable("hostdev", f"{fault}: it has no alias")
     hostdev = by_alias.get(gpu.alias)
     if hostdev is None:
-        message = (
-            f"failed to locate corresponding host device for GPU: no matching host device for GPU alias {gpu.alias}"
-        )
-        raise _not_migratable(f"hostdev {gpu.alias}", message)
+        raise _not_migratable(f"hostdev {gpu.alias}", f"{fault}: no matching host device for GPU alias {gpu.alias}")
     return hostdev
 
 

@@ -28,12 +28,9 @@ def schema_faults(xml: str) -> tuple[str, ...]:
     """
     place = next((path for path in PLACES if path.exists()), None)
     if place is None:
-        raise LauncherError(
-            LIBVIRT_UNAVAILABLE,
-            "domain.rng",
-            f"{PLACES[0]}: libvirt's schema isn't installed; get it with: apt-get install libvirt0 "
-            "(Fedora: dnf install libvirt-libs)",
-        )
+        cure = "get it with: apt-get install libvirt0 (Fedora: dnf install libvirt-libs)"
+        fault = f"{PLACES[0]}: libvirt's schema isn't installed; {cure}"
+        raise LauncherError(LIBVIRT_UNAVAILABLE, "domain.rng", fault)
     schema = _read(place)
     if schema.validate(root(xml)):
         return ()

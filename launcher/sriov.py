@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from launcher.addresses.pools import PCI_PREFIX
 from launcher.addresses.sources import (
     ClaimObjects,
@@ -22,27 +24,25 @@ from virt_dra.api.kubevirt_versions import V1_9_0
 def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
     """The devices in the order of interfaces. Their address is in no status, so it comes from a metadata file or an
     environment variable. Raises :class:`LauncherError`."""
-    sources = {
-        network.name: network.resource_claim
-        for network in request.vmi.spec.networks
-        if network.resource_claim is not None
-    }
+    sources = _claimed_networks(request)
     claims = ClaimObjects.for_vmi(request.vmi, request.sources.pod)
     return tuple(
         _device(request, claims, index, interface, sources[interface.name])
         for index, interface in enumerate(request.vmi.spec.domain.devices.interfaces)
-        if interface.sriov is not None and interface.name in sources and request.version >= V1_9_0
+        if interface.sriov is not None and interface.name in sources
     )
+
+
+def _claimed_networks(request: ConversionInputs) -> Mapping[str, ClaimRequest]:
+    """The claims of networks, by name; before KubeVirt 1.9 there are none."""
+    networks = request.vmi.spec.networks if request.version >= V1_9_0 else ()
+    return {network.name: network.resource_claim for network in networks if network.resource_claim is not None}
 
 
 def left_out(request: ConversionInputs) -> tuple[str, ...]:
     """A sentence for each SR-IOV interface without an element: its address is in the pod's network status, which isn't
     an input."""
-    served = {
-        network.name
-        for network in request.vmi.spec.networks
-        if network.resource_claim is not None and request.version >= V1_9_0
-    }
+    served = _claimed_networks(request)
     return tuple(
         f"interfaces/{interface.name} is left out: only SR-IOV networks with a "
         "resourceClaim are converted (KubeVirt 1.9 and newer)"

@@ -72,14 +72,11 @@ def _resolve(
     variable = from_environment(request.sources.env, claim_object, wanted) if claim_object and wanted else None
     answers = [answer for answer in (stated, read, variable) if answer is not None]
     if not answers:
-        where = (
-            f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID "
-            f"in metadata for claim {claim} request {wanted}"
-        )
+        where = f"has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
         why = f" ({nothing_found(claims, claim, claim_object, wanted)})"
         if files is not None:
             why = f" (mdev: {files.no_mdev}, pci: {files.no_pci})" if request.version >= V1_8_3 else ""
-        raise LauncherError(NO_ADDRESS, device, where + why)
+        raise LauncherError(NO_ADDRESS, device, f"{kind.dra_failure}{kind.word} {entry.name} {where}{why}")
     first, *later = answers
     return first, tuple(_disagreement(device, first, other) for other in later if first.disagrees_with(other))
 
@@ -98,10 +95,8 @@ def _device(
     resolved: tuple[SourcedAddress, tuple[str, ...]],
 ) -> ConvertedDevice:
     answer, notes = resolved
-    device = f"{kind.path}/{entry.name}"
-    address, element = dra_element(
-        kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None
-    )
+    device, gpu = f"{kind.path}/{entry.name}", entry if isinstance(entry, GPU) else None
+    address, element = dra_element(kind, entry.name, answer, mdev_model(request, kind), gpu)
     return ConvertedDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
 
 

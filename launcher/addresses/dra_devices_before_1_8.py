@@ -26,13 +26,10 @@ def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[
         return ()
     if request.vmi.status.device_status is None:
         raise LauncherError(NO_ADDRESS, f"{kind.path}/{wanted[0].name}", kind.dra_failure + kind.no_status)
-    statuses = kind.statuses(request.vmi.status.device_status)
-    pci = tuple(_device(request, kind, s) for s in statuses if (a := _attributes(s)) and a.pci_address is not None)
-    mdevs = tuple(
-        _device(request, kind, s)
-        for s in statuses
-        if (a := _attributes(s)) and a.pci_address is None and a.mdev_uuid is not None
-    )
+    stated = [(s.name, a) for s in kind.statuses(request.vmi.status.device_status) if (a := _attributes(s))]
+    pci = tuple(_device(request, kind, name, a) for name, a in stated if a.pci_address is not None)
+    of_mdevs = ((name, a) for name, a in stated if a.pci_address is None and a.mdev_uuid is not None)
+    mdevs = tuple(_device(request, kind, name, a) for name, a in of_mdevs)
     if kind is GPUS:
         shown = with_default_display([device.element for device in mdevs], request.vmi.spec.domain.devices.gpus)
         mdevs = tuple(replace(device, element=element) for device, element in zip(mdevs, shown, strict=True))
@@ -45,17 +42,15 @@ def _attributes(status: DeviceStatusInfo) -> DeviceAttributes | None:
     return status.device_resource_claim_status.attributes if status.device_resource_claim_status else None
 
 
-def _device(request: ConversionInputs, kind: EntryKind, status: DeviceStatusInfo) -> ConvertedDevice:
-    attributes = _attributes(status)
-    assert attributes is not None
+def _device(request: ConversionInputs, kind: EntryKind, name: str, attributes: DeviceAttributes) -> ConvertedDevice:
     answer = SourcedAddress(STATUS, "status.deviceStatus", pci=attributes.pci_address or "")
     if attributes.pci_address is None:
         answer = SourcedAddress(STATUS, "status.deviceStatus", mdev=attributes.mdev_uuid or "")
     entries = enumerate(kind.entries(request.vmi))
-    index, entry = next(((index, entry) for index, entry in entries if entry.name == status.name), (None, None))
-    address, element = dra_element(kind, status.name, answer, "vfio-pci", entry if isinstance(entry, GPU) else None)
-    field = kind.field(index) if index is not None else f"status.deviceStatus entry {status.name}"
-    return ConvertedDevice(f"{kind.path}/{status.name}", STATUS, address, element, field, is_dra=True)
+    index, entry = next(((index, entry) for index, entry in entries if entry.name == name), (None, None))
+    address, element = dra_element(kind, name, answer, "vfio-pci", entry if isinstance(entry, GPU) else None)
+    field = kind.field(index) if index is not None else f"status.deviceStatus entry {name}"
+    return ConvertedDevice(f"{kind.path}/{name}", STATUS, address, element, field, is_dra=True)
 
 
 def _count_mismatch(kind: EntryKind, wanted: list[DeviceEntry], built: tuple[ConvertedDevice, ...]) -> LauncherError:
@@ -63,8 +58,6 @@ def _count_mismatch(kind: EntryKind, wanted: list[DeviceEntry], built: tuple[Con
     subject = next((entry.name for entry in wanted if entry.name not in names), wanted[0].name)
     spec = ", ".join(entry.name for entry in wanted)
     addresses = ", ".join(f"{name} {device.address}" for name, device in zip(names, built, strict=True))
-    text = (
-        f"the number of DRA {kind.word}/s do not match the number of devices:\n"
-        f"{kind.word}: [{spec}]\nDevice: [{addresses}]"
-    )
-    return LauncherError(COUNT_MISMATCH, f"{kind.path}/{subject}", kind.dra_failure + text)
+    text = f"the number of DRA {kind.word}/s do not match the number of devices"
+    lists = f"{kind.word}: [{spec}]\nDevice: [{addresses}]"
+    return LauncherError(COUNT_MISMATCH, f"{kind.path}/{subject}", f"{kind.dra_failure}{text}:\n{lists}")

@@ -59,10 +59,7 @@ def device_of(
     entry = next((entry for entry in entries if entry.name == claim), None)
     if entry is None:
         raise MetadataError(f"metadata not found for claim {_quoted(claim)}")
-    if version >= V1_8_3:
-        place, metadata = _read(files, entry, request)
-    else:
-        place, metadata = _read_1_8_0(files, entry, request)
+    place, metadata = (_read if version >= V1_8_3 else _read_1_8_0)(files, entry, request)
     device = _only_device(metadata, request)
     return FileDevice(place, _text(device, PCI_BUS_ID), _text(device, MDEV_UUID))
 
@@ -73,9 +70,7 @@ def read_folder(root: Path) -> dict[str, str]:
     Invalid UTF-8 is read as replacement characters, so that it is later refused as JSON or as an address, in a message
     with the path.
     """
-    return {
-        path: text for base in (BASE, BASE_1_8_0) for path, text in read_base(root / base.lstrip("/"), base).items()
-    }
+    return read_base(root / BASE.lstrip("/"), BASE) | read_base(root / BASE_1_8_0.lstrip("/"), BASE_1_8_0)
 
 
 def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
@@ -107,9 +102,8 @@ def _read(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, Dev
     if not matches:
         raise MetadataError(f"failed to read metadata {asked}: no files matching {folder}/*{FILE_SUFFIX}")
     if len(matches) > 1:
-        raise MetadataError(
-            f"found {len(matches)} metadata files {asked} but KubeVirt only supports exactly one driver per request"
-        )
+        limit = "KubeVirt only supports exactly one driver per request"
+        raise MetadataError(f"found {len(matches)} metadata files {asked} but {limit}")
     return matches[0], _from_stream(matches[0], files[matches[0]])
 
 
@@ -120,9 +114,8 @@ def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[st
     if entry.resource_claim_name:
         for path in _in_folder(files, f"{BASE_1_8_0}/{entry.resource_claim_name}/{request}"):
             return path, _whole(path, files[path])
-        raise MetadataError(
-            f"metadata not found for claim {_quoted(entry.resource_claim_name)} request {_quoted(request)}"
-        )
+        asked = f"claim {_quoted(entry.resource_claim_name)} request {_quoted(request)}"
+        raise MetadataError(f"metadata not found for {asked}")
     candidates = [path for path in files if _parts_1_8_0(path) == request]
     for path in sorted(candidates, key=lambda path: path.split("/")):
         try:
@@ -169,9 +162,8 @@ def _from_stream(path: str, text: str) -> DeviceMetadata:
         position = _skip(text, position)
     if not unknown:
         raise MetadataError(f"{path}: no metadata objects found in stream")
-    raise MetadataError(
-        f"{path}: no compatible metadata version found in stream (unknown versions: {', '.join(unknown)})"
-    )
+    versions = f"(unknown versions: {', '.join(unknown)})"
+    raise MetadataError(f"{path}: no compatible metadata version found in stream {versions}")
 
 
 def _whole(path: str, text: str) -> DeviceMetadata:
@@ -211,10 +203,8 @@ def _only_device(metadata: DeviceMetadata, request: str) -> MetadataDevice:
     of_request: MetadataRequest | None = next((item for item in metadata.requests if item.name == request), None)
     if of_request is None:
         names = " ".join(item.name for item in metadata.requests)
-        claim = _quoted(metadata.metadata.name)
-        raise MetadataError(
-            f"request {_quoted(request)} not found in metadata for claim {claim} (available requests: [{names}])"
-        )
+        where = f"metadata for claim {_quoted(metadata.metadata.name)} (available requests: [{names}])"
+        raise MetadataError(f"request {_quoted(request)} not found in {where}")
     if not of_request.devices:
         raise MetadataError(f"request {_quoted(request)} has no devices")
     if len(of_request.devices) > 1:

@@ -37,10 +37,7 @@ def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[Converte
         raise _count_mismatch(kind, entries, built)
     if kind is GPUS:
         shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
-        built = [
-            device if element is device.element else replace(device, element=element)
-            for device, element in zip(built, shown, strict=True)
-        ]
+        built = [replace(device, element=element) for device, element in zip(built, shown, strict=True)]
     return tuple(built)
 
 
@@ -89,12 +86,10 @@ def _count_mismatch(kind: EntryKind, entries: IndexedEntries, built: Sequence[Co
     causes = "".join(f"\n{_cause(kind, entry, served.count(kind.field(index)))}" for index, entry in wrong)
     wanted = ", ".join(f"{entry.name} ({entry.device_name or 'no deviceName'})" for _, entry in entries)
     addresses = ", ".join(f"{device.device.partition('/')[2]} {device.address}" for device in built)
-    text = (
-        f"the number of device plugin {kind.word}/s do not match the number of "
-        f"devices:\n{kind.word}: [{wanted}]\nDevice: [{addresses}]"
-    )
+    text = f"the number of device plugin {kind.word}/s do not match the number of devices"
+    lists = f"{kind.word}: [{wanted}]\nDevice: [{addresses}]"
     subject = f"{kind.path}/{wrong[0][1].name}"
-    return LauncherError(COUNT_MISMATCH, subject, f"{kind.plugin_failure}{text}{causes}")
+    return LauncherError(COUNT_MISMATCH, subject, f"{kind.plugin_failure}{text}:\n{lists}{causes}")
 
 
 def _cause(kind: EntryKind, entry: DeviceEntry, times: int) -> str:

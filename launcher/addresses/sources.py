@@ -70,9 +70,8 @@ def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddr
     for entry in entries:
         attributes = entry.device_resource_claim_status.attributes if entry.device_resource_claim_status else None
         if entry.name == device and attributes and (attributes.pci_address or attributes.mdev_uuid):
-            return SourcedAddress(
-                STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or ""
-            )
+            pci, mdev = attributes.pci_address or "", attributes.mdev_uuid or ""
+            return SourcedAddress(STATUS, "status.deviceStatus", pci=pci, mdev=mdev)
     return None
 
 
@@ -92,18 +91,13 @@ def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[st
 
 def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> SourcedAddress | None:
     """The address in the variables of a claim and request; the first spelling that is set and not empty counts."""
-    variables = {
-        prefix: _first_set(env, variable_spellings(prefix, claim_object, request))
+    mdev, pci = (
+        next((name for name in variable_spellings(prefix, claim_object, request) if env.get(name)), "")
         for prefix in (MDEV_PREFIX, PCI_PREFIX)
-    }
-    mdev, pci = variables[MDEV_PREFIX], variables[PCI_PREFIX]
+    )
     if not mdev and not pci:
         return None
-    return SourcedAddress(ENVIRONMENT, mdev or pci, pci=env[pci] if pci else "", mdev=env[mdev] if mdev else "")
-
-
-def _first_set(env: Mapping[str, str], names: Iterable[str]) -> str:
-    return next((name for name in names if env.get(name)), "")
+    return SourcedAddress(ENVIRONMENT, mdev or pci, pci=env.get(pci, ""), mdev=env.get(mdev, ""))
 
 
 def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim: str, request: str, device: str) -> str:
@@ -118,11 +112,9 @@ def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim:
     candidates = {name for name in _claim_objects_of(env, request) if generated.fullmatch(name)}
     candidates = {name for name in candidates if of_this_vmi.fullmatch(name)} or candidates
     if len(candidates) > 1:
-        names = ", ".join(sorted(candidates))
-        advice = "pass the pod, whose status names the claim"
-        raise LauncherError(
-            AMBIGUOUS_VARIABLE, device, f"{device}: variables of several claims fit claim {claim}: {names}; {advice}"
-        )
+        names = f"{', '.join(sorted(candidates))}; pass the pod, whose status names the claim"
+        message = f"{device}: variables of several claims fit claim {claim}: {names}"
+        raise LauncherError(AMBIGUOUS_VARIABLE, device, message)
     return next(iter(candidates), "")
 
 
@@ -172,10 +164,8 @@ def nothing_found(
         names = ", ".join(name for prefix in prefixes for name in variable_spellings(prefix, claim_object, request))
         tried = f"environment: none of {names} is set"
     elif claim in claims.listed:
-        tried = (
-            f"environment: no variable of a claim generated for {claim}, whose "
-            "object is not known without the pod's status"
-        )
+        unknown = "whose object is not known without the pod's status"
+        tried = f"environment: no variable of a claim generated for {claim}, {unknown}"
     else:
         tried = f"environment: claim {claim} is not listed in spec.resourceClaims"
     return f"status.deviceStatus: no address; metadata files: none; {tried}"

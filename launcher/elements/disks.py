@@ -9,8 +9,8 @@ from itertools import count, product
 from string import ascii_lowercase
 from typing import Annotated, ClassVar
 
-from launcher.elements.page import Page, XmlTextError, checked_text
-from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
+from launcher.elements.page import Page, text_of_field
+from launcher.errors import invalid_domain
 from virt_dra.api.kubevirt_v1 import Disk as DiskEntry
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
@@ -54,7 +54,7 @@ def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
         prefix = _TARGETS[bus]
         order = (entry.model_extra or {}).get("bootOrder")
         if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
-            raise LauncherError(INVALID_DOMAIN, f"{field}.bootOrder", f"{field}.bootOrder: must be an integer")
+            raise invalid_domain(f"{field}.bootOrder", "must be an integer")
         volume, is_lun = _volume(entry.name, field), device == "lun"
         disk = DiskElement(
             type="block" if is_lun else "file",
@@ -80,19 +80,15 @@ def _device_and_bus(entry: DiskEntry, field: str, cdrom_bus: str) -> tuple[str, 
     bus = options.get("bus") if isinstance(options, dict) else None
     bus = bus or (cdrom_bus if device == "cdrom" else "virtio")
     if not isinstance(bus, str) or bus not in _BUSES[device]:
-        message = f"{field}.{device}.bus: {bus!r} is not one of {', '.join(_BUSES[device])}"
-        raise LauncherError(INVALID_DOMAIN, f"{field}.{device}.bus", message)
+        raise invalid_domain(f"{field}.{device}.bus", f"{bus!r} is not one of {', '.join(_BUSES[device])}")
     return device, bus
 
 
 def _volume(name: str, field: str) -> str:
     """The name of a volume. It becomes part of a path, so it must not contain separators."""
     if not name or "/" in name or "\n" in name or name in (".", ".."):
-        raise LauncherError(INVALID_DOMAIN, f"{field}.name", f"{field}.name: {name!r} can't be the name of a volume")
-    try:
-        return checked_text(name)
-    except XmlTextError as error:
-        raise LauncherError(UNWRITABLE_TEXT, f"{field}.name", f"{field}.name: {error}") from None
+        raise invalid_domain(f"{field}.name", f"{name!r} can't be the name of a volume")
+    return text_of_field(name, f"{field}.name")
 
 
 def _letters() -> Iterator[str]:

@@ -37,15 +37,8 @@ def expander(index: int, bus_nr: int, cell: int | None) -> Controller:
 
 def root_port(index: int, parent: int, slot: int) -> Controller:
     """A root port in a slot of the expander with that index, which libvirt takes for a bus (K-8.3)."""
-    return Controller(
-        index,
-        "pcie-root-port",
-        address_type="pci",
-        domain="0x0000",
-        bus=str(parent),
-        slot=f"0x{slot:02x}",
-        function="0x0",
-    )
+    port = Controller(index, "pcie-root-port", address_type="pci", domain="0x0000", bus=str(parent))
+    return port.with_(slot=f"0x{slot:02x}", function="0x0")
 
 
 @dataclass(frozen=True)

@@ -74,16 +74,8 @@ class Hostdev(Page):
 def pci(address: PciAddress, alias: str) -> Hostdev:
     """The element of a PCI function, which libvirt leaves bound to its driver (K-7.14). ``alias``: without libvirt's
     prefix."""
-    return Hostdev(
-        type="pci",
-        managed="no",
-        source_type="pci",
-        source_domain=f"0x{address.domain}",
-        source_bus=f"0x{address.bus}",
-        source_slot=f"0x{address.slot}",
-        source_function=f"0x{address.function}",
-        alias=ALIAS_PREFIX + alias,
-    )
+    place = {f"source_{part}": f"0x{getattr(address, part)}" for part in ("domain", "bus", "slot", "function")}
+    return Hostdev(type="pci", managed="no", source_type="pci", alias=ALIAS_PREFIX + alias).with_(**place)
 
 
 def mdev(uuid: MdevUuid, alias: str, model: str = "vfio-pci") -> Hostdev:
@@ -100,24 +92,21 @@ def usb(address: UsbAddress, alias: str) -> Hostdev:
 
 def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
     """The same device with a fixed guest address (K-7.21)."""
-    return device.with_(
-        guest_type="pci",
-        guest_domain=f"0x{address.domain}",
-        guest_bus=f"0x{address.bus}",
-        guest_slot=f"0x{address.slot}",
-        guest_function=f"0x{address.function}",
-    )
+    place = {f"guest_{part}": f"0x{getattr(address, part)}" for part in ("domain", "bus", "slot", "function")}
+    return device.with_(guest_type="pci", **place)
 
 
 def behind_port(device: Hostdev, index: int) -> Hostdev:
     """The same device behind the root port with that index, which libvirt takes for a bus (K-8.3)."""
     return device.with_(
-        guest_type="pci",
-        guest_domain="0x0000",
-        guest_bus=str(index),
-        guest_slot="0x00",
-        guest_function="0x0",
+        guest_type="pci", guest_domain="0x0000", guest_bus=str(index), guest_slot="0x00", guest_function="0x0"
     )
+
+
+def placed_as(device: Hostdev, other: Hostdev) -> Hostdev:
+    """The same device with the guest address of another, none if that has none."""
+    parts = ("type", "domain", "bus", "slot", "function")
+    return device.with_(**{f"guest_{part}": getattr(other, f"guest_{part}") for part in parts})
 
 
 @dataclass(frozen=True)
@@ -139,14 +128,12 @@ class Dialect:
         if not self.source_address_type:
             device = device.with_(source_type=None)
         if not self.pci_display and not device.is_mdev and device.display is not None:
-            lost.append(
-                "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only"
-            )
+            reason = "libvirt's schema has them for mdevs only"
+            lost.append(f"display and ramfb of a PCI device are left out of the domain: {reason}")
             device = device.with_(display=None, ramfb=None)
         if not self.any_alias and device.alias is not None and _ALIAS.fullmatch(device.alias) is None:
-            lost.append(
-                f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_' and '-' only"
-            )
+            reason = "libvirt takes letters, digits, '_' and '-' only"
+            lost.append(f"alias {device.alias!r} is left out of the domain: {reason}")
             device = device.with_(alias=None)
         return device, tuple(lost)
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, get_args, get_origin, 
 
 from lxml import etree
 
-from launcher.errors import MALFORMED_XML, LauncherError
+from launcher.errors import MALFORMED_XML, UNWRITABLE_TEXT, LauncherError
 
 Value = str | int | bool | None | tuple["Page", ...]
 """The value of a page's field. ``None``, ``False`` and ``()`` are not written."""
@@ -180,9 +180,8 @@ def root(text: str | bytes) -> etree._Element:
         raise _malformed("/", f"isn't well-formed XML: {error.msg}") from None
     for count, node in enumerate(document.iter(), start=1):
         if count > MAX_NODES or len(node.attrib) > MAX_ATTRIBUTES:
-            raise _malformed(
-                "/", f"has more than {MAX_NODES} elements, or one with more than {MAX_ATTRIBUTES} attributes"
-            )
+            many = f"has more than {MAX_NODES} elements, or one with more than {MAX_ATTRIBUTES} attributes"
+            raise _malformed("/", many)
     return document
 
 
@@ -405,10 +404,17 @@ def checked_text(text: str) -> str:
     """The text itself. Raises :class:`XmlTextError` for the first character that XML doesn't allow."""
     match = None if text.isprintable() else _UNWRITABLE.search(text)  # what is printable is writable, and soon seen
     if match is not None:
-        raise XmlTextError(
-            f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't contain; remove it"
-        )
+        character = f"{match.group()!r} (U+{ord(match.group()):04X})"
+        raise XmlTextError(f"{text!r} contains {character}, which XML can't contain; remove it")
     return text
+
+
+def text_of_field(text: str, field: str) -> str:
+    """The text of a VMI's field. Raises :class:`LauncherError` where XML can't contain it."""
+    try:
+        return checked_text(text)
+    except XmlTextError as error:
+        raise LauncherError(UNWRITABLE_TEXT, field, f"{field}: {error}") from None
 
 
 def compact(page: Page) -> str:

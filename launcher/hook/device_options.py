@@ -12,7 +12,7 @@ from lxml import etree
 
 from launcher.conversion import ConvertedDevice
 from launcher.elements.domain import Controller
-from launcher.elements.hostdev import ALIAS_PREFIX, HostAddress, Hostdev
+from launcher.elements.hostdev import ALIAS_PREFIX, HostAddress, Hostdev, placed_as
 from launcher.elements.overrides import X_VGA, OverriddenDevice, as_display
 from launcher.elements.page import NAMESPACES, element, qualified
 from launcher.entry_kinds import GPUS, HOST_DEVICES, SRIOV_ALIAS, USB_ALIAS
@@ -33,8 +33,7 @@ from launcher.layout import GuestLayout
 from virt_dra.api.integration.hostdev_options import OPTIONS, HostdevOptions
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 
-_GUEST_PLACE: Final = ("guest_type", "guest_domain", "guest_bus", "guest_slot", "guest_function")
-"""The fields of the address in the guest."""
+_UNPLACED: Final = Hostdev("")
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,16 @@ def apply_device_options(root: etree._Element, vmi: VirtualMachineInstance) -> t
     elements = _elements(root, vmi, options)
     pages = {device: Hostdev.parse(hostdev) for device, hostdev in elements.items()}
     sharing = {device for device, wanted in options.items() if wanted.guest_slot is not None}
-    devices = with_options(
-        vmi,
-        tuple(
-            _converted(device, _unplaced(page) if device in sharing else page, elements[device])
-            for device, page in pages.items()
-        ),
-    )
+    unplaced = {device: placed_as(page, _UNPLACED) if device in sharing else page for device, page in pages.items()}
+    converted = tuple(_converted(device, page, elements[device]) for device, page in unplaced.items())
+    devices = with_options(vmi, converted)
     shared = SharedSlots(slots(vmi, devices), elements)
     changes = []
     display = _make_display(root, vmi, pages)
     for device in devices:
         page = device.element
         if device.device in sharing and page.guest_type is None:
-            page = _placed_as(page, pages[device.device])
+            page = placed_as(page, pages[device.device])
         if page != pages[device.device]:
             _replace(elements, device.device, page)
         if page != pages[device.device] or (display is not None and page.alias == display):
@@ -82,11 +77,8 @@ def apply_device_options(root: etree._Element, vmi: VirtualMachineInstance) -> t
 def join_functions(root: etree._Element, shared: SharedSlots) -> list[str]:
     """Puts the functions of shared slots where function 0 is: by itself, if it has no place yet, behind a root port of
     its own. Returns a sentence for each change. Raises :class:`LauncherError`."""
-    devices = tuple(
-        replace(device, element=Hostdev.parse(shared.elements[device.device]))
-        for sharing in shared.slots
-        for device in sharing
-    )
+    all_sharing = (device for sharing in shared.slots for device in sharing)
+    devices = tuple(replace(device, element=Hostdev.parse(shared.elements[device.device])) for device in all_sharing)
     now = {device.device: device for device in devices}
     joined = tuple(tuple(now[device.device] for device in sharing) for sharing in shared.slots)
     present = _pci_controllers(root) if has_pcie(root) else ()
@@ -96,7 +88,8 @@ def join_functions(root: etree._Element, shared: SharedSlots) -> list[str]:
     for device in layout.devices:
         if device.element != now[device.device].element:
             _replace(shared.elements, device.device, device.element)
-            changes.append(f"{device.device}: function {_function(device.element)} of its guest slot")
+            function = (device.element.guest_function or "").removeprefix("0x")
+            changes.append(f"{device.device}: function {function} of its guest slot")
     return changes
 
 
@@ -134,15 +127,10 @@ def _given(options: HostdevOptions) -> Iterable[str]:
     )
 
 
-def _function(page: Hostdev) -> str:
-    return (page.guest_function or "").removeprefix("0x")
-
-
 def _elements(root: etree._Element, vmi: VirtualMachineInstance, devices: Iterable[str]) -> dict[str, etree._Element]:
     hostdevs = {alias.get("name", ""): alias.getparent() for alias in root.iterfind("devices/hostdev/alias")}
-    claimed = {
-        f"{kind.path}/{entry.name}" for kind in (GPUS, HOST_DEVICES) for entry in kind.entries(vmi) if entry.is_dra
-    }
+    entries = ((kind, entry) for kind in (GPUS, HOST_DEVICES) for entry in kind.entries(vmi))
+    claimed = {f"{kind.path}/{entry.name}" for kind, entry in entries if entry.is_dra}
     elements = {}
     for device in devices:
         aliases = _aliases(device, is_claimed=device in claimed)
@@ -184,14 +172,6 @@ def _address(page: Hostdev, hostdev: etree._Element) -> HostAddress:
     if function is None:
         raise AddressSyntaxError(f"a host device of type {page.type} without the address of a PCI function")
     return function
-
-
-def _unplaced(page: Hostdev) -> Hostdev:
-    return page.with_(**dict.fromkeys(_GUEST_PLACE))
-
-
-def _placed_as(page: Hostdev, before: Hostdev) -> Hostdev:
-    return page.with_(**{name: getattr(before, name) for name in _GUEST_PLACE})
 
 
 def _replace(elements: dict[str, etree._Element], device: str, page: Hostdev) -> None:

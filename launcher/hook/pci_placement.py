@@ -10,13 +10,12 @@ from lxml import etree
 
 from launcher.elements.hostdev import Hostdev, behind_port
 from launcher.elements.page import element
-from launcher.errors import UNKNOWN_PLACEMENT, UNPLACEABLE_DEVICE, LauncherError
+from launcher.errors import UNPLACEABLE_DEVICE, LauncherError
 from launcher.hook.domain_text import has_pcie, insert_after, machine_type, number, pci_source
+from launcher.layout import placement_choice
 from launcher.placement.guest import GuestTopology
 from launcher.placement.host import HostTopology
 from launcher.placement.placing import FunctionToPlace, PlacementRule, TakenNumbers, kubevirt_rule, place
-from virt_dra.api.integration.paths import PCI_PLACEMENT_ANNOTATION
-from virt_dra.api.integration.pci_placement import pci_placement_choice
 from virt_dra.api.kubevirt_versions import NEWEST
 
 
@@ -30,11 +29,7 @@ class PlacedDevices:
 
 def placement_rule(value: str) -> PlacementRule | None:
     """The rule of an annotation's value; None for no placement. Raises :class:`LauncherError`."""
-    try:
-        choice = pci_placement_choice(value)
-    except ValueError as error:
-        field = f"metadata.annotations[{PCI_PLACEMENT_ANNOTATION}]"
-        raise LauncherError(UNKNOWN_PLACEMENT, field, f"{PCI_PLACEMENT_ANNOTATION}: {error}") from None
+    choice = placement_choice(value)
     if not choice.by_numa_node:
         return None
     return kubevirt_rule(NEWEST, strict=choice.strict, by_pcie_root=choice.by_pcie_root)
@@ -52,9 +47,8 @@ def place_pci_devices(
     if not hostdevs:
         return PlacedDevices()
     if not has_pcie(root):
-        why = (
-            f"machine type {machine_type(root)!r} has no PCI Express, so no device is placed by NUMA node or PCIe root"
-        )
+        machine = f"machine type {machine_type(root)!r} has no PCI Express"
+        why = f"{machine}, so no device is placed by NUMA node or PCIe root"
         if rule.strict:
             raise LauncherError(UNPLACEABLE_DEVICE, "spec.domain.machine.type", why)
         return PlacedDevices(warnings=(why,))
@@ -78,14 +72,9 @@ def place_pci_devices(
 def _ports_of_expanders(controllers: list[etree._Element]) -> frozenset[int]:
     """The indexes of root ports that are on an expander, which are the bus numbers of the devices behind them."""
     expanders = {number(item.get("index")) for item in controllers if item.get("model") == "pcie-expander-bus"}
-    return frozenset(
-        _numbers(
-            port.get("index")
-            for port in controllers
-            for address in port.iterfind("address")
-            if port.get("model") == "pcie-root-port" and number(address.get("bus")) in expanders
-        )
-    )
+    ports = [port for port in controllers if port.get("model") == "pcie-root-port"]
+    addresses = ((port, address) for port in ports for address in port.iterfind("address"))
+    return frozenset(_numbers(port.get("index") for port, at in addresses if number(at.get("bus")) in expanders))
 
 
 def _hostdevs_to_place(

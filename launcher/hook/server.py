@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
@@ -57,9 +56,7 @@ class HookServer:
         await self._server.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._server.stop(GRACE)
 
     async def ended(self) -> None:
@@ -72,16 +69,13 @@ class HookServer:
             "PreCloudInitIso": _pre_cloud_init_iso,
             "Shutdown": self._shutdown,
         }
+        spoken = (
+            (messages, {name: method for name, method in callbacks.items() if f"{name}Params" in messages})
+            for messages in CALLBACKS.values()
+        )
         return (
             _service(INFO, "Info", {"Info": _info}),
-            *(
-                _service(
-                    messages,
-                    "Callbacks",
-                    {name: method for name, method in callbacks.items() if f"{name}Params" in messages},
-                )
-                for messages in CALLBACKS.values()
-            ),
+            *(_service(messages, "Callbacks", methods) for messages, methods in spoken),
             _service(PLUGIN, "DomainHookService", {"MutateDomain": self._mutate_domain}, ("Request", "Response")),
         )
 

@@ -57,9 +57,8 @@ def mirrored_cells(pins: Sequence[int], host: HostTopology, memory: int, page_si
         raise _refused("passing through a numa topology is restricted to VMIs with hugepages enabled")
     needed = len(nodes) * page_size
     if memory < needed:
-        raise _refused(
-            f"not enough memory requested to allocate at least one hugepage per numa node: {memory} < {needed}"
-        )
+        fault = "not enough memory requested to allocate at least one hugepage per numa node"
+        raise _refused(f"{fault}: {memory} < {needed}")
     if memory % page_size:
         raise _refused(f"requested memory can't be divided through the numa page size: {memory} mod {page_size} != 0")
     pages, more = divmod(memory // page_size, len(nodes))

@@ -47,16 +47,11 @@ def pin(
                 pinned.append(pool.fragments.popleft())
     if len(pinned) < wanted:
         cores = max(1, (wanted - len(pinned)) // shape.threads)
-        raise _too_few(cores, enough_elsewhere=one_node_per_core and len(cpus) >= wanted)
-    return Pinning(tuple(pinned), tuple(_emulator_thread(pools, number) for number in range(emulator_threads)))
-
-
-def _too_few(cores: int, *, enough_elsewhere: bool) -> LauncherError:
-    if enough_elsewhere:
-        message = f"could not fit {cores} core(s) without crossing numa cell boundaries for individual cores"
-    else:
         message = f"not enough exclusive threads provided, could not fit {cores} core(s)"
-    return LauncherError(NOT_ENOUGH_CPUS, _FIELD, message)
+        if one_node_per_core and len(cpus) >= wanted:
+            message = f"could not fit {cores} core(s) without crossing numa cell boundaries for individual cores"
+        raise LauncherError(NOT_ENOUGH_CPUS, _FIELD, message)
+    return Pinning(tuple(pinned), tuple(_emulator_thread(pools, number) for number in range(emulator_threads)))
 
 
 def _emulator_thread(pools: list[_NodePool], number: int) -> int:
@@ -64,9 +59,8 @@ def _emulator_thread(pools: list[_NodePool], number: int) -> int:
         if (thread := pool.thread()) is not None:
             return thread
     which = "second CPU" if number else "CPU"
-    raise LauncherError(
-        NOT_ENOUGH_CPUS, _FIELD, f"no {which} allocated for the emulation thread: no remaining unassigned threads"
-    )
+    message = f"no {which} allocated for the emulation thread: no remaining unassigned threads"
+    raise LauncherError(NOT_ENOUGH_CPUS, _FIELD, message)
 
 
 class _NodePool:

@@ -145,9 +145,8 @@ def _survey(
     moved = []
     for function in functions:
         if function.has_guest_address and rule.keeps_guest_addresses:
-            faults.append(
-                f"device {function.source} already has a guest PCI address, skipping pcie-expander-bus assignment"
-            )
+            fault = "already has a guest PCI address, skipping pcie-expander-bus assignment"
+            faults.append(f"device {function.source} {fault}")
         else:
             moved.append(function)
     cells = CellOfNode.between(guest, host, memnodes=rule.memnodes, unlisted_vcpus=rule.unlisted_vcpus)
@@ -208,9 +207,8 @@ def _numbered(
     lowest = end - 1
     for count, (cell, functions) in enumerate(groups):
         if count == EXPANDERS_MAX:
-            raise _NoRoomError(
-                f"failed to place device {functions[0].source}: the guest can have {EXPANDERS_MAX} PCIe expanders"
-            )
+            limit = f"the guest can have {EXPANDERS_MAX} PCIe expanders"
+            raise _NoRoomError(f"failed to place device {functions[0].source}: {limit}")
         index += 1
         parent, group = index, []
         for slot, function in enumerate(functions):

@@ -125,9 +125,7 @@ def node_faults(domain: Domain, devices: Sequence[ConvertedDevice], state: HostS
         yield from _of_memlock(domain, state)
     yield from _of_cpus(domain, state)
     memory = domain.memory or 0
-    if (
-        domain.hugepages and not domain.pages and state.free_hugepages < memory
-    ):  # pages: of a size that isn't the default
+    if domain.hugepages and not domain.pages and state.free_hugepages < memory:  # pages: not of the default size
         message = (
             f"huge pages: {_mebibytes(state.free_hugepages)} of the node's default size are free, the guest has "
             f"{_mebibytes(memory)}; stop other users of huge pages, or raise vm.nr_hugepages"
@@ -148,12 +146,8 @@ def _of_function(device: ConvertedDevice, state: HostState) -> Iterator[NodeFaul
     if not function.iommu_group:
         yield _no_group(device, named)
         return
-    spoiling = [
-        f"{address} ({companion.driver})"
-        for address, companion in sorted(function.companions.items())
-        if companion.spoils_its_group
-    ]
-    if spoiling:
+    companions = sorted(function.companions.items())
+    if spoiling := [f"{address} ({other.driver})" for address, other in companions if other.spoils_its_group]:
         others = f"shares IOMMU group {function.iommu_group} with {', '.join(spoiling)}"
         message = f"{named} {others}; bind all of the group to vfio-pci, or unbind what isn't passed through"
         yield NodeFault(GROUP_IN_USE, device.device, message, may_pass=True)

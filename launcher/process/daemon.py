@@ -6,7 +6,6 @@ import subprocess
 import threading
 from contextlib import AbstractContextManager
 from time import monotonic
-from types import TracebackType
 
 from launcher.errors import LIBVIRT_UNAVAILABLE, LauncherError
 from launcher.process import libvirt_conn
@@ -30,13 +29,11 @@ class OwnDaemon(AbstractContextManager["OwnDaemon"]):
         try:
             self._await_answer(self._program, self._process)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

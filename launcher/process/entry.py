@@ -81,31 +81,14 @@ Example, outside of a pod (libvirt's test driver starts nothing real):
     default=standalone.TERMINATION_MESSAGE_PATH,
               show_default=True, help="File that gets the reason of a failure.")  # fmt: skip
 @click.option("--uri", default=libvirt_conn.DEFAULT_URI, show_default=True, help="libvirt connection.")
-@click.option(
-    "--daemon",
-    metavar="PROGRAM",
-    help="Start this libvirt daemon if none is running, and again if it ends, e.g. virtqemud.",
-)
-@click.option(
-    "--poll",
-    type=click.FloatRange(0.01, 60),
-    default=0.5,
-    show_default=True,
-    help="Seconds between checks of the files and the domain.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0),
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for devices; 0: no limit.",
-)
-@click.option(
-    "--grace",
-    type=click.FloatRange(0),
-    default=None,
-    help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]",
-)
+@click.option("--daemon", metavar="PROGRAM",
+              help="Start this libvirt daemon if none is running, and again if it ends, e.g. virtqemud.")  # fmt: skip
+@click.option("--poll", type=click.FloatRange(0.01, 60), default=0.5, show_default=True,
+              help="Seconds between checks of the files and the domain.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0), default=0.0, show_default=True,
+              help="Seconds to wait for devices; 0: no limit.")  # fmt: skip
+@click.option("--grace", type=click.FloatRange(0), default=None,
+              help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]")  # fmt: skip
 def main(
     info_dir: Path, run_dir: Path, root: Path, termination_message: Path, uri: str, daemon: str | None, poll: float,
     timeout: float, grace: float | None,

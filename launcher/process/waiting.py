@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from launcher import AddressSources, Conversion, HostTopology, convert
 from launcher.errors import NO_ADDRESS, LauncherError
 from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
-from virt_dra.api.wire import WireError
+from virt_dra.api.wire import Wire, WireError
+
+W = TypeVar("W", bound=Wire)
 
 
 @dataclass(frozen=True)
@@ -36,22 +39,23 @@ class BadFile(Exception):
 
 def read_vmi(text: str, path: str) -> VirtualMachineInstance | Waiting:
     """The VMI in the file of the pod's annotation. Raises :class:`BadFile`."""
-    if not text.strip():
-        return Waiting(f"{path} is empty: the pod has no VMI in its annotation yet")
-    try:
-        return VirtualMachineInstance.from_wire(json.loads(text))
-    except (WireError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"is not a VirtualMachineInstance: {_reason(error)}") from None
+    waiting = Waiting(f"{path} is empty: the pod has no VMI in its annotation yet")
+    return _read(VirtualMachineInstance, text, path, "VirtualMachineInstance") or waiting
 
 
 def read_device_status(text: str, path: str) -> DeviceStatus | None:
     """The deviceStatus in the file of the pod's annotation; None while it is empty. Raises :class:`BadFile`."""
+    return _read(DeviceStatus, text, path, "deviceStatus")
+
+
+def _read(kind: type[W], text: str, path: str, name: str) -> W | None:
     if not text.strip():
         return None
     try:
-        return DeviceStatus.from_wire(json.loads(text))
+        return kind.from_wire(json.loads(text))
     except (WireError, ValueError, RecursionError) as error:
-        raise BadFile(path, f"is not a deviceStatus: {_reason(error)}") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise BadFile(path, f"is not a {name}: {reason}") from None
 
 
 def decide(
@@ -75,7 +79,3 @@ def decide(
         if error.reason == NO_ADDRESS:
             return Waiting(f"{error.subject} has no address yet")
         raise
-
-
-def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
