@@ -15,6 +15,7 @@ from tests.guides.outputs import SCHEMA_OF_KIND
 from tests.json_schema import faults
 
 PACKAGE: Final = Path(__file__).parents[2] / "virt_dra"
+_MAKES_DOCUMENTS: Final = ("output_document", "output_list", "print_output")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -27,10 +28,10 @@ def _named_kinds() -> Iterator[str]:
     """The kinds of which the code makes documents."""
     for file in PACKAGE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        if "output_document" not in text and "output_list" not in text:
+        if not any(name in text for name in _MAKES_DOCUMENTS):
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("output_"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKES_DOCUMENTS:
                 kind = node.args[0] if node.args else None
                 if isinstance(kind, ast.Constant) and isinstance(kind.value, str) and kind.value[0].isupper():
                     yield kind.value

@@ -9,14 +9,13 @@ import sys
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.options import log_level_option, parse_namespace
 from webhooks.server.log import json_logging
 
@@ -67,39 +66,25 @@ class ProcessChoice:
             ) from None
 
 
+def _process(
+    cluster: ClusterChoice, own_namespace: str, lease: str, lease_seconds: int, no_election: bool, identity: str | None,
+    host: str, plain_port: int, health_port: int, log_level: int,
+) -> ProcessChoice:  # fmt: skip
+    # Unique for every process: the host's name alone may be that of its predecessor.
+    name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    return ProcessChoice(
+        cluster, own_namespace, None if no_election else lease, lease_seconds, name, host, plain_port, health_port,
+        log_level,
+    )  # fmt: skip
+
+
 def process_options(lease: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Adds the options; the command gets them together, as ``process: ProcessChoice``. ``lease``: the default name."""
-
-    def decorated(command: Callable[..., R]) -> Callable[..., R]:
-        @cluster_options
-        @shared(
-            "--own-namespace",
-            detail="That of the Lease; also $POD_NAMESPACE.",
-            envvar="POD_NAMESPACE",
-            default="virt-dra",
-            callback=parse_namespace,
-        )
-        @shared("--lease", default=lease)
-        @shared("--lease-seconds", default=15)
-        @shared("--no-election")
-        @shared("--identity", envvar="POD_NAME")
-        @shared("--host", default="0.0.0.0")
-        @shared("--plain-port", default=8080)
-        @shared("--health-port", default=8081)
-        @log_level_option
-        @wraps(command)
-        def with_process(
-            *args: Any, cluster: ClusterChoice, own_namespace: str, lease: str, lease_seconds: int, no_election: bool,
-            identity: str | None, host: str, plain_port: int, health_port: int, log_level: int, **kwargs: Any,
-        ) -> R:  # fmt: skip
-            # Unique for every process: the host's name alone may be that of its predecessor.
-            name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-            process = ProcessChoice(
-                cluster, own_namespace, None if no_election else lease, lease_seconds, name, host,
-                plain_port, health_port, log_level,
-            )  # fmt: skip
-            return command(*args, process=process, **kwargs)
-
-        return with_process
-
-    return decorated
+    return gathered(
+        "process", _process, cluster_options,
+        shared("--own-namespace", detail="That of the Lease; also $POD_NAMESPACE.", envvar="POD_NAMESPACE",
+               default="virt-dra", callback=parse_namespace),
+        shared("--lease", default=lease), shared("--lease-seconds", default=15), shared("--no-election"),
+        shared("--identity", envvar="POD_NAME"), shared("--host", default="0.0.0.0"),
+        shared("--plain-port", default=8080), shared("--health-port", default=8081), log_level_option,
+    )  # fmt: skip

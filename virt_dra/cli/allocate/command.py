@@ -37,7 +37,7 @@ from virt_dra.cli.shared.options import (
     output_option,
     parse_node,
 )
-from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cli.shared.output import json_text, print_output, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
 from virt_dra.simulator.allocation import AllocationAnswer, allocate_each
@@ -269,7 +269,7 @@ def _show(
 ) -> None:
     if output != "text":
         members: AllocationReportJson = {"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}
-        print_document(output_document("AllocationReport", members), output)
+        print_output("AllocationReport", members, output)
         return
     if not answers:
         return

@@ -24,7 +24,6 @@ from virt_dra.cel import (
     new_expressions,
 )
 from virt_dra.cli.cel.report import evaluate
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.cluster_options import ClusterChoice
@@ -34,7 +33,7 @@ from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, file_inputs, output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refuse, refusing
 from virt_dra.cluster.duplicates import applied
 from virt_dra.matching.matcher import readable
 
@@ -202,10 +201,8 @@ def command(
         consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes
     )
     environment = of_gates if new else STORED_EXPRESSIONS
-    try:
+    with refusing(output, CompileError):
         compiled = _compile(expression, environment, derived=derived)
-    except CompileError as error:
-        refuse([error.message], output)
     if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
         refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
     report = evaluate(compiled, _slices(paths, live, output))
@@ -216,7 +213,7 @@ def command(
             if device.matches:
                 say(visible(device.device))
     else:
-        print_document(output_document("SelectorReport", report.to_json()), output)
+        print_output("SelectorReport", report.to_json(), output)
     sys.exit(0 if report.good else 1)
 
 

@@ -3,7 +3,6 @@ cluster."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_document, refusing
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.port import ApiError, Reader
 from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
@@ -103,13 +102,11 @@ def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: s
         raise click.UsageError("Missing argument 'NAME...'.")
     now = datetime.now(UTC)
     options = RowOptions(now, source.address_keys)
-    try:
+    with refusing(output, BadFilter):
         requests = [
             GetRequest(chosen, RowFilter(asked, source.scope), list, lambda: options)
             for chosen, asked in asked_kinds(kind, names).items()
         ]
-    except BadFilter as error:
-        refuse([str(error)], output)
     with collector_paused():
         documents = source.documents(output)
         kinds = reduce(or_, (READ[f"describe {request.kind}"] for request in requests))
@@ -148,15 +145,10 @@ def _remarks_of(documents: Sequence[Document], source: InventoryInput) -> _Remar
 def _live_remarks(source: InventoryInput, subjects: Sequence[ObjectId]) -> _Remarks:
     """Of a cluster: the lint as ``virt-dra lint --live``, where the user may read all that it needs; events of the
     subjects."""
-
-    async def read() -> _Remarks:
-        async with source.cluster.connected() as connected:
-            return await live_remarks(connected, subjects, source)
-
     try:
-        return asyncio.run(read())
+        return source.cluster.ask(lambda connected: live_remarks(connected, subjects, source))
     except (ApiError, NoCluster) as error:
-        return _Remarks((), (), (f"not checked: {error.message if isinstance(error, NoCluster) else error}",))
+        return _Remarks((), (), (f"not checked: {error}",))
 
 
 async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: InventoryInput) -> _Remarks:

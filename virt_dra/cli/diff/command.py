@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import namespace_option, output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refusing
 from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.collector import frozen_heap
 
@@ -53,15 +52,13 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         deadline = AllocationDeadline(timeout)
         with status("reading"):
             read = [accepted_of_files([path], output, namespace) for path in (before, after)]
-        try:
+        with refusing(output, FatalError):
             states = [
                 FitState(ClusterState.from_objects(objects, namespace, deadline), deadline.start) for objects in read
             ]
             unknown = dict.fromkeys(fact for state in states for fact in state.unknown)
             with progress("trying VMs") as report:
                 differing = list(differences(states[0], states[1], report))
-        except FatalError as error:
-            refuse([str(error)], output)
     if output == "text":
         for change in differing:
             say(change.says)
@@ -76,7 +73,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
             "changes": [_json(change) for change in differing],
             "unknown": [fact.to_json() for fact in unknown],
         }
-        print_document(output_document("ClusterDifference", members), output)
+        print_output("ClusterDifference", members, output)
     sys.exit(1 if any(change.before == "fits" and change.after not in ("fits", None) for change in differing) else 0)
 
 

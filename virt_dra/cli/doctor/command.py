@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib.metadata import version
 
 import click
 
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.shared.check_report import end_with
-from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import kubevirt_option, output_option, parse_namespace
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 from virt_dra.doctor.checks import examine
-from virt_dra.doctor.facts import ClusterFacts
 
 EPILOG = """\b
 Examples:
@@ -45,15 +43,8 @@ def command(
     Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, RBAC permissions, leader. Each
     finding has its remedy.
     """
-    try:
-        facts = asyncio.run(_gathered(cluster, probe_namespace))
-    except click.ClickException as error:
-        refuse([error.message], output)
+    from virt_dra.doctor.gather import gather
+
+    with refusing(output, NoCluster):
+        facts = cluster.ask(lambda connected: gather(connected, probe_namespace))
     end_with(examine(facts, version("virt-dra"), kubevirt), output, quiet=quiet)
-
-
-async def _gathered(choice: ClusterChoice, probe_namespace: str) -> ClusterFacts:
-    async with choice.connected() as cluster:
-        from virt_dra.doctor.gather import gather
-
-        return await gather(cluster, probe_namespace)

@@ -10,13 +10,12 @@ import click
 
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.jsonl import domain_xml as filter_lines
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, kubevirt_option, namespace_option, output_option, parsed_by
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refuse, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +141,7 @@ def command(
     if len(subjects) > 1 and (option := "--status" if status else "--pod" if pod else "--diff" if other else ""):
         refuse([f"{option} is about one VM, and the files have {len(subjects)}: choose it with --vmi"], output)
     installed = next((sourced.object for sourced in objects if isinstance(sourced.object, KubeVirt)), None)
-    try:
+    with refusing(output, inputs.OptionFileError, LauncherError):
         request = DomainRequest(
             AddressSources(
                 inputs.variables_in(env) if env else {},
@@ -159,13 +158,11 @@ def command(
         if status:
             subjects = tuple(subject.with_status(inputs.device_status_in(status)) for subject in subjects)
         answers = [answer(subject, request) for subject in subjects]
-    except (inputs.OptionFileError, LauncherError) as error:
-        refuse([str(error)], output)
     if output == "xml":
         _print(answers, None if other is None else str(other))
     else:
         members: DomainListJson = {"domains": [answer.to_json() for answer in answers]}
-        print_document(output_document("DomainList", members), output)
+        print_output("DomainList", members, output)
     sys.exit(0 if all(answer.good for answer in answers) else 1)
 
 

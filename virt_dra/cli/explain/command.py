@@ -11,13 +11,12 @@ import click
 
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.explain.pages import page, page_names
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import every_namespace_option, namespace_option, output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refusing
 from virt_dra.simulator.collector import frozen_heap
 from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
 
@@ -132,7 +131,7 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
         say(text.rstrip("\n"))
     else:
         reason: ReasonPageJson = {"name": words[0], "page": text}
-        print_document(output_document("ReasonPage", reason), output)
+        print_output("ReasonPage", reason, output)
 
 
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
@@ -162,18 +161,16 @@ def _explain(
     from virt_dra.simulator.explaining.state import ClusterState
 
     deadline = AllocationDeadline(timeout)
-    try:
+    with refusing(output, NoSubject, FatalError):
         state = ClusterState.from_model(model, deadline)
         subject = find_subject(kind, name, namespace, state.model)
         deadline.start()
         with progress("judging nodes") as report:
             answer = answered(subject, state, report, deadline.start)
-    except (NoSubject, FatalError) as error:
-        refuse([str(error)], output)
     if output == "text":
         say("\n".join(lines(answer, everything=verbose)))
     else:
-        print_document(output_document("Explanation", answer_json(answer)), output)
+        print_output("Explanation", answer_json(answer), output)
     sys.exit(1 if answer.verdict in (WAITS, BROKEN) else 0)
 
 
@@ -186,19 +183,17 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
     from virt_dra.simulator.explaining.waiting import waiting_answers
 
     deadline = AllocationDeadline(timeout)
-    try:
+    with refusing(output, FatalError):
         state = ClusterState.from_model(model, deadline)
         with progress("explaining") as report:
             explained = waiting_answers(state, _EXPLAINED, report, deadline.start)
-    except FatalError as error:
-        refuse([str(error)], output)
     unplaced = explained.answers
     if output != "text":
         members: ExplanationListJson = {
             "subjects": [answer_json(answer) for answer in unplaced],
             "leftOut": explained.left_out,
         }
-        print_document(output_document("ExplanationList", members), output)
+        print_output("ExplanationList", members, output)
     else:
         for answer in unplaced[:_LISTED]:
             say(answer.headline)

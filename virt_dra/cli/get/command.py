@@ -21,7 +21,7 @@ from virt_dra.cli.get.printing import ChangePrinter, print_rows
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.option_table import RepeatableOption
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.templates.applying import NotApplicable
 from virt_dra.cluster.memory.selectors import parse_labels
@@ -143,7 +143,7 @@ def command(
     said = output if isinstance(output, str) else "text"  # the format of errors
     if watch and not source.live:
         raise click.UsageError("--watch goes with --live: files don't change")
-    try:
+    with refusing(said, BadFilter):
         requests = [
             GetRequest(
                 chosen,
@@ -153,8 +153,6 @@ def command(
             )
             for chosen, asked in asked_kinds(kind, names).items()
         ]
-    except BadFilter as error:
-        refuse([str(error)], said)
     if len(requests) > 1 and (watch or output == "csv"):
         raise click.UsageError("--watch and -o csv show one kind")
     if watch:
@@ -165,14 +163,12 @@ def command(
     with collector_paused():  # all objects are used until the end
         kinds = [READ[f"get {request.kind}"] for request in requests]
         model, scope = source.read(reduce(or_, kinds), said)
-        try:
+        with refusing(said, BadFilter, NotApplicable):
             answers = [(request, *request.rows(model)) for request in requests]
             alone = sum(len(request.wanted.names) for request in requests) == 1
             print_rows(
                 [(request.kind, rows) for request, rows, _ in answers], output, alone=alone, headers=not no_headers
             )
-        except (BadFilter, NotApplicable) as error:
-            refuse([str(error)], said)
     missing = [name for _, _, names_missing in answers for name in names_missing]
     for name in missing:
         say(f"error: {name}", err=True)

@@ -10,7 +10,7 @@ from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refuse, refusing
 from virt_dra.cli.templates.applying import NotApplicable
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
@@ -23,6 +23,7 @@ from virt_dra.model.kinds import READ
 
 if TYPE_CHECKING:
     from virt_dra.cli.get.command import GetRequest
+    from virt_dra.cluster.kube.cluster import KubeCluster
 
 SETTLE_SECONDS: Final = 0.2
 """From a change until rows are made anew: a scheduler writes claim and pod one after the other."""
@@ -31,22 +32,17 @@ SETTLE_SECONDS: Final = 0.2
 def watch_rows(request: GetRequest, source: InventoryInput, show: Callable[[list[RowChange]], None]) -> None:
     """Shows rows until interrupted. Ends the command if nothing can be read, or a template can't be applied."""
 
-    async def watch() -> None:
-        async with source.cluster.connected() as connected:
-            kinds = READ[f"get {request.kind}"]
-            _, scope = await read_cluster(connected, kinds, source.namespace or DEFAULT_NAMESPACE)
-            for note in scope.notes:
-                say(note, err=True)
-            if not scope.serves(kinds):
-                refuse([f"nothing of which {request.kind} are made can be read"], "text")
-            await follow_rows(request, connected, scope, show)
+    async def watch(connected: KubeCluster) -> None:
+        kinds = READ[f"get {request.kind}"]
+        _, scope = await read_cluster(connected, kinds, source.namespace or DEFAULT_NAMESPACE)
+        for note in scope.notes:
+            say(note, err=True)
+        if not scope.serves(kinds):
+            refuse([f"nothing of which {request.kind} are made can be read"], "text")
+        await follow_rows(request, connected, scope, show)
 
-    try:
-        asyncio.run(watch())
-    except (BadFilter, NotApplicable) as error:
-        refuse([str(error)], "text")
-    except (ApiError, NoCluster) as error:
-        refuse([error.message if isinstance(error, NoCluster) else str(error)], "text")
+    with refusing("text", BadFilter, NotApplicable, ApiError, NoCluster):
+        source.cluster.ask(watch)
 
 
 async def follow_rows(

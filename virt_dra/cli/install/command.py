@@ -13,7 +13,6 @@ import click
 
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.api.wire import Json
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import (
     emitter,
     parse_arguments,
@@ -30,7 +29,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import wait_timeout_option
-from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cli.shared.output import json_text, print_output, refuse, refusing
 from virt_dra.cluster.port import ApiError
 from virt_dra.installation.kustomize import ManifestError
 from virt_dra.installation.plan import (
@@ -205,7 +204,7 @@ async def _install(
 
     report = ChangeReport(emitter(output))
     waiting: Sequence[str] = ()
-    try:
+    with refusing(output, click.ClickException):
         async with choice.connected() as cluster:
             seen = await survey(cluster, objects)
             if refused := refusals(seen, choices):
@@ -218,8 +217,6 @@ async def _install(
                     await wait_for_workloads(cluster, workloads, deadline, report.emit)
             except NotReady as error:
                 waiting = error.waiting
-    except click.ClickException as error:
-        refuse([error.message], output)
     _conclude(choices, report, waiting, waited=wait, output=output)
     return not waiting
 
@@ -235,7 +232,7 @@ def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *,
             ],
             "waitingFor": list(waiting),
         }
-        print_document(output_document("Installation", members), output)
+        print_output("Installation", members, output)
         return
     for sentence in waiting:
         say(f"error: {sentence}", err=True)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.install.options import emitter, parse_our_namespace
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import output_option, wait_timeout_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refuse, refusing
 from virt_dra.cluster.port import ApiError
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ async def _uninstall(
 
     waiting: Sequence[str] = ()
     report = ChangeReport(emitter(output))
-    try:
+    with refusing(output, SeveralNamespaces, click.ClickException):
         async with choice.connected() as cluster:
             plan = await planned_removal(cluster, namespace, delete_vms=delete_vms)
             if not plan.keys and not plan.annotated:
@@ -104,10 +103,6 @@ async def _uninstall(
                 await apply_removal(cluster, plan, report, WaitDeadline(timeout, time.monotonic))
             except NotReady as error:
                 waiting = error.waiting
-    except SeveralNamespaces as error:
-        refuse([str(error)], output)
-    except click.ClickException as error:
-        refuse([error.message], output)
     _conclude(plan, report, waiting, output, "virt-dra is removed" if not waiting else "")
     return not waiting
 
@@ -121,7 +116,7 @@ def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], outpu
             "kept": list(plan.kept),
             "waitingFor": list(waiting),
         }
-        print_document(output_document("Removal", members), output)
+        print_output("Removal", members, output)
         return
     for missing in waiting:
         say(f"error: {missing}", err=True)

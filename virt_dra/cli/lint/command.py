@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,6 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.lint.codequality import codequality
 from virt_dra.cli.lint.configuration import LintConfiguration, configuration_option
 from virt_dra.cli.lint.exclusion import exclusion
@@ -42,7 +40,7 @@ from virt_dra.cli.shared.options import (
     namespace_option,
     output_option,
 )
-from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
+from virt_dra.cli.shared.output import BAD_INPUT, print_document, print_output, refuse
 from virt_dra.cli.shared.workflow_log import print_commands, print_exactly
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import STDIN, Written, read_written
@@ -261,13 +259,8 @@ def command(
     _print(report, output, pages_url, excerpts=not quiet, err=fix and STDIN in paths)
     if output not in ("json", "yaml"):
         say_unknown(judgement.unknown)
-    sys.exit(
-        BAD_INPUT
-        if outcome is not None and outcome.problems
-        else 1
-        if report.denials or (strict and report.warnings)
-        else 0
-    )
+    not_written = outcome is not None and outcome.problems
+    sys.exit(BAD_INPUT if not_written else 1 if report.denials or (strict and report.warnings) else 0)
 
 
 def _manifests(documents: Sequence[Document], written: Written) -> list[Document]:
@@ -336,7 +329,7 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, e
     elif output == "sarif":
         print_document(sarif(checked, (), report.replaced, places=report.places, pages_url=pages_url), "json")
     else:
-        print_document(output_document("LintReport", report.to_json()), output)
+        print_output("LintReport", report.to_json(), output)
 
 
 def _print_text(report: LintReport, *, excerpts: bool, err: bool) -> None:
@@ -374,15 +367,10 @@ def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], 
     from virt_dra.live.reading import read_cluster
     from virt_dra.model.kinds import READ
 
-    async def read() -> tuple[list[TypedObject], ReadScope]:
-        async with cluster.connected() as connected:
-            return await read_cluster(connected, READ["lint"])
-
     try:
-        return asyncio.run(read())
+        return cluster.ask(lambda connected: read_cluster(connected, READ["lint"]))
     except (ApiError, NoCluster) as error:
-        text = error.message if isinstance(error, NoCluster) else str(error)
-        _refuse((ReadProblem(DocumentSource("cluster", 0), text),), output)
+        _refuse((ReadProblem(DocumentSource("cluster", 0), str(error)),), output)
 
 
 def _source(obj: TypedObject) -> DocumentSource:

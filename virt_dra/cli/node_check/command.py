@@ -14,7 +14,7 @@ from virt_dra.cli.node_driver.policy_files import bounded_text, labels_of, polic
 from virt_dra.cli.shared.check_report import end_with
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import kubevirt_option, output_option
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refuse, refusing
 
 EPILOG = """\b
 Examples:
@@ -63,10 +63,8 @@ def command(
 
     policies = None if policy is None else policies_from(policy, output)
     kubevirts = () if kubevirt_file is None else _kubevirts(kubevirt_file, output)
-    try:
+    with refusing(output, OSError):
         facts = gather(host_root.rstrip("/"))
-    except OSError as error:
-        refuse([str(error)], output)
     node = NodeExamination(facts, kubevirts=kubevirts, kubevirt_version=kubevirt, labels=labels or None)
     if policies is not None:
         published = published_set(facts.hardware, policies, labels)

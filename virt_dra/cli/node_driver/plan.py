@@ -17,10 +17,9 @@ from node_driver.policy.deciding import published_set, wanted_vfs
 from node_driver.policy.exclusions import ExclusionReason
 from node_driver.slices import PoolOwner
 from virt_dra.api.go_text import visible
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.node_driver.policy_files import policies_from
 from virt_dra.cli.shared.aligned import aligned
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refusing
 
 _HEADINGS: Final = ("DEVICE", "KIND", "ADDRESS", "DRIVER OR TYPE", "MEMBERS")
 
@@ -41,10 +40,8 @@ class PlanRequest:
 def print_plan(request: PlanRequest) -> NoReturn:
     """Ends the process with 1 if nothing would be published, with 2 for input that can't be used."""
     policies = policies_from(request.policy, request.output)
-    try:
+    with refusing(request.output, OSError):
         hardware = read_hardware(request.roots)
-    except OSError as error:
-        refuse([str(error)], request.output)
     published = published_set(hardware, policies, request.labels)
     if not request.verbose:
         said = (excluded for excluded in published.excluded if excluded.reason != ExclusionReason.NOT_SELECTED)
@@ -55,7 +52,7 @@ def print_plan(request: PlanRequest) -> NoReturn:
         click.echo("\n".join(_table(published, vfs)))
     else:
         members = plan_document(published, vfs, PoolOwner(request.driver, request.node, ""))
-        print_document(output_document("NodeDevicePlan", members), request.output)
+        print_output("NodeDevicePlan", members, request.output)
     sys.exit(0 if published.devices else 1)
 
 

@@ -20,7 +20,7 @@ from virt_dra.cli.shared.options import (
     namespace_option,
     output_option,
 )
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_document, refuse, refusing
 from virt_dra.simulator.collector import frozen_heap
 
 if TYPE_CHECKING:
@@ -147,10 +147,8 @@ def planned(cluster: ClusterModel, change: PlannedFiles, timeout: float, output:
         ):
             continue  # refused, and said as a finding
         applied.append(manifest.stored_by(release) if manifest.is_subject else manifest.object)
-    try:
+    with refusing(output, BadExperiment, FatalError):
         changed = changed_cluster(cluster, applied, objects_of_files(change.deleted, output), change.namespace)
         with progress("trying VMs") as report_progress:
             vms = tuple(vm_changes(changed, deadline, deadline.start, report_progress))
-    except (BadExperiment, FatalError) as error:
-        refuse([str(error)], output)
     return PlanReport(changed.changes, vms, judgement.checked, tuple(unknown_facts(changed.after, ())))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.program.defaults import GENERAL, OptionDefault, config_file, read_defaults
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import print_document
+from virt_dra.cli.shared.output import print_output
 
 if TYPE_CHECKING:
     from virt_dra.cli.documents.output_types import ConfigurationJson, OptionDefaultJson
@@ -66,7 +65,7 @@ def command(context: click.Context, output: str) -> None:
         for default in shown
     ]
     members: ConfigurationJson = {"file": str(file), "options": options}
-    print_document(output_document("Configuration", members), output)
+    print_output("Configuration", members, output)
 
 
 def _text(value: str | list[str]) -> str:

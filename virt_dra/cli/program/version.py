@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from virt_dra.api.kubevirt_versions import NEWEST
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import print_document
+from virt_dra.cli.shared.output import print_output
 
 if TYPE_CHECKING:
     from virt_dra.cli.documents.output_types import VersionJson
@@ -34,4 +33,4 @@ def command(output: str) -> None:
         click.echo(f"virt-dra, version {own}")
         return
     members: VersionJson = {"version": own, "newestKubeVirt": str(NEWEST)}
-    print_document(output_document("Version", members), output)
+    print_output("Version", members, output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluste
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import namespace_option, output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_document, refuse, refusing
 
 if TYPE_CHECKING:
     from virt_dra.api.resource_v1 import ResourceClaim
@@ -51,14 +50,8 @@ def command(kind: str, name: str, namespace: str, yes: bool, cluster: ClusterCho
         raise click.UsageError("-o json and yaml go with --yes")
     from virt_dra.cluster.port import ApiError
 
-    async def release() -> int:
-        async with cluster.connected() as connected:
-            return await released(connected, namespace, name, yes, output)
-
-    try:
-        code = asyncio.run(release())
-    except (ApiError, NoCluster) as error:
-        refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
+    with refusing(output, ApiError, NoCluster):
+        code = cluster.ask(lambda connected: released(connected, namespace, name, yes, output))
     raise SystemExit(code)
 
 

@@ -14,7 +14,7 @@ from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.option_table import shared
-from virt_dra.cli.shared.output import json_text, refuse
+from virt_dra.cli.shared.output import json_text, write_output
 from virt_dra.simulator.collector import frozen_heap
 
 HELP = """Write one page about a cluster: what waits and what would help, VMs, devices by node, how the free ones lie,
@@ -81,8 +81,5 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
     if out is None:
         click.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        refuse([f"{out}: {error.strerror or error}"], "text")
+    write_output(out, text.encode(), "text")
     say(f"written to {out}")

@@ -17,7 +17,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import address_keys_option, log_level_option
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
 from webhooks.server.log import json_logging
@@ -78,10 +78,8 @@ def command(
     json_logging(sys.stderr, log_level)
     settings = ReportSettings(address_keys=address_keys, most=most)
     following = FollowSettings(LiveReport(settings), cluster.kubeconfig, cluster.context, log_level)
-    try:
+    with refusing("text", CertificateError):
         asyncio.run(_serve(cluster, following, ReloadingTls(certificate), host, port, plain_port))
-    except CertificateError as error:
-        refuse([str(error)], "text")
 
 
 async def _serve(

@@ -18,7 +18,6 @@ from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, ReadProblem
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.run.document_types import ClusterRunJson, SeparateRunsJson
 from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
@@ -37,7 +36,7 @@ from virt_dra.cli.shared.options import (
     output_option,
     parse_node,
 )
-from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
+from virt_dra.cli.shared.output import BAD_INPUT, print_output, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
@@ -173,7 +172,7 @@ def command(
                 say_unknown(ran.unknown)
     if show.document:
         runs: SeparateRunsJson = {"clusters": reports}
-        print_document(output_document("RunReport", runs if separate else reports[0]), output)
+        print_output("RunReport", runs if separate else reports[0], output)
     for problem in lost:
         say(f"error: {problem}", err=True)
     sys.exit(1 if not ready else BAD_INPUT if lost else 0)

@@ -28,7 +28,7 @@ from virt_dra.cli.shared.console import progress, say
 from virt_dra.cli.shared.file_input import content_of_file
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option
-from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cli.shared.output import json_text, print_output, refuse
 from virt_dra.cluster.files import ReadProblem, read_file
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
@@ -134,7 +134,7 @@ def command(
             _show(answer)
     else:
         answers = [answer.to_json() for answer in played]
-        print_document(output_document("ScenarioReport", {"scenarios": answers}), output)
+        print_output("ScenarioReport", {"scenarios": answers}, output)
     sys.exit(0 if all(answer.good for answer in played) else 1)
 
 

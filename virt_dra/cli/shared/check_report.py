@@ -12,9 +12,8 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.check_findings import CheckFinding, CheckFindingJson, Level, exit_code
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import visible_lines
-from virt_dra.cli.shared.output import print_document
+from virt_dra.cli.shared.output import print_output
 
 _COLOURS: Final[dict[Level, str | None]] = {"ok": "green", "info": None, "warning": "yellow", "error": "red"}
 _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
@@ -35,7 +34,7 @@ def end_with(findings: Sequence[CheckFinding], output: str, *, quiet: bool) -> N
     if output != "text":
         summary = {level: counts[level] for level in _LEVELS}
         members: CheckReportJson = {"findings": [finding.to_wire() for finding in shown], "summary": summary}
-        print_document(output_document("CheckReport", members), output)
+        print_output("CheckReport", members, output)
     else:
         totals = ", ".join(counted(counts[level], level) for level in _LEVELS if counts[level])
         click.echo("\n".join((*report(shown), totals)))

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.output import BAD_INPUT
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.cluster import KubeCluster
     from virt_dra.cluster.kube.limits import ClientLimits
 
-R = TypeVar("R")
+T = TypeVar("T")
 
 KUBECTL_PROGRAM = "kubectl virt-dra"
 """The program's name as a plugin of kubectl."""
@@ -70,6 +69,16 @@ class ClusterChoice:
         except ConnectionProblem as error:
             raise NoCluster(str(error)) from None
 
+    def ask(self, work: Callable[[KubeCluster], Coroutine[Any, Any, T]]) -> T:
+        """What the work on a connection returns. Raises :class:`NoCluster`, and what the work does."""
+        import asyncio  # here, for a quick start of commands that read files
+
+        async def asked() -> T:
+            async with self.connected() as cluster:
+                return await work(cluster)
+
+        return asyncio.run(asked())
+
 
 def is_typed(parameter: str) -> bool:
     """True if a parameter of the running command is given on its command line."""
@@ -82,14 +91,9 @@ def reads_cluster(live: bool, *inputs: object) -> bool:
     return live or (not any(inputs) and click.get_current_context().find_root().info_name == KUBECTL_PROGRAM)
 
 
-def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds ``--kubeconfig`` and ``--context``; the command gets them together, as ``cluster: ClusterChoice``."""
+def _choice(kubeconfig: str | None, context: str | None) -> ClusterChoice:
+    return ClusterChoice(kubeconfig, context, by_default=not (is_typed("kubeconfig") or is_typed("context")))
 
-    @shared("--kubeconfig")
-    @shared("--context")
-    @wraps(command)
-    def with_cluster(*args: Any, kubeconfig: str | None, context: str | None, **kwargs: Any) -> R:
-        given = is_typed("kubeconfig") or is_typed("context")
-        return command(*args, cluster=ClusterChoice(kubeconfig, context, by_default=not given), **kwargs)
 
-    return with_cluster
+cluster_options = gathered("cluster", _choice, shared("--kubeconfig"), shared("--context"))
+"""``--kubeconfig`` and ``--context``; the command gets them together, as ``cluster: ClusterChoice``."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -16,7 +15,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options, 
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_documents, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.options import (
     DEFAULT_NAMESPACE,
     address_keys_option,
@@ -103,30 +102,31 @@ class InventoryInput:
         return model_of_files((sourced.object for sourced in once.objects), namespace)
 
 
+def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    return value if value is None else parse_namespace(ctx, param, value)
+
+
+def _source(
+    paths: tuple[str, ...], live: bool, namespace: str | None, everywhere: bool, cluster: ClusterChoice,
+    address_keys: tuple[DriverKeys, ...],
+) -> InventoryInput:  # fmt: skip
+    if everywhere and not is_typed("namespace"):
+        namespace = None
+    source = InventoryInput(paths, reads_cluster(live, paths), cluster, namespace, everywhere, address_keys)
+    source.check()
+    return source
+
+
 def inventory_options(*, arguments: bool) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source:
     InventoryInput``. ``arguments``: the command's are files, too."""
     detail = "Manifests or a dump; - is standard input."
-    files = file_inputs(detail) if arguments else shared("--filename", "paths", detail)
-    return lambda command: files(_with_source(command))
-
-
-def _with_source(command: Callable[..., R]) -> Callable[..., R]:
-    @shared("--live")
-    @shared("--namespace", detail="[default: of files all, of a cluster default]", callback=lambda ctx, param,
-        value: value if value is None else parse_namespace(ctx, param, value))  # fmt: skip
-    @shared("--all-namespaces", "everywhere")
-    @cluster_options
-    @address_keys_option
-    @wraps(command)
-    def with_input(
-        *args: Any, paths: tuple[str, ...], live: bool, namespace: str | None, everywhere: bool, cluster: ClusterChoice,
-        address_keys: tuple[DriverKeys, ...], **kwargs: Any,
-    ) -> R:  # fmt: skip
-        if everywhere and not is_typed("namespace"):
-            namespace = None
-        source = InventoryInput(paths, reads_cluster(live, paths), cluster, namespace, everywhere, address_keys)
-        source.check()
-        return command(*args, source=source, **kwargs)
-
-    return with_input
+    return gathered(
+        "source", _source,
+        file_inputs(detail) if arguments else shared("--filename", "paths", detail),
+        shared("--live"),
+        shared("--namespace", detail="[default: of files all, of a cluster default]", callback=_parse_namespace),
+        shared("--all-namespaces", "everywhere"),
+        cluster_options,
+        address_keys_option,
+    )  # fmt: skip

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import click
 
 from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
 from virt_dra.cli.documents.heads import ProblemJson
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.suggestions import suggesting
 from webhooks.lint import BY_ID, LintSettings
 
@@ -31,21 +31,8 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 
 def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """``--ignore``, ``--deny`` and ``--warn``, sets of ids; the command gets ``lint``, made of them by ``settings``."""
-
-    def add(command: Callable[..., R]) -> Callable[..., R]:
-        @wraps(command)
-        def with_settings(
-            *args: Any, deny: frozenset[str], warn: frozenset[str], ignore: frozenset[str], **kwargs: Any
-        ) -> R:
-            return command(*args, lint=settings(deny=deny, warn=warn, ignore=ignore), **kwargs)
-
-        with_options: Callable[..., R] = with_settings
-        for name in ("--warn", "--deny", "--ignore"):
-            option = shared(name, callback=_parse_ids, shell_complete=suggesting((*BY_ID, EVERY)))
-            with_options = option(with_options)
-        return with_options
-
-    return add
+    ids = partial(shared, callback=_parse_ids, shell_complete=suggesting((*BY_ID, EVERY)))
+    return gathered("lint", settings, ids("--ignore"), ids("--deny"), ids("--warn"))
 
 
 def unreadable(documents: Iterable[Document]) -> tuple[ReadProblem, ...]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options, reads_cluster
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 
 if TYPE_CHECKING:
     from virt_dra.live.reading import ReadScope
@@ -26,21 +26,16 @@ def live_unless(*inputs: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files
     alone are read. ``inputs``: parameters that a command can be about in place of a cluster."""
 
-    def adding(command: Callable[..., R]) -> Callable[..., R]:
-        @shared("--live", "wanted", "Objects of files replace its.")
-        @cluster_options
-        @wraps(command)
-        def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
-            live = reads_cluster(wanted, *(kwargs.get(name) for name in inputs))
-            cluster.check(live=live)
-            return command(*args, live=cluster if live else None, **kwargs)
+    def chosen(wanted: bool, cluster: ClusterChoice) -> ClusterChoice | None:
+        given = click.get_current_context().params
+        live = reads_cluster(wanted, *(given.get(name) for name in inputs))
+        cluster.check(live=live)
+        return cluster if live else None
 
-        return with_live
-
-    return adding
+    return gathered("live", chosen, shared("--live", "wanted", "Objects of files replace its."), cluster_options)
 
 
-live_options = live_unless("paths", "filenames", "jsonl", "workload")
+live_options = live_unless("paths", "more", "filenames", "jsonl", "workload")
 """``--live`` and the options of the cluster, of a command whose files are in place of a cluster."""
 
 
@@ -55,14 +50,8 @@ def live_objects(
     from virt_dra.cluster.port import ApiError
     from virt_dra.live.reading import read_cluster
 
-    async def read() -> tuple[list[TypedObject], ReadScope]:
-        async with cluster.connected() as connected:
-            return await read_cluster(connected, kinds, namespace or DEFAULT_NAMESPACE)
-
-    try:
-        objects, scope = asyncio.run(read())
-    except (ApiError, NoCluster) as error:
-        refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
+    with refusing(output, ApiError, NoCluster):
+        objects, scope = cluster.ask(lambda connected: read_cluster(connected, kinds, namespace or DEFAULT_NAMESPACE))
     for note in scope.notes:
         say(note, err=True)
     return objects, scope

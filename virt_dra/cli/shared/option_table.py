@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 class OptionGroup(StrEnum):
@@ -168,3 +171,21 @@ def shared(name: str, parameter: str | None = None, detail: str = "", **own: Any
     cls = RepeatableTableOption if own.pop("multiple", row.repeated) else TableOption
     names = [part for part in (row.short, name, parameter) if part]
     return click.option(*names, cls=cls, help=f"{row.meaning} {detail}".strip(), **{**shape, **own})
+
+
+def gathered(
+    parameter: str, made: Callable[..., object], *options: Callable[[Callable[..., R]], Callable[..., R]]
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Adds the options; the command gets what ``made`` makes of their values, which are its parameters, as
+    ``parameter``."""
+    names = tuple(signature(made).parameters)
+
+    def add(command: Callable[..., R]) -> Callable[..., R]:
+        @wraps(command)
+        def with_made(*args: Any, **kwargs: Any) -> R:
+            values = {name: kwargs.pop(name) for name in names}
+            return command(*args, **{parameter: made(**values)}, **kwargs)
+
+        return reduce(lambda made, option: option(made), reversed(options), with_made)
+
+    return add

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from functools import wraps
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,7 +11,7 @@ import click
 from virt_dra.api import names
 from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, read_keys
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,17 +115,9 @@ def output_option(*formats: str) -> Callable[[F], F]:
 
 def file_inputs(detail: str, metavar: str = "FILE|DIR|URL") -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Files as arguments and by ``-f``; the command gets all as ``paths``."""
-
-    def add(command: Callable[..., R]) -> Callable[..., R]:
-        @click.argument("more", metavar=f"[{metavar}]...", nargs=-1)
-        @shared("--filename", "paths", detail, metavar=metavar)
-        @wraps(command)
-        def with_files(*args: Any, paths: tuple[str, ...], more: tuple[str, ...], **kwargs: Any) -> R:
-            return command(*args, paths=(*paths, *more), **kwargs)
-
-        return with_files
-
-    return add
+    arguments = click.argument("more", metavar=f"[{metavar}]...", nargs=-1)
+    options = shared("--filename", "paths", detail, metavar=metavar)
+    return gathered("paths", lambda paths, more: (*paths, *more), arguments, options)
 
 
 def seconds_option(name: str, default: float, least: float, most: float | None, help_text: str) -> Callable[[F], F]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -52,18 +54,38 @@ def print_document(document: OutputValue, output: str) -> None:
     click.echo(document_text(document, output), nl=False)
 
 
+def print_output(kind: str, members: Mapping[str, Any], output: str) -> None:
+    """Prints the members as a document of a kind."""
+    print_document(output_document(kind, members), output)
+
+
+def write_output(path: Path, content: bytes, output: str) -> None:
+    """Writes a file that an option names. Ends the command if it can't be written."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        refuse([f"{path}: {error.strerror or error}"], output)
+
+
 def refuse(sentences: Sequence[str], output: str, problems: Iterable[ProblemJson | str] | None = None) -> NoReturn:
     """End the command with an error: a document for ``-o json`` and ``yaml``, else lines on standard error.
 
     ``problems``: listed in the document in place of the sentences.
     """
     if output in ("json", "yaml"):
-        members: ErrorJson = {
-            "error": "; ".join(sentences),
-            "problems": list(sentences if problems is None else problems),
-        }
-        print_document(output_document("Error", members), output)
+        listed = list(sentences if problems is None else problems)
+        members: ErrorJson = {"error": "; ".join(sentences), "problems": listed}
+        print_output("Error", members, output)
     else:
         for sentence in sentences:
             say(f"error: {sentence}", err=True)
     sys.exit(BAD_INPUT)
+
+
+@contextmanager
+def refusing(output: str, *errors: type[Exception]) -> Iterator[None]:
+    """A context in which these errors end the command, as :func:`refuse` does with their texts."""
+    try:
+        yield
+    except errors as error:
+        refuse([str(error)], output)

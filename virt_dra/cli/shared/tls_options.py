@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from virt_dra.cli.shared.option_table import shared
+from virt_dra.cli.shared.option_table import gathered, shared
 from virt_dra.cli.shared.options import parse_service
 
 if TYPE_CHECKING:
@@ -50,19 +49,8 @@ class TlsOptions:
 def tls_options(trust: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """The options; the command gets them together, as ``tls: TlsOptions``. ``trust``: what an authority of our own is
     for."""
-
-    def add(command: Callable[..., R]) -> Callable[..., R]:
-        @shared("--tls-dir")
-        @shared("--self-signed", detail=trust)
-        @shared("--dns-name", "dns_names", "With --self-signed.")
-        @shared("--service", detail="With --self-signed.", callback=parse_service)
-        @wraps(command)
-        def with_tls(
-            *args: Any, tls_dir: Path | None, self_signed: Path | None, dns_names: tuple[str, ...],
-            service: tuple[str, str] | None, **kwargs: Any,
-        ) -> R:  # fmt: skip
-            return command(*args, tls=TlsOptions(tls_dir, self_signed, dns_names, service), **kwargs)
-
-        return with_tls
-
-    return add
+    return gathered(
+        "tls", TlsOptions, shared("--tls-dir"), shared("--self-signed", detail=trust),
+        shared("--dns-name", "dns_names", "With --self-signed."),
+        shared("--service", detail="With --self-signed.", callback=parse_service),
+    )  # fmt: skip

@@ -13,13 +13,12 @@ from pathlib import Path
 import click
 
 from virt_dra.api.reading.collector import collector_paused
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import output_console, progress, say, say_unknown, status
 from virt_dra.cli.shared.endings import INTERRUPTED
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
 from virt_dra.cli.shared.options import file_inputs, output_option, parsed_by
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refuse, write_output
 from virt_dra.cli.shared.policy_options import known_policies
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.simulate import inputs
@@ -282,9 +281,9 @@ def command(
     )
     _show(comparison, results, output, tables or ())
     if plot is not None and draw is not None:
-        _write(plot, draw(comparison, plot.suffix[1:]), output)
+        write_output(plot, draw(comparison, plot.suffix[1:]), output)
     if placements is not None:
-        _write(placements, placements_text(results, placements.suffix[1:]).encode(), output)
+        write_output(placements, placements_text(results, placements.suffix[1:]).encode(), output)
     if len(results) < len(runs) or not results[-1].measures.complete:
         say("interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -338,13 +337,6 @@ def _check_file(path: Path | None, option: str, suffixes: tuple[str, str]) -> No
         raise click.BadParameter(problem, param_hint=f"'{option}'")
     if not path.parent.is_dir():
         raise click.BadParameter(f"there is no folder {path.parent}", param_hint=f"'{option}'")
-
-
-def _write(path: Path, content: bytes, output: str) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        refuse([f"{path}: {error.strerror or error}"], output)
 
 
 Draw = Callable[[Comparison, str], bytes]
@@ -443,7 +435,7 @@ def _answer(engine: RunAll, asked: _Asked, sizes: SizeRange, target: Target, out
     for problem in broken_claims(shown):
         say(problem, err=True)
     if output in ("json", "yaml"):
-        print_document(output_document("SizeReport", answers_document(answers, sizes, target)), output)
+        print_output("SizeReport", answers_document(answers, sizes, target), output)
         return
     for answer in answers:
         say(sentence(answer, sizes, target))
@@ -459,7 +451,7 @@ def _show(comparison: Comparison, results: Sequence[RunResult], output: str, tab
 
         click.echo(page(comparison))
     elif output in ("json", "yaml"):
-        print_document(output_document("Comparison", document(comparison)), output)
+        print_output("Comparison", document(comparison), output)
     else:
         say(f"{comparison.size_text}, {comparison.arrivals} arrivals, {comparison.seeds_text}")
         console = output_console()

@@ -10,7 +10,7 @@ from typing import NoReturn
 from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.file_input import accepted_of_files, content_of_file
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refuse, refusing
 from virt_dra.cluster.files import STDIN
 from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
@@ -27,14 +27,12 @@ def description_in(paths: Sequence[str], output: str) -> tuple[Description, str]
     if len(paths) != 1 or (paths[0] != "-" and not Path(paths[0]).exists()) or Path(paths[0]).is_dir():
         return None
     path = paths[0]
-    try:
+    with refusing(output, DocumentError):
         text = content_of_file(path, output)
         if f"kind: {KIND}".encode() not in text and f'"{KIND}"'.encode() not in text:
             return None if path != "-" else _not_from_stdin(output)
         source = "standard input" if path == "-" else path
         documents = list(read_documents(text, source))
-    except DocumentError as error:
-        refuse([str(error)], output)
     kinds = [document.raw.get("kind") if isinstance(document.raw, dict) else None for document in documents]
     if KIND not in kinds:
         return None

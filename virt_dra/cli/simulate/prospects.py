@@ -8,11 +8,10 @@ from typing import NotRequired, TypedDict
 from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
-from virt_dra.cli.documents.heads import output_document
 from virt_dra.cli.shared.console import say, say_unknown
 from virt_dra.cli.shared.file_input import accepted_of_files, objects_of_files
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import print_output, refuse
 from virt_dra.cli.simulate.inputs import description_in, refused
 from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.scheduling.policies.placer import VmShape
@@ -97,7 +96,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
             "now": {"running": running, "waiting": list(waiting), "used": round(used, 6)},
             "changes": [_json(outcome) for outcome in outcomes],
         }
-        print_document(output_document("WhatIf", members), output)
+        print_output("WhatIf", members, output)
         return
     for note in cluster.notes:
         say(note, err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import document_text, refuse
+from virt_dra.cli.shared.output import document_text, refuse, refusing, write_output
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import (
     NO_OVERLAY,
@@ -100,18 +99,14 @@ def command(
 def _write(
     folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, out: Path | None, page: Callable[[], str]
 ) -> None:
-    try:
-        if out is not None:
-            out.write_bytes(_png(folds) if output == "png" else _document(folds, unknown, output, page).encode())
-            say(f"written to {out}")
-        elif output == "text":
-            _print(folds)
-        else:
-            click.echo(_document(folds, unknown, output, page), nl=output in ("svg", "html"))
-    except OSError as error:
-        if out is None:
-            raise
-        refuse([f"{out}: {error.strerror or error}"], output)
+    if out is not None:
+        made = _png(folds) if output == "png" else _document(folds, unknown, output, page).encode()
+        write_output(out, made, output)
+        say(f"written to {out}")
+    elif output == "text":
+        _print(folds)
+    else:
+        click.echo(_document(folds, unknown, output, page), nl=output in ("svg", "html"))
 
 
 def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output: str, page: Callable[[], str]) -> str:
@@ -172,8 +167,5 @@ def _overlay(model: ClusterModel, word: str, name: str, output: str) -> Topology
     from virt_dra.simulator.explaining.overlay import overlay_of
     from virt_dra.simulator.explaining.subject import NoSubject
 
-    try:
+    with refusing(output, NoSubject, FatalError):
         return overlay_of(word, name, model)
-    except (NoSubject, FatalError) as error:
-        refuse([str(error)], output)
-    sys.exit(2)

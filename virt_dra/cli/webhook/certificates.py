@@ -18,7 +18,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service, seconds_option
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 from virt_dra.cluster.port import ApiError
 from webhooks.server.log import LOGGER, json_logging
 
@@ -106,12 +106,10 @@ def command(
     wanted = service or (None if dns_names else (DEFAULT_SERVICE, namespace))
     names = (*dns_names, *(service_names(*wanted) if wanted else ()))
     json_logging(sys.stderr, log_level)
-    try:
+    with refusing("text", _Refused):
         asyncio.run(
             _run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every)
         )
-    except _Refused as error:
-        refuse([str(error)], "text")
 
 
 class _Refused(Exception):

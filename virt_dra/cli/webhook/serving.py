@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice
-from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.output import refusing
 from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.tls_options import TlsOptions
 from virt_dra.cli.webhook.live import live_server
@@ -57,11 +57,9 @@ class Serving:
 
     def by(self, knowledge: Knowledge) -> None:
         """Serve by knowledge that doesn't change."""
-        try:
+        with refusing("text", CertificateError):
             reloading = ReloadingTls(self.tls.files(), self.choice.client_ca)
             server = WebhookServer(lambda: knowledge, reloading, limits=self.limits, callers=self.choice.callers)
-        except CertificateError as error:
-            refuse([str(error)], "text")
         json_logging(sys.stderr, self.log_level)
         # The knowledge lives as long as the process; traversing it in garbage collections would make single reviews
         # slow.
@@ -80,10 +78,8 @@ class Serving:
             ) as server:
                 await _serve(server, self.listening)
 
-        try:
+        with refusing("text", CertificateError):
             asyncio.run(serve())
-        except CertificateError as error:
-            refuse([str(error)], "text")
 
 
 async def _serve(server: WebhookServer, listening: Listening) -> None:
