@@ -58,16 +58,9 @@ _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
 AdviceVerdict = Literal[
-    "scored",
-    "no claims",
-    "claims allocated",
-    "claims missing",
-    "unknown policy",
-    "too slow",
-    "over its share",
-    "invalid claims",
-    "unfinished",
-]
+    "scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "over its share",
+    "invalid claims", "unfinished",
+]  # fmt: skip
 """What became of a request; all but the first: the extender has no preference. Unfinished: it may be asked again, and
 then goes on where it ended."""
 
@@ -162,14 +155,9 @@ class Advisor:
     1)."""
 
     def __init__(
-        self,
-        policy: str,
-        features: Features,
-        clock: Callable[[], float],
-        draw: Callable[[], float],
-        seconds: float = 1.0,
-        processor: Callable[[], float] | None = None,
-    ) -> None:
+        self, policy: str, features: Features, clock: Callable[[], float], draw: Callable[[], float],
+        seconds: float = 1.0, processor: Callable[[], float] | None = None,
+    ) -> None:  # fmt: skip
         """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer; ``processor``:
         seconds of the processor, by which answers are limited and namespaces charged (a busy machine isn't their
         fault); ``clock`` if None.
@@ -300,31 +288,23 @@ class Advisor:
         """The priority of each node. From now on the pod counts as placed on the best one. ``turn``: seconds after
         which evaluations are left unfinished; with 0 there are none, and only scores that are kept are given."""
         with self._charged(asked.pod):
-            return self._prioritized(asked, turn)
-
-    def _prioritized(self, asked: ExtenderArguments, turn: float) -> tuple[Advice, Mapping[str, int]]:
-        advice = self._advice(asked, turn)
-        if advice.scores is None:
-            return advice, dict.fromkeys(asked.nodes, 0)
-        best = best_node(asked.nodes, advice.scores)
-        if best is not None:
-            self._assume(asked.pod, best)
-        return advice, priorities(asked.nodes, advice.scores)
+            advice = self._advice(asked, turn)
+            if advice.scores is None:
+                return advice, dict.fromkeys(asked.nodes, 0)
+            best = best_node(asked.nodes, advice.scores)
+            if best is not None:
+                self._assume(asked.pod, best)
+            return advice, priorities(asked.nodes, advice.scores)
 
     def filter(self, asked: ExtenderArguments, turn: float = inf) -> tuple[Advice, Mapping[str, str]]:
         """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler
         stops asking. ``turn``: as in :meth:`prioritize`."""
         with self._charged(asked.pod):
-            return self._filtered(asked, turn)
-
-    def _filtered(self, asked: ExtenderArguments, turn: float) -> tuple[Advice, Mapping[str, str]]:
-        advice = self._advice(asked, turn)
-        if advice.scores is None:
-            return advice, {}
-        refused = self._refused(asked, advice)
-        if len(refused) == len(asked.nodes) - 1:
-            self._assume(asked.pod, next(name for name in asked.nodes if name not in refused))
-        return advice, refused
+            advice = self._advice(asked, turn)
+            refused = self._refused(asked, advice)
+            if advice.scores is not None and len(refused) == len(asked.nodes) - 1:
+                self._assume(asked.pod, next(name for name in asked.nodes if name not in refused))
+            return advice, refused
 
     def _refused(self, asked: ExtenderArguments, advice: Advice) -> dict[str, str]:
         """The nodes that the pod doesn't fit on, each with the refusal in kube-scheduler's words."""
@@ -543,14 +523,9 @@ class Advisor:
 
         chosen = policy_named(policy, typical, self._draw)
         return PolicyPlacer(
-            snapshot,
-            nodes,
-            NodesOnly(chosen),
-            catalog,
-            self._features,
-            labels_of=namespace_labels(self._model),
+            snapshot, nodes, NodesOnly(chosen), catalog, self._features, labels_of=namespace_labels(self._model),
             interrupt=self._limit.over,
-        )
+        )  # fmt: skip
 
 
 _WISHES: Final = {"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
@@ -565,15 +540,8 @@ def _shape_key(pod: Pod, claims: _PodClaims) -> object:
     specs = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in claims.wanted])
     where = tuple([held.node_selector.model_dump_json() for held in claims.held if held.node_selector is not None])
     whom = (pod.namespace, frozenset(pod.metadata.labels.items())) if relates_to_pods(pod) else None
-    return (
-        specs,
-        where,
-        frozenset(pod_requests(pod).items()),
-        pod.spec.model_dump_json(include=_WISHES),
-        host_ports(pod),
-        whom,
-        claims.by_devices,
-    )
+    requests, wishes = frozenset(pod_requests(pod).items()), pod.spec.model_dump_json(include=_WISHES)
+    return specs, where, requests, wishes, host_ports(pod), whom, claims.by_devices
 
 
 def _is_over(assumed: _Assumed) -> bool:

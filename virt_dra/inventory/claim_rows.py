@@ -25,6 +25,7 @@ class ClaimRow:
     """A claim. ``since``: when it was allocated, else when it was created; ``node``: where its devices can be used, if
     that is one node."""
 
+    resource: ClassVar = "resourceclaim.resource.k8s.io"
     FIELDS: ClassVar[RowFields] = {
         "namespace": lambda row: (row.namespace,),
         "name": lambda row: (row.claim.name,),
@@ -45,10 +46,6 @@ class ClaimRow:
     node: str
     users: tuple[ClaimUser, ...]
     since: str
-
-    @property
-    def resource(self) -> str:
-        return "resourceclaim.resource.k8s.io"
 
     @property
     def namespace(self) -> str:

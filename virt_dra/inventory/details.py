@@ -45,7 +45,7 @@ from virt_dra.inventory.document_types import (
 )
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowOptions
-from virt_dra.inventory.pool_rows import DriverRow, PoolRow, classes_by_driver, pool_rows, selected_by
+from virt_dra.inventory.pool_rows import DriverRow, PoolRow, pool_rows, selected_by
 from virt_dra.inventory.vm_rows import VmRow
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools, published_device, slices_of_pools
@@ -103,10 +103,7 @@ def subjects_of(row: InventoryRow, model: ClusterModel) -> tuple[ObjectId, ...]:
 def details_of(row: InventoryRow, sources: DetailSources) -> RowDetailsJson:
     """Everything about a row. Raises TypeError for a row of an unknown kind."""
     model, subjects = sources.model, subjects_of(row, sources.model)
-    remarks: RemarksJson = {
-        "lint": sources.remarks.findings(subjects),
-        "events": sources.remarks.events(subjects),
-    }
+    remarks: RemarksJson = {"lint": sources.remarks.findings(subjects), "events": sources.remarks.events(subjects)}
     if isinstance(row, VmRow):
         return _vm(row, sources, remarks)
     if isinstance(row, ClaimRow):
@@ -128,12 +125,10 @@ def _vm(row: VmRow, sources: DetailSources, remarks: RemarksJson) -> VmDetailsJs
     vmi = model.by_key(VirtualMachineInstance).get(row.identity)
     stored = model.by_key(VirtualMachineInstanceDevices).get(row.identity)
     devices = {device.id: device for device in device_rows(model, sources.options.keys)}
-    conditions = [*_conditions(vmi.status.conditions if vmi is not None else ())]
-    conditions += _conditions(
-        condition.to_wire() for condition in (stored.status.conditions if stored is not None else ())
-    )
+    reported = [condition.to_wire() for condition in (stored.status.conditions if stored is not None else ())]
+    conditions = _conditions([*(vmi.status.conditions if vmi is not None else ()), *reported])
     claims = {device.claim for device in row.devices if device.claim}
-    claims |= {claim.name for claim in kept_claims(model, f"{row.namespace}/{row.name}")}
+    claims |= {claim.name for claim in kept_claims(model, row.identity)}
     document = row.to_json()
     return {
         "kind": "vm",
@@ -242,11 +237,8 @@ def _claim(row: ClaimRow, model: ClusterModel, remarks: RemarksJson) -> ClaimDet
             "share": result.share_id,
             "consumed": {name: str(amount) for name, amount in result.consumed_capacity.items()},
             "adminAccess": bool(result.admin_access),
-            "conditions": _conditions(
-                condition.to_wire() for condition in (status.conditions if status is not None else ())
-            ),
+            "conditions": _conditions(entry.to_wire() for entry in (status.conditions if status is not None else ())),
         })  # fmt: skip
-    owners = [f"{owner.kind} {owner.name}" for owner in claim.metadata.owner_references]
     return {
         "kind": "claim",
         "namespace": row.namespace,
@@ -255,7 +247,7 @@ def _claim(row: ClaimRow, model: ClusterModel, remarks: RemarksJson) -> ClaimDet
         "created": claim.metadata.creation_timestamp,
         "allocated": allocation.allocation_timestamp if allocation is not None else None,
         "node": row.node or None,
-        "owners": owners,
+        "owners": [f"{owner.kind} {owner.name}" for owner in claim.metadata.owner_references],
         "labels": dict(claim.metadata.labels),
         "requests": [line for request in claim.spec.devices.requests for line in _requests(request)],
         "constraints": [constraint.to_wire() for constraint in claim.spec.devices.constraints],
@@ -390,8 +382,7 @@ def _driver(row: DriverRow, sources: DetailSources, remarks: RemarksJson) -> Dri
     model = sources.model
     devices = device_rows(model, sources.options.keys)
     document = row.to_json()
-    selecting, _ = classes_by_driver(model)
-    classes = [class_ for class_ in model.of(DeviceClass) if class_.name in selecting.get(row.name, ())]
+    classes = [class_ for class_ in model.of(DeviceClass) if class_.name in row.classes]
     return {
         "kind": "driver",
         "name": row.name,

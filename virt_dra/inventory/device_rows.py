@@ -48,6 +48,8 @@ class DeviceRow:
     """A device. ``states``: the first one is the most important. ``node``: also :data:`ALL_NODES` or
     :data:`BY_SELECTOR`."""
 
+    resource: ClassVar = "device"
+    namespace: ClassVar = ""
     FIELDS: ClassVar[RowFields] = {
         "driver": lambda row: (row.id.driver,),
         "pool": lambda row: (row.id.pool,),
@@ -73,14 +75,6 @@ class DeviceRow:
     slice: ResourceSlice | None
     device: Device | None
     problem: str
-
-    @property
-    def resource(self) -> str:
-        return "device"
-
-    @property
-    def namespace(self) -> str:
-        return ""
 
     @property
     def name(self) -> str:
@@ -135,10 +129,8 @@ def device_rows(model: ClusterModel, keys: tuple[DriverKeys, ...] = ()) -> list[
 
     ``keys``: attributes that are addresses, besides the well-known ones.
     """
-    held = dict(holders(model))
+    held, unhealthy, published = dict(holders(model)), unhealthy_devices(model), _PublishedTexts(keys)
     rows: list[DeviceRow] = []
-    unhealthy = unhealthy_devices(model)
-    published = _PublishedTexts(keys)
     for pool, newest in pools(model).items():
         rows += _of_pool(pool, newest, held, model, published)
     if not model.knows(ResourceSlice):
@@ -187,19 +179,8 @@ def _of_pool(
         product, address = published.of(driver, device)
         health = unhealthy.get(id) if unhealthy else None
         states = _states(device, holding, health, problem, left) or ((FREE,) if every_claim else (UNKNOWN,))
-        yield DeviceRow(
-            id,
-            node_of(device, slice_),
-            product,
-            address,
-            states,
-            holding,
-            device.taints,
-            health,
-            slice_,
-            device,
-            problem,
-        )
+        node = node_of(device, slice_)
+        yield DeviceRow(id, node, product, address, states, holding, device.taints, health, slice_, device, problem)
 
 
 def _states(
@@ -282,11 +263,5 @@ def model_of(device: Device) -> str:
 
 def attribute_text(attribute: DeviceAttribute) -> str:
     """An attribute's value for people."""
-    return ", ".join(
-        ", ".join(map(str, value))
-        if isinstance(value, list)
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-        for value in attribute.to_wire().values()
-    )
+    values = [value if isinstance(value, list) else [value] for value in attribute.to_wire().values()]
+    return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for value in values for part in value)

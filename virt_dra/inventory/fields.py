@@ -81,24 +81,16 @@ def read_conditions(text: str, names: Collection[str]) -> tuple[FieldCondition, 
         read = _CONDITION.fullmatch(part)
         if read is None:
             raise BadFilter(f"{quoted(part)}: write FIELD=VALUE or FIELD!=VALUE, with a field of {', '.join(names)}")
-        conditions.append(
-            FieldCondition(
-                read["field"] if read["field"] in METADATA else checked(read["field"], names),
-                read["value"].strip(),
-                read["operator"] != "!=",
-            )
-        )
+        field = read["field"] if read["field"] in METADATA else checked(read["field"], names)
+        conditions.append(FieldCondition(field, read["value"].strip(), read["operator"] != "!="))
     return tuple(conditions)
 
 
 def checked(field: str, names: Collection[str]) -> str:
     """The field. Raises BadFilter if rows don't have it."""
     if field not in names:
-        close = nearest(field, names)
-        raise BadFilter(
-            f"there is no field {quoted(field)}{f' (did you mean {close}?)' if close else ''}; "
-            f"fields: {', '.join(names)}"
-        )
+        meant = f" (did you mean {close}?)" if (close := nearest(field, names)) else ""
+        raise BadFilter(f"there is no field {quoted(field)}{meant}; fields: {', '.join(names)}")
     return field
 
 
@@ -113,13 +105,9 @@ def in_order(rows: Iterable[R], by: str, names: Collection[str]) -> list[R]:
 
 def by_values(rows: Iterable[tuple[R, Sequence[str | int]]], *, descending: bool) -> list[R]:
     """The rows sorted by the values that are given with them; those without one come last."""
-    have: list[tuple[R, Sequence[str | int]]] = []
-    lack: list[R] = []
-    for row, values in rows:
-        if values and values[0] != "":
-            have.append((row, values))
-        else:
-            lack.append(row)
+    pairs = list(rows)
+    have = [(row, values) for row, values in pairs if values and values[0] != ""]
+    lack = [row for row, values in pairs if not values or values[0] == ""]
     return [*(row for row, _ in sorted(have, key=lambda pair: _key(pair[1]), reverse=descending)), *lack]
 
 

@@ -28,14 +28,9 @@ def unhealthy_devices(model: ClusterModel) -> dict[DeviceId, str]:
                     unhealthy.update(_of_status(pod, status, model.claims))
     for obj in model.of(VirtualMachineInstanceDevices):
         for device in obj.status.devices:
-            if (
-                device.health is not None
-                and device.health.status == _UNHEALTHY
-                and device.driver
-                and device.pool
-                and device.device
-            ):
-                unhealthy.setdefault(DeviceId(device.driver, device.pool, device.device), device.health.message or "")
+            health = device.health
+            if health is not None and health.status == _UNHEALTHY and device.driver and device.pool and device.device:
+                unhealthy.setdefault(DeviceId(device.driver, device.pool, device.device), health.message or "")
     return unhealthy
 
 

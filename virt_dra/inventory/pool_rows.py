@@ -37,6 +37,8 @@ class PoolRow:
     """A pool. ``slices``: of the newest generation; ``announced``: how many there should be; ``stale``: slices of older
     ones."""
 
+    resource: ClassVar = "pool"
+    namespace: ClassVar = ""
     FIELDS: ClassVar[RowFields] = {
         "driver": lambda row: (row.id.driver,),
         "pool": lambda row: (row.id.pool,),
@@ -57,14 +59,6 @@ class PoolRow:
     nodes: tuple[str, ...]
     devices: int
     free: int
-
-    @property
-    def resource(self) -> str:
-        return "pool"
-
-    @property
-    def namespace(self) -> str:
-        return ""
 
     @property
     def name(self) -> str:
@@ -136,6 +130,8 @@ class DriverRow:
     """A driver that publishes devices. ``classes``: the DeviceClasses that select any of them; ``undecided``: those
     that take too long."""
 
+    resource: ClassVar = "driver"
+    namespace: ClassVar = ""
     FIELDS: ClassVar[RowFields] = {
         "driver": lambda row: (row.name,),
         "node": lambda row: row.nodes,
@@ -156,14 +152,6 @@ class DriverRow:
     classes: tuple[str, ...]
     undecided: tuple[str, ...]
     labels: Sequence[Mapping[str, str]] = ()
-
-    @property
-    def resource(self) -> str:
-        return "driver"
-
-    @property
-    def namespace(self) -> str:
-        return ""
 
     @property
     def names(self) -> tuple[str, ...]:

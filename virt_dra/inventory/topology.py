@@ -12,7 +12,7 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import Device
 from virt_dra.api.tolerations import taint_text
-from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
+from virt_dra.inventory.device_rows import ALL_NODES, BY_SELECTOR, FREE, DeviceRow
 from virt_dra.inventory.document_types import PlacedDeviceJson, TopologyJson
 from virt_dra.inventory.fields import natural
 from virt_dra.model.unknown import UnknownFact
@@ -111,10 +111,6 @@ class NodeFold:
     @property
     def free(self) -> int:
         return sum(device.state == FREE for device in self.example.devices)
-
-    @property
-    def held(self) -> int:
-        return sum(device.state in (ALLOCATED, SHARED) for device in self.example.devices)
 
     @property
     def title(self) -> str:

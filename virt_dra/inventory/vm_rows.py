@@ -228,19 +228,9 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
     node = vmi.status.node_name or (pod.spec.node_name if pod is not None else None) or ""
     created = (vm or vmi).metadata.creation_timestamp or ""
     labels = [{**(vm.metadata.labels if vm is not None else {}), **vmi.metadata.labels}]
-    kind = (vm or vmi).KIND
+    name = pod.name if pod is not None else ""
     return VmRow(
-        vmi.namespace,
-        vmi.name,
-        kind,
-        phase,
-        node,
-        pod.name if pod is not None else "",
-        devices,
-        reason,
-        message,
-        created,
-        labels,
+        vmi.namespace, vmi.name, (vm or vmi).KIND, phase, node, name, devices, reason, message, created, labels
     )
 
 

@@ -34,6 +34,7 @@ from virt_dra.sandbox.process import SandboxLost, SandboxObserver, SandboxProces
 from virt_dra.scheduling.alignment import AlignmentRequest, AlignmentResult
 
 W = TypeVar("W", bound=Wire)
+A = TypeVar("A", ExplanationResult, AlignmentResult)
 
 _GRACE: Final = 2.0
 """Seconds after its own deadline until it is killed."""
@@ -102,43 +103,37 @@ class ProcessExplanationWorker:
         self.has_view = True
 
     async def explain(self, request: ExplanationRequest) -> ExplanationResult:
-        if self._process is None or not self.has_view:
-            raise ExplanationFailed("the process that explains has no view of the cluster yet")
-        bare = replace(
-            request, pod=_bare(request.pod), claims={key: _bare(claim) for key, claim in request.claims.items()}
-        )
+        pod, previous, now = request.pod, request.previous, request.now
+        bare = replace(request, pod=_bare(pod), claims={key: _bare(claim) for key, claim in request.claims.items()})
         try:
-            answer = await self._process.ask(bare, ExplanationResult, self._limits.seconds + _GRACE)
+            answer = await self._asked(bare, ExplanationResult)
         except BadMessage:
-            return ExplanationResult(too_large(request.pod, _REQUEST_BYTES, request.previous, request.now))
-        except RequestFailed as error:
-            raise ExplanationFailed(str(error)) from None
+            return ExplanationResult(too_large(pod, _REQUEST_BYTES, previous, now))
         except SandboxLost:
             # A process that ended ran out of memory, or was taken over, by this pod's selectors: it then backs off like
             # pods that take too long.
-            await self._lost()
-            return ExplanationResult(
-                took_too_long(request.pod, "", request.previous, request.now, self._limits), too_slow=True
-            )
-        except BaseException:
-            await self.close()
-            raise
-        if request.previous is not None and answer.condition == request.previous:
-            return replace(answer, condition=request.previous)
-        return answer
+            return ExplanationResult(took_too_long(pod, "", previous, now, self._limits), too_slow=True)
+        return replace(answer, condition=previous) if previous is not None and answer.condition == previous else answer
 
     async def align(self, request: AlignmentRequest) -> AlignmentResult:
-        if self._process is None or not self.has_view:
-            raise ExplanationFailed("the process that chooses alignments has no view of the cluster yet")
         try:
-            return await self._process.ask(request, AlignmentResult, self._limits.seconds + _GRACE)
-        except BadMessage:
-            return AlignmentResult()  # too large to be judged: nothing is asked for
+            return await self._asked(request, AlignmentResult)
+        except (BadMessage, SandboxLost):
+            return AlignmentResult()  # too large to be judged, or it took too long: nothing is asked for
+
+    async def _asked(self, request: _Request, kind: type[A]) -> A:
+        """Raises ExplanationFailed, BadMessage for a request that is too large, SandboxLost."""
+        if self._process is None or not self.has_view:
+            raise ExplanationFailed("the process that explains has no view of the cluster yet")
+        try:
+            return await self._process.ask(request, kind, self._limits.seconds + _GRACE)
         except RequestFailed as error:
             raise ExplanationFailed(str(error)) from None
+        except BadMessage:
+            raise
         except SandboxLost:
             await self._lost()
-            return AlignmentResult()
+            raise
         except BaseException:
             await self.close()
             raise
@@ -164,15 +159,13 @@ async def _lines_of(sample: Sample) -> SampleLines:
         return b"\n".join(written)
 
     return SampleLines(
-        sample.total,
-        sample.at,
-        sample.left_out,
+        sample.total, sample.at, sample.left_out,
         nodes=await lines(map(_bare, sample.nodes)),
         slices=await lines(map(_bare, sample.slices)),
         classes=await lines(map(_bare, sample.classes)),
         rules=await lines(map(_bare, sample.rules)),
         claims=await lines(sample.claims),
-    )
+    )  # fmt: skip
 
 
 def _bare(obj: ObjectT) -> ObjectT:
@@ -221,15 +214,10 @@ class Explaining:
             return tuple(read)
 
         sample = Sample(
-            objects(Node, lines.nodes),
-            lines.total,
-            objects(ResourceSlice, lines.slices),
-            objects(DeviceClass, lines.classes),
-            objects(DeviceTaintRule, lines.rules),
-            objects(ResourceClaim, lines.claims),
-            lines.at,
-            lines.left_out,
-        )
+            objects(Node, lines.nodes), lines.total, objects(ResourceSlice, lines.slices),
+            objects(DeviceClass, lines.classes), objects(DeviceTaintRule, lines.rules),
+            objects(ResourceClaim, lines.claims), lines.at, lines.left_out,
+        )  # fmt: skip
         self._parsed = parsed
         return sample
 

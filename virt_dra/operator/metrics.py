@@ -5,12 +5,12 @@ Labels have few values, none of which a user can choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
@@ -41,6 +41,7 @@ class ProcessMetrics:
         self, registry: CollectorRegistry | None = None, *, prefix: str = "virt_dra", subject: str = "VMI"
     ) -> None:
         registry = self._registry = CollectorRegistry() if registry is None else registry
+        self._prefix = prefix
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         results = f"Reconciles of {subject}s, by result (unchanged, written, outdated, refused, gone, failed)."
@@ -73,6 +74,10 @@ class ProcessMetrics:
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def _count_ages(self, ages: Callable[[], Counts]) -> None:
+        text = "Time since the API server's last answer or watch event for a kind."
+        self._registry.register(ScrapedGauge(f"{self._prefix}_informer_age_seconds", text, "kind", ages))
 
     def leading(self, leads: bool) -> None:
         self._leader.set(leads)
@@ -137,18 +142,11 @@ class OperatorMetrics(ProcessMetrics):
 
     def count(self, counted: GaugeSource) -> None:
         """Register the gauges that are computed at each scrape."""
-        age = "Time since the API server's last answer or watch event for a kind."
-        for name, text, label, counts in (
-            (
-                "virt_dra_devices",
-                "DRA devices of VMIs, by state (Resolved, Pending, Error).",
-                "state",
-                counted.devices_by_state,
-            ),
-            ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
-            ("virt_dra_informer_age_seconds", age, "kind", counted.informer_ages),
-        ):
-            self._registry.register(ScrapedGauge(name, text, label, counts))
+        states = "DRA devices of VMIs, by state (Resolved, Pending, Error)."
+        paths = "VMIs with DRA devices, by integration path."
+        self._registry.register(ScrapedGauge("virt_dra_devices", states, "state", counted.devices_by_state))
+        self._registry.register(ScrapedGauge("virt_dra_vmis", paths, "path", counted.vmis_by_path))
+        self._count_ages(counted.informer_ages)
 
     def published(self, seconds: float) -> None:
         self._allocation_to_status.observe(seconds)
@@ -158,17 +156,22 @@ class OperatorMetrics(ProcessMetrics):
 
 
 class ScrapedGauge(Collector):
-    """A gauge with one label, computed at each scrape."""
+    """A gauge (or another family), computed at each scrape. ``counts``: by a label's value, or those of several."""
 
-    def __init__(self, name: str, help_text: str, label: str, counts: Callable[[], Counts]) -> None:
-        self._name, self._help, self._label, self._counts = name, help_text, label, counts
+    def __init__(
+        self, name: str, help_text: str, label: str | Sequence[str],
+        counts: Callable[[], Counts] | Callable[[], Mapping[tuple[str, ...], float]],
+        family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+    ) -> None:  # fmt: skip
+        labels = [label] if isinstance(label, str) else label
+        self._family, self._counts = lambda: family(name, help_text, labels=labels), counts
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(self._name, self._help, labels=[self._label])
-        for value, count in sorted(self._counts().items()):
-            family.add_metric([value], count)
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        family = self._family()
+        for labels, count in sorted(self._counts().items()):
+            family.add_metric([labels] if isinstance(labels, str) else labels, count)
         yield family
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
+    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Without it the registry would count once at registration."""
-        yield GaugeMetricFamily(self._name, self._help)
+        yield self._family()

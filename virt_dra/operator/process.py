@@ -271,11 +271,8 @@ async def _plain_server(process: OperatorProcess, loop: KeyedLoop, metrics: Proc
 
     async def ready(request: web.Request) -> web.Response:
         missing = loop.unsynced()
-        return (
-            web.Response(text=f"waiting for {'; '.join(missing)}\n", status=503)
-            if missing
-            else web.Response(text="ok\n")
-        )
+        text = f"waiting for {'; '.join(missing)}" if missing else "ok"
+        return web.Response(text=f"{text}\n", status=503 if missing else 200)
 
     app = web.Application()
     app.add_routes([web.get("/metrics", show_metrics), web.get("/readyz", ready)])
