@@ -74,12 +74,8 @@ def command(
 
 def _kubevirts(path: Path, output: str) -> tuple[KubeVirt, ...]:
     """Ends the process with 2 for a file without any."""
-    try:
-        loaded = read_objects(bounded_text(path), str(path))
-    except DocumentError as error:
-        refuse([str(error)], output)
-    except OSError as error:
-        refuse([f"{path}: it can't be read: {error.strerror or error}"], output)
+    with refusing(output, DocumentError):
+        loaded = read_objects(bounded_text(path, output), str(path))
     kubevirts = tuple(item.object for item in loaded.objects if isinstance(item.object, KubeVirt))
     if loaded.problems or not kubevirts:
         refuse([str(problem) for problem in loaded.problems] or [f"{path}: it has no KubeVirt"], output)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
@@ -131,7 +131,14 @@ def command(
     if plan:
         if policy is None:
             raise click.UsageError("--plan needs --node-policy FILE: nothing is published that no policy names")
-        _plan(sysfs, proc, modules, labels, verbose, output, driver_name, node_name or "node", policy)
+        from node_driver.hardware.reading import HardwareRoots
+        from virt_dra.cli.node_driver.plan import PlanRequest, print_plan
+
+        own = Path(sysfs).resolve() == Path(SYSFS)
+        proc = proc if proc is not None else "/proc" if own else os.devnull
+        modules = modules if modules is not None else f"/lib/modules/{os.uname().release}" if own else ""
+        roots = HardwareRoots(sysfs, proc, modules)
+        print_plan(PlanRequest(roots, policy, labels, driver_name, node_name or "node", verbose, output))
     if not node_name:
         raise click.UsageError("Missing option '--node' (or $NODE_NAME); --plan needs none")
     with required(_NEEDS, "driver", "grpc", "google", "kubernetes", "httptools"):
@@ -157,26 +164,3 @@ def command(
         asyncio.run(run_driver(driver))
     except (ConnectionProblem, SocketsInUse, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _plan(
-    sysfs: str,
-    proc: str | None,
-    modules: str | None,
-    labels: dict[str, str],
-    verbose: bool,
-    output: str,
-    driver: str,
-    node: str,
-    policy: Path,
-) -> NoReturn:
-    from node_driver.hardware.reading import HardwareRoots
-    from virt_dra.cli.node_driver.plan import PlanRequest, print_plan
-
-    own = Path(sysfs).resolve() == Path(SYSFS)
-    roots = HardwareRoots(
-        sysfs,
-        proc if proc is not None else "/proc" if own else os.devnull,
-        modules if modules is not None else f"/lib/modules/{os.uname().release}" if own else "",
-    )
-    print_plan(PlanRequest(roots, policy, labels, driver, node, verbose, output))

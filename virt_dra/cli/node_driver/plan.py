@@ -57,19 +57,11 @@ def print_plan(request: PlanRequest) -> NoReturn:
 
 
 def _table(published: PublishedSet, vfs: Mapping[str, int]) -> list[str]:
-    lines = aligned(
-        _HEADINGS,
-        [
-            (
-                device.name,
-                device.kind.value,
-                device.address,
-                device.target_driver if device.members else device.type_id,
-                " ".join(device.members),
-            )
-            for device in published.devices
-        ],
-    )
+    rows = []
+    for device in published.devices:
+        driver = device.target_driver if device.members else device.type_id
+        rows.append((device.name, device.kind.value, device.address, driver, " ".join(device.members)))
+    lines = aligned(_HEADINGS, rows)
     lines += [f"{address} gets {number} virtual functions" for address, number in sorted(vfs.items())]
     if published.excluded:
         lines += ["", "NOT PUBLISHED"]

@@ -34,19 +34,20 @@ def policies_from(path: Path, output: str) -> tuple[VirtDraNodePolicy, ...]:
     from node_driver.policy.documents import InvalidPolicies, read_policies
 
     try:
-        return read_policies(bounded_text(path), str(path))
+        return read_policies(bounded_text(path, output), str(path))
     except InvalidPolicies as error:
         refuse(error.problems, output)
-    except OSError as error:
-        refuse([f"{path}: it can't be read: {error.strerror or error}"], output)
 
 
-def bounded_text(path: Path) -> bytes:
-    """The file's text, or that of standard input for ``-``. Raises OSError."""
+def bounded_text(path: Path, output: str) -> bytes:
+    """The file's text, or that of standard input for ``-``. Ends the process with 2 for a file that can't be read."""
     if str(path) == "-":
         return sys.stdin.buffer.read(POLICY_MAX + 1)
-    with path.open("rb") as file:
-        text = file.read(POLICY_MAX + 1)
+    try:
+        with path.open("rb") as file:
+            text = file.read(POLICY_MAX + 1)
+    except OSError as error:
+        refuse([f"{path}: it can't be read: {error.strerror or error}"], output)
     if len(text) > POLICY_MAX:
-        raise OSError(f"it has more than {POLICY_MAX} bytes")
+        refuse([f"{path}: it can't be read: it has more than {POLICY_MAX} bytes"], output)
     return text

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from node_driver.state.disk_files import DiskFiles
 from node_driver.vf_making import VfMaker
 from node_driver.wire.server import KubeletServer
 from virt_dra.cli.node_driver.sources import NodeHardware, policies_of
+from virt_dra.cli.shared.stopping import stop_signal
 from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.config import found_access
 from virt_dra.cluster.kube.connections import ServerConnections
@@ -77,19 +76,15 @@ async def run_driver(driver: NodeDriver) -> None:
     transport = Transport(ServerConnections(access), LIMITS)
     helper = AttributeHelper()
     try:
-        with _stopped_by_signals() as stop:
-            await _run(driver, KubeCluster(transport), helper, stop)
+        await _run(driver, KubeCluster(transport), helper, stop_signal())
     except ExceptionGroup as errors:  # of parts that run beside each other: the first one has ended the others
-        raise _first(errors) from errors
+        error: Exception = errors
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        raise error from errors
     finally:
         helper.close()
         await transport.close()
-
-
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper, stop: asyncio.Event) -> None:
@@ -120,15 +115,3 @@ async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper
         await drive(survey, repair, publisher, server, locks, stop)
         for task in beside:
             task.cancel()
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[asyncio.Event]:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from node_driver.devices import PublishedSet
 from node_driver.hardware.inventory import Hardware, VfCount
@@ -51,16 +51,7 @@ class NodeHardware:
         return await self._reports.changed()
 
 
-class DriverPolicies(Protocol):
-    """:class:`node_driver.daemon.PolicySource`, which is kept up to date while ``run`` runs."""
-
-    def published(self, hardware: Hardware) -> PublishedSet | None: ...
-    def wanted_vfs(self, hardware: Hardware) -> Mapping[str, VfCount] | None: ...
-    async def changed(self) -> None: ...
-    async def run(self) -> None: ...
-
-
-def policies_of(file: Path | None, cluster: Cluster, node: str) -> DriverPolicies:
+def policies_of(file: Path | None, cluster: Cluster, node: str) -> FilePolicies | ClusterPolicies:
     """The policies of a file if there is one, else the cluster's. Raises ValueError for a file that can't be read."""
     return ClusterPolicies(cluster, node) if file is None else FilePolicies(policies_in(file))
 
@@ -84,7 +75,8 @@ class LastDecision:
 
 
 class FilePolicies:
-    """Policies that don't change while the driver runs. They are for this node; those with a nodeSelector aren't."""
+    """:class:`node_driver.daemon.PolicySource` of policies that don't change while the driver runs. They are for this
+    node; those with a nodeSelector aren't."""
 
     def __init__(self, policies: Sequence[VirtDraNodePolicy]) -> None:
         self._policies = tuple(policies)
@@ -104,8 +96,9 @@ class FilePolicies:
 
 
 class ClusterPolicies:
-    """The cluster's policies, and the labels of the node that they select. Before both are known nothing is said: a
-    driver that starts must not withdraw what is published."""
+    """:class:`node_driver.daemon.PolicySource` of the cluster's policies, and the labels of the node that they select,
+    up to date while :meth:`run` runs. Before both are known nothing is said: a driver that starts must not withdraw
+    what is published."""
 
     def __init__(self, cluster: Cluster, node: str, labels_pause: float = LABELS_PAUSE) -> None:
         self._cluster, self._node, self._labels_pause = cluster, node, labels_pause

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,6 +17,7 @@ from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import log_level_option, parse_namespace, parse_service, seconds_option
 from virt_dra.cli.shared.output import refusing
+from virt_dra.cli.shared.stopping import stop_signal
 from virt_dra.cluster.port import ApiError
 from webhooks.server.log import LOGGER, json_logging
 
@@ -107,9 +106,8 @@ def command(
     names = (*dns_names, *(service_names(*wanted) if wanted else ()))
     json_logging(sys.stderr, log_level)
     with refusing("text", _Refused):
-        asyncio.run(
-            _run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every)
-        )
+        seconds = None if once else every
+        asyncio.run(_run(cluster, authority_secret, secret, namespace, names, webhook_configuration, seconds))
 
 
 class _Refused(Exception):
@@ -129,19 +127,14 @@ async def _run(
         authority = StoredAuthority(
             cluster, authority_secret, secret, namespace, names, configuration, cluster.transport.clock, log=log
         )
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT) if every is not None else ():
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop = stop_signal() if every is not None else asyncio.Event()
         await _first(authority, 0.0 if every is None else _FIRST_SECONDS, stop)
         if every is None:
             return
-        keeping = asyncio.create_task(authority.keep(every))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({keeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (keeping, stopping):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(authority.keep(every))
+            await stop.wait()
+            keeping.cancel()
 
 
 async def _first(authority: StoredAuthority, seconds: float, stop: asyncio.Event) -> None:

@@ -119,7 +119,7 @@ def command(
     VM names: see docs/guides/callers.md.
     """
     with required(_NEEDS, "webhook", "aiohttp", "cryptography", "prometheus_client"):
-        from virt_dra.cli.webhook.serving import CallerChoice, Listening, Serving
+        from virt_dra.cli.webhook.serving import Serving
         from virt_dra.live.world import LiveSettings
         from webhooks.server.app import ServerLimits
     if live and paths:
@@ -128,13 +128,9 @@ def command(
     if client_ca is None and (client_names or unverified_callers == REFUSE):
         raise click.UsageError("--client-name and --unverified-callers=refuse need --client-ca")
     unverified = unverified_callers or (REFUSE if client_ca is not None else LIMIT if live else TELL)
-    serving = Serving(
-        tls,
-        CallerChoice(client_ca, Callers(unverified, frozenset(client_names) or frozenset({DEFAULT_NAME}))),
-        ServerLimits(body_bytes=max_body, seconds=timeout),
-        Listening(host, port, plain_port, announce),
-        log_level,
-    )
+    callers = Callers(unverified, frozenset(client_names or (DEFAULT_NAME,)))
+    limits = ServerLimits(body_bytes=max_body, seconds=timeout)
+    serving = Serving(tls, client_ca, callers, limits, host, port, plain_port, announce, log_level)
     launcher = LauncherSettings(wait_image, timedelta(seconds=driver_wait))
     if live:
         serving.by_cluster(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys))
@@ -142,8 +138,5 @@ def command(
         objects = objects_of_files(paths, "text")
         world = LintInputs.from_objects(objects, version=kubevirt, gates=gates, address_keys=address_keys)
         # Without objects, references of a VM can't be checked.
-        serving.by(
-            Preflight(world, lint, launcher)
-            if objects
-            else KubeVirtOnly(world.configuration.gates, launcher, lint.ignore)
-        )
+        kubevirt_only = KubeVirtOnly(world.configuration.gates, launcher, lint.ignore)
+        serving.by(Preflight(world, lint, launcher) if objects else kubevirt_only)
