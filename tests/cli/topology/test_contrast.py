@@ -8,8 +8,9 @@ import re
 import pytest
 
 from virt_dra.api.core_v1 import Node
-from virt_dra.cli.topology.drawing import card_svg, topology_svg
-from virt_dra.cli.topology.looks import LOOKS, VERDICTS
+from virt_dra.cli.topology.colours import LOOKS
+from virt_dra.cli.topology.drawing import topology_svg
+from virt_dra.cli.topology.looks import VERDICTS
 from virt_dra.html.frame import tokens
 from virt_dra.inventory.topology import folded, topology
 
@@ -54,7 +55,7 @@ def test_the_lines_of_a_chart(line: str, mode: int) -> None:
 
 def test_the_text_of_a_picture() -> None:
     (fold,) = folded(topology([], [Node.from_wire({"metadata": {"name": "node-1"}})]))
-    frames = set(re.findall(r'class="frame" fill="(#\w{6})"', card_svg(fold)))
+    frames = set(re.findall(r'class="frame" fill="(#\w{6})"', topology_svg([fold])))
     inks = set(re.findall(r'<text [^>]*fill="(#\w{6})"', topology_svg([fold])))
     assert len(frames) == 1
     assert inks

@@ -6,10 +6,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -25,8 +23,8 @@ from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.allocate.report import AllocationReportJson, answer_json, table
 from virt_dra.cli.allocate.workload import load_workload
 from virt_dra.cli.documents.heads import output_document
-from virt_dra.cli.jsonl.lines import answer_stream
-from virt_dra.cli.shared.cluster_options import ClusterChoice
+from virt_dra.cli.jsonl.lines import answer_stream, opened_requests
+from virt_dra.cli.shared.cluster_options import ClusterChoice, is_typed
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
@@ -144,7 +142,9 @@ def command(
 ) -> None:  # fmt: skip
     _check_usage(ctx, paths, given_input=bool(paths or filenames or live), jsonl=jsonl, workload=workload)
     if jsonl:
-        _answer_lines(paths, deadline)
+        answer = partial(allocate_lines.answer, deadline=deadline)
+        with opened_requests(paths[0] if paths else "-") as requests:
+            answer_stream(requests, "AllocationAnswer", answer, allocate_lines.REFUSAL, allocate_lines.MEMBERS)
     elif workload is not None:
         _run_workload(workload, deadline, auto=candidates == "auto")
     elif node is not None and all_nodes:
@@ -158,38 +158,21 @@ def command(
                 everywhere=all_nodes, explain=explain, progress=report, deadline=deadline,
             )  # fmt: skip
             answers = tuple(steps)
+        allocated = all(answer.allocated for answer in answers)
         shown = tuple(answer for answer in answers if not (quiet and answer.allocated))
-        _show(
-            shown, output, all_nodes=all_nodes, explain=explain, allocated=all(answer.allocated for answer in answers)
-        )
-        sys.exit(0 if all(answer.allocated for answer in answers) else 1)
-
-
-_FROM_FILES = (
-    "filenames",
-    "claims",
-    "node",
-    "all_nodes",
-    "explain",
-    "quiet",
-    "wanted",
-    "output",
-    "namespace",
-    "feature_gates",
-)
-"""Parameters that go with neither --jsonl nor --workload."""
+        _show(shown, output, all_nodes=all_nodes, explain=explain, allocated=allocated)
+        sys.exit(0 if allocated else 1)
 
 
 def _check_usage(
     ctx: click.Context, paths: tuple[str, ...], *, given_input: bool, jsonl: bool, workload: str | None
 ) -> None:
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    given = {name for name in ctx.params if is_typed(name)}
     if jsonl or workload is not None:
         mode = "--jsonl" if jsonl else "--workload"
-        excluded = [name for name in (*_FROM_FILES, "jsonl" if not jsonl else "workload") if name in given]
-        if excluded:
-            option = next(param.opts[0] for param in ctx.command.params if param.name == excluded[0])
-            raise click.UsageError(f"{option} does not go with {mode}")
+        for param in ctx.command.params:
+            if param.name in given - {"paths", "deadline", "candidates", mode.removeprefix("--")}:
+                raise click.UsageError(f"{param.opts[0]} does not go with {mode}")
         if workload is not None and paths:
             raise click.UsageError(f"--workload takes one file; what is {paths[0]!r}?")
         if len(paths) > 1:
@@ -200,32 +183,12 @@ def _check_usage(
         raise click.UsageError("--candidates goes with --workload")
 
 
-def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
-    source = paths[0] if paths else "-"
-    try:
-        requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
-    except (OSError, ValueError) as error:
-        refuse([f"{source}: {_reason(error)}"], "text")
-    with requests:
-        answer_stream(
-            requests,
-            "AllocationAnswer",
-            partial(allocate_lines.answer, deadline=deadline),
-            allocate_lines.REFUSAL,
-            allocate_lines.MEMBERS,
-        )
-
-
 def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> None:
     try:
-        with (
-            status(f"reading {path}"),
-            collector_paused(),
-            nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file,
-        ):
+        with status(f"reading {path}"), collector_paused(), opened_requests(path) as file:
             workload = load_workload(file)
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
-        refuse([f"{path}: {_reason(error)}"], "text")
+        refuse([f"{path}: {(error.strerror if isinstance(error, OSError) else None) or error}"], "text")
     except RecursionError:
         refuse([f"{path}: the JSON is nested too deeply"], "text")
     with progress("placing pods") as report:
@@ -233,21 +196,10 @@ def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> Non
     click.echo(json_text(output_document("WorkloadFigures", figures.to_json())))
 
 
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)
-
-
 def _read(
-    paths: Sequence[str],
-    live: ClusterChoice | None,
-    wanted: Sequence[str],
-    node: str | None,
-    namespace: str,
-    gates: FeatureGates,
-    output: str,
-) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:
+    paths: Sequence[str], live: ClusterChoice | None, wanted: Sequence[str], node: str | None, namespace: str,
+    gates: FeatureGates, output: str,
+) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:  # fmt: skip
     """The input, the claims to allocate and the nodes to try. Ends the command where the input can't be used."""
     with status(f"reading {', '.join([*paths, *(['the cluster'] if live else [])])}"):
         loaded = read_inputs(paths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Final
@@ -20,22 +19,14 @@ from virt_dra.api.validation import validate_create
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cli.allocate.report import ExplanationJson, explanation_json
-from virt_dra.cli.jsonl.members import BadLine, member, switches, under
+from virt_dra.cli.jsonl.members import BadLine, internal_error, member, switches, under
 from virt_dra.cli.shared.gate_options import with_features
 from virt_dra.simulator.deadline import AllocationDeadline, error_text
 
 REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
 MEMBERS: Final = (
-    "features",
-    "node",
-    "classes",
-    "slices",
-    "allocated",
-    "allocated_state",
-    "claims",
-    "explain",
-    "validate",
-)
+    "features", "node", "classes", "slices", "allocated", "allocated_state", "claims", "explain", "validate",
+)  # fmt: skip
 
 FEATURE_FIELDS: Final = {
     "".join(part.capitalize() for part in field.name.split("_")): field.name for field in fields(Features)
@@ -67,45 +58,32 @@ def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
         snapshot = Snapshot.build(slices, classes, allocated).with_uses(uses)
         out = _decide(snapshot, claims, node, features, deadline or AllocationDeadline(), explain=explain)
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one problem is reported; the others are still answered
-        out = {"results": None, "error": f"internal error, please report it: {_described(fault)}", "node_error": False}
+        out = {"results": None, "error": internal_error(fault), "node_error": False}
     out["elapsed_us"] = round((time.perf_counter() - begin) * 1e6, 1)
     if checked and out["error"] is None and (faults := _faults(features, slices, classes, claims)):
         out |= {"results": None, "error": "; ".join(faults)}
     return out
 
 
-def _described(fault: Exception) -> str:
-    where = traceback.extract_tb(fault.__traceback__)[-1]
-    return f"{type(fault).__name__} in {where.name}: {fault}"
-
-
 def _decide(
-    snapshot: Snapshot,
-    claims: Sequence[ResourceClaim],
-    node: Node,
-    features: Features,
-    deadline: AllocationDeadline,
-    *,
-    explain: bool,
-) -> Json:
+    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: AllocationDeadline,
+    *, explain: bool,
+) -> Json:  # fmt: skip
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
-    explanation: ExplanationJson | None = None
-    allocator = Allocator(snapshot, claims, features, interrupt=deadline)
+    allocator, explained = Allocator(snapshot, claims, features, interrupt=deadline), explain
     deadline.start()
     try:
         answer = allocator.allocate(node, explain=False)
-    except AllocationError as error:
-        out["error"] = error_text(error)
-        out["node_error"] = isinstance(error, NodeError)
-        if explain and isinstance(error, NodeError):
-            explanation = _explained(allocator, node, deadline)
-    else:
         if isinstance(answer, Allocated):
-            out["results"] = with_share_names([result.to_wire() for result in answer.results])
-        elif explain:
-            explanation = _explained(allocator, node, deadline)
-    return {**out, "explanation": explanation} if explain else out
+            out["results"], explained = with_share_names([result.to_wire() for result in answer.results]), False
+    except AllocationError as error:
+        of_node = isinstance(error, NodeError)
+        out |= {"error": error_text(error), "node_error": of_node}
+        explained = explain and of_node
+    if explain:
+        out["explanation"] = _explained(allocator, node, deadline) if explained else None
+    return out
 
 
 def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> ExplanationJson | None:
@@ -132,11 +110,9 @@ def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
 def features_of(request: Json) -> Features:
     """The member ``features``: a missing field is off; without the object all are on. Raises BadLine."""
     chosen = switches(request, FEATURE_FIELDS)
-    return (
-        Features.all()
-        if chosen is None
-        else Features(**{FEATURE_FIELDS[name]: enabled for name, enabled in chosen.items()})
-    )
+    if chosen is None:
+        return Features.all()
+    return Features(**{FEATURE_FIELDS[name]: enabled for name, enabled in chosen.items()})
 
 
 def objects_of(request: Json, name: str, kind: type[ObjectT]) -> tuple[ObjectT, ...]:
@@ -175,11 +151,14 @@ def object_of(raw: object, place: str, kind: type[ObjectT]) -> ObjectT:
 def _uses_of(request: Json) -> Iterator[DeviceUse]:
     """The member ``allocated_state``: what is in use besides the allocated claims."""
     state: Json = member(request, "allocated_state", dict, {})
-    for name in state:
-        if name not in ("devices", "shared", "capacity"):
-            raise BadLine(f"allocated_state.{name}: no such list; there are devices, shared and capacity")
-    for name in ("devices", "shared", "capacity"):
-        for i, entry in enumerate(_list(state, name)):
+    lists = ("devices", "shared", "capacity")
+    for name in (name for name in state if name not in lists):
+        raise BadLine(f"allocated_state.{name}: no such list; there are devices, shared and capacity")
+    for name in lists:
+        entries = state.get(name)
+        if entries is not None and not isinstance(entries, list):
+            raise BadLine(f"allocated_state.{name}: must be a list")
+        for i, entry in enumerate(entries or ()):
             place = f"allocated_state.{name}[{i}]"
             if not isinstance(entry, dict):
                 raise BadLine(f"{place}: must be an object")
@@ -187,15 +166,6 @@ def _uses_of(request: Json) -> Iterator[DeviceUse]:
             share = _text(entry, "shareID", place) if name == "shared" else None
             consumed = _amounts(entry, place) if name == "capacity" else None
             yield DeviceUse(driver, pool, device, share, consumed)
-
-
-def _list(state: Json, name: str) -> list[object]:
-    value = state.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise BadLine(f"allocated_state.{name}: must be a list")
-    return value
 
 
 def _text(entry: Json, key: str, place: str) -> str:

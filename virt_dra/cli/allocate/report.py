@@ -126,13 +126,8 @@ def _request_json(request: RequestExplanation) -> RequestExplanationJson:
         "placed": request.placed,
         "overLimit": request.over_limit,
         "rejections": [
-            {
-                "device": str(rejection.device),
-                "reason": rejection.reason,
-                "summary": rejection.summary,
-                "detail": rejection.detail,
-            }
-            for rejection in request.rejections
+            {"device": str(of.device), "reason": of.reason, "summary": of.summary, "detail": of.detail}
+            for of in request.rejections
         ],
     }
 
@@ -161,13 +156,8 @@ def _rows(answer: AllocationAnswer, *, every_node: bool) -> Iterator[tuple[str, 
             if not result.devices.results:
                 yield claim, node.node, "-", "-", "requests no devices"
             for device in result.devices.results:
-                yield (
-                    claim,
-                    node.node,
-                    device.request,
-                    f"{device.driver}/{device.pool}/{device.device}",
-                    _details(device),
-                )
+                name = f"{device.driver}/{device.pool}/{device.device}"
+                yield claim, node.node, device.request, name, _details(device)
 
 
 def _details(device: DeviceRequestAllocationResult) -> str:

@@ -42,16 +42,10 @@ def _likeness(node: NodeAnswer) -> object:
     if node.explanation is None:
         return node.summary
     requests = tuple(
-        (
-            request.claim,
-            request.request,
-            request.wanted,
-            request.placed,
-            request.over_limit,
-            tuple((why, len(devices)) for why, devices in _refused(request)),
-        )
-        for request in node.explanation.requests
-    )
+        (of.claim, of.request, of.wanted, of.placed, of.over_limit,
+         tuple((why, len(devices)) for why, devices in _refused(of)))
+        for of in node.explanation.requests
+    )  # fmt: skip
     pools = tuple((problem.reason, problem.detail) for problem in node.explanation.pools)
     return node.summary, node.explanation.devices == 0, pools, requests
 
@@ -64,13 +58,7 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
         pools = [str(explanation.pools[number].pool) for explanation in alike]
         tree.add(Text(f"pool {listed(pools, SHOWN_NAMES)}: {problem.reason}: {problem.detail}"))
     if not first.devices:
-        tree.add(
-            Text(
-                "no device is accessible from this node"
-                if len(alike) == 1
-                else "no device is accessible from these nodes"
-            )
-        )
+        tree.add(Text(f"no device is accessible from {'this node' if len(alike) == 1 else 'these nodes'}"))
     for number, request in enumerate(first.requests):
         limit = "; the claim would hold more devices than the API allows" if request.over_limit else ""
         at_best = f"{request.placed} of {counted(request.wanted, 'device')} at best"

@@ -42,12 +42,8 @@ if TYPE_CHECKING:
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[SelectorAnswerJson] = {
-    "compile_error": None,
-    "cost_estimate": None,
-    "result": None,
-    "error": None,
-    "cost": None,
-}
+    "compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None,
+}  # fmt: skip
 """The answer's members besides ``id``. Members without a value are null."""
 
 
@@ -86,8 +82,7 @@ def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, devic
     examined = compiled.examine(given)
     if examined.error is not None:
         return {**compiled_alone, "error": examined.error, "cost": examined.cost}
-    value = examined.value
-    result = value.to_wire() if isinstance(value, DeviceAttribute) else value
+    result = examined.value.to_wire() if isinstance(examined.value, DeviceAttribute) else examined.value
     return {**compiled_alone, "result": result, "cost": examined.cost}
 
 
@@ -197,10 +192,8 @@ def command(
     if any("\ud800" <= character <= "\udfff" for character in expression):
         raise click.UsageError("the expression is not UTF-8")
     gates = feature_gates or PLAIN
-    of_gates = new_expressions(
-        consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes
-    )
-    environment = of_gates if new else STORED_EXPRESSIONS
+    of_new = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+    environment = of_new if new else STORED_EXPRESSIONS
     with refusing(output, CompileError):
         compiled = _compile(expression, environment, derived=derived)
     if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
@@ -222,10 +215,7 @@ def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> 
     are none, or a file can't be read."""
     of_files = sourced_of_files(paths, output)
     of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output)[0] if live else []
-    once = applied(
-        (sourced for sourced in (*of_cluster, *of_files) if isinstance(sourced.object, ResourceSlice)),
-        DEFAULT_NAMESPACE,
-    )
+    once = applied((*of_cluster, *of_files), DEFAULT_NAMESPACE)
     slices = [sourced.object for sourced in once.objects if isinstance(sourced.object, ResourceSlice)]
     if live and not slices:
         refuse(["the cluster has no ResourceSlice: is a DRA driver running there? virt-dra doctor looks"], output)

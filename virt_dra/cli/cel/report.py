@@ -168,13 +168,8 @@ def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[Res
             node = device.node_name if spec.per_device_node_selection else spec.node_name
             name = "/".join((*piece.pool_key, device.name))
             results.append(DeviceResult(name, node, examined.value, examined.error, examined.cost))
-    return CelReport(
-        compiled.expression,
-        compiled.cost_estimate,
-        tuple(results),
-        tuple(outdated),
-        isinstance(compiled, DerivedAttribute),
-    )
+    derived = isinstance(compiled, DerivedAttribute)
+    return CelReport(compiled.expression, compiled.cost_estimate, tuple(results), tuple(outdated), derived)
 
 
 def _examined(

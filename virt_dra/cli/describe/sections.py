@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from virt_dra.api.go_text import visible
 from virt_dra.cli.get.columns import age
+from virt_dra.cli.shared.aligned import aligned
 
 _TIMES: Final = frozenset(("since", "created", "allocated", "last"))
 """Members that are timestamps where they are texts."""
@@ -55,14 +57,11 @@ def _pairs(members: Mapping[str, Any]) -> Iterator[str]:
 
 def _table(rows: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """One line for each object; members that none of them has are left out."""
-    keys = [
-        key for key in dict.fromkeys(key for row in rows for key in row) if any(_given(row.get(key)) for row in rows)
-    ]
-    cells = [[_title(key).upper().replace(" ", "-") for key in keys]]
-    cells += [[_text(row.get(key), key, now) for key in keys] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(keys))]
-    for row in cells:
-        yield "  " + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    keys = [key for key in dict.fromkeys(chain(*rows)) if any(_given(row.get(key)) for row in rows)]
+    titles = [_title(key).upper().replace(" ", "-") for key in keys]
+    yield from (
+        f"  {line}" for line in aligned(titles, [[_text(row.get(key), key, now) for key in keys] for row in rows])
+    )
 
 
 def _given(value: object) -> bool:
@@ -77,8 +76,6 @@ def _text(value: object, key: str, now: datetime) -> str:
     if isinstance(value, list):
         return (", " if _flat_list(value) else "; ").join(_text(item, key, now) for item in value) or "-"
     if isinstance(value, Mapping):
-        return (
-            " ".join(f"{visible(str(name))}={_text(item, name, now)}" for name, item in value.items() if _given(item))
-            or "-"
-        )
+        members = [f"{visible(str(name))}={_text(item, name, now)}" for name, item in value.items() if _given(item)]
+        return " ".join(members) or "-"
     return "-" if value is None or value == "" else visible(str(value))

@@ -142,19 +142,14 @@ def command(
         refuse([f"{option} is about one VM, and the files have {len(subjects)}: choose it with --vmi"], output)
     installed = next((sourced.object for sourced in objects if isinstance(sourced.object, KubeVirt)), None)
     with refusing(output, inputs.OptionFileError, LauncherError):
-        request = DomainRequest(
-            AddressSources(
-                inputs.variables_in(env) if env else {},
-                inputs.metadata_in(metadata) if metadata else None,
-                inputs.pod_in(pod) if pod else None,
-            ),
-            KubeVirtAtHand.configured(installed, kubevirt).version,
-            dialect,
-            inputs.topology_in(topology) if topology else None,
-            cpus,
-            validate,
-            inputs.domain_in(other) if other else None,
-        )
+        sources = AddressSources(
+            inputs.variables_in(env) if env else {}, inputs.metadata_in(metadata) if metadata else None,
+            inputs.pod_in(pod) if pod else None,
+        )  # fmt: skip
+        host = inputs.topology_in(topology) if topology else None
+        compared = inputs.domain_in(other) if other else None
+        release = KubeVirtAtHand.configured(installed, kubevirt).version
+        request = DomainRequest(sources, release, dialect, host, cpus, validate, compared)
         if status:
             subjects = tuple(subject.with_status(inputs.device_status_in(status)) for subject in subjects)
         answers = [answer(subject, request) for subject in subjects]

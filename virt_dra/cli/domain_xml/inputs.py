@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -115,7 +116,7 @@ def metadata_in(folder: Path) -> dict[str, str]:
 def device_status_in(path: Path) -> DeviceStatus:
     """``status.deviceStatus``: the object itself, or a VMI that has it. Raises :class:`OptionFileError`."""
     raw = _document(path)
-    try:
+    with _naming(path):
         if isinstance(raw, Mapping) and raw.get("kind") == VirtualMachineInstance.KIND:
             status = VirtualMachineInstance.from_wire(dict(raw)).status.device_status
             if status is None:
@@ -126,8 +127,6 @@ def device_status_in(path: Path) -> DeviceStatus:
                 f"{path}: must be a deviceStatus (with gpuStatuses or hostDeviceStatuses) or a VirtualMachineInstance"
             )
         return DeviceStatus.from_wire(dict(raw))
-    except WireError as error:
-        raise OptionFileError(f"{path}: {error}") from None
 
 
 def pod_in(path: Path) -> Pod:
@@ -135,10 +134,8 @@ def pod_in(path: Path) -> Pod:
     raw = _document(path)
     if not isinstance(raw, Mapping) or raw.get("kind") != Pod.KIND:
         raise OptionFileError(f"{path}: must be a Pod")
-    try:
+    with _naming(path):
         return Pod.from_wire(dict(raw))
-    except WireError as error:
-        raise OptionFileError(f"{path}: {error}") from None
 
 
 def topology_in(path: Path) -> HostTopology:
@@ -146,21 +143,26 @@ def topology_in(path: Path) -> HostTopology:
     :class:`OptionFileError`."""
     if path.is_dir():
         return read_host(path)
-    try:
+    with _naming(path):
         return read_host_text(_text(path), str(path))
-    except WireError as error:
-        raise OptionFileError(f"{path}: {error}") from None
 
 
 def domain_in(path: Path) -> DomainFacts:
     """The facts of a ``<domain>``. Raises :class:`OptionFileError`."""
-    try:
+    with _naming(path):
         element = root(_bytes(path))
-    except LauncherError as error:
-        raise OptionFileError(f"{path}: {error}") from None
     if element.tag != "domain":
         raise OptionFileError(f"{path}: must be a <domain>, not <{element.tag}>")
     return facts(element)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors about the content of the file become :class:`OptionFileError`."""
+    try:
+        yield
+    except (WireError, LauncherError) as error:
+        raise OptionFileError(f"{path}: {error}") from None
 
 
 def _bytes(path: Path) -> bytes:

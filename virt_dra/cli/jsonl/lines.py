@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, NoReturn
 
@@ -30,13 +30,9 @@ AnswerFunction = Callable[[Json], AnswerMembers]
 
 
 def answer_lines(
-    lines: Iterable[bytes],
-    out: IO[str],
-    kind: str,
-    answer: AnswerFunction,
-    refusal: AnswerMembers,
+    lines: Iterable[bytes], out: IO[str], kind: str, answer: AnswerFunction, refusal: AnswerMembers,
     members: Collection[str] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is
     read.
 
@@ -46,10 +42,9 @@ def answer_lines(
     Each answer is written and flushed before the next line is read, so that a program at the other end can wait for it.
     """
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        out.write(_answer_line(number, line, kind, answer, refusal, members) + "\n")
-        out.flush()
+        if line.strip():
+            out.write(_answer_line(number, line, kind, answer, refusal, members) + "\n")
+            out.flush()
 
 
 def _answer_line(
@@ -64,11 +59,8 @@ def _answer_line(
             unknown = unknown_members(request, members)
         given = answer(request)
     except RecursionError:
-        reason, identity = (
-            "the JSON is nested too deeply",
-            identity if isinstance(identity, str | int | float) else None,
-        )
-        given = {**refusal, "error": f"line {number}: {reason}"}
+        identity = identity if isinstance(identity, str | int | float) else None
+        given = {**refusal, "error": f"line {number}: the JSON is nested too deeply"}
     except (BadLine, WireError) as error:
         given = {**refusal, "error": f"line {number}: {error}"}
     if unknown:
@@ -85,17 +77,12 @@ MAX_SHOWN: Final = 100
 def unknown_members(request: Json, members: Collection[str]) -> list[str]:
     """A warning for each unknown member of a request, with the name that was probably meant."""
     unknown = [name for name in request if name not in members and name != "id"]
-    if not unknown:
-        return []
     warnings = [
-        f"{_short(name)}: unknown member of the request; {_suggestion(name, members)}"
-        for name in islice(unknown, MAX_NAMED)
+        f"{_short(name)}: unknown member of the request; {_suggestion(name, members)}" for name in unknown[:MAX_NAMED]
     ]
-    return warnings + (
-        [f"{counted(len(unknown) - MAX_NAMED, 'more unknown member')} of the request"]
-        if len(unknown) > MAX_NAMED
-        else []
-    )
+    if len(unknown) > MAX_NAMED:
+        warnings.append(f"{counted(len(unknown) - MAX_NAMED, 'more unknown member')} of the request")
+    return warnings
 
 
 def _suggestion(name: str, members: Collection[str]) -> str:
@@ -150,15 +137,24 @@ def answer_stream(
     """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of
     the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
-    answer_lines(_readable(requests), out, kind, answer, refusal, members)
+    answer_lines(readable(requests), out, kind, answer, refusal, members)
     out.detach()  # so that standard output stays open
 
 
-def _readable(requests: IO[bytes]) -> Iterator[bytes]:
+def opened_requests(path: str) -> IO[bytes]:
+    """A file, or standard input for ``-``. Ends the command if it can't be opened."""
+    try:
+        return sys.stdin.buffer if path == "-" else Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        refuse([f"{path}: {(error.strerror if isinstance(error, OSError) else None) or error}"], "text")
+
+
+def readable(requests: IO[bytes], noun: str = "requests") -> Iterator[bytes]:
+    """The lines. Ends the command if they can't be read."""
     try:
         yield from requests
     except OSError as error:
-        refuse([f"cannot read the requests: {error.strerror}"], "text")
+        refuse([f"cannot read the {noun}: {error.strerror}"], "text")
 
 
 _EXIT_CODES: Final = (
@@ -168,14 +164,9 @@ _EXIT_CODES: Final = (
 
 
 def jsonl_command(
-    name: str,
-    kind: str,
-    answer: AnswerFunction,
-    refusal: AnswerMembers,
-    help_text: str,
-    epilog: str,
+    name: str, kind: str, answer: AnswerFunction, refusal: AnswerMembers, help_text: str, epilog: str,
     members: Collection[str] = (),
-) -> click.Command:
+) -> click.Command:  # fmt: skip
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members, and whose
     answers are of the kind."""
 

@@ -3,6 +3,7 @@ the whole path."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection
 from typing import Any
 
@@ -50,3 +51,9 @@ def switches(request: Json, names: Collection[str]) -> dict[str, bool] | None:
         except BadLine as error:
             raise BadLine(f"features.{error}") from None
     return chosen
+
+
+def internal_error(fault: Exception) -> str:
+    """The error of an answer where it is our fault, while others are still answered."""
+    where = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"internal error, please report it: {type(fault).__name__} in {where.name}: {fault}"

@@ -53,16 +53,13 @@ def command(context: click.Context, output: str) -> None:
         effective.setdefault((default.command, default.option), default)
     shown = sorted(effective.values(), key=lambda default: (default.command, default.option))
     if output == "text":
-        rows = [
-            (f"{default.command} {default.option}".strip(), _text(default.value), default.source) for default in shown
-        ]
+        rows = [(f"{of.command} {of.option}".strip(), _text(of.value), of.source) for of in shown]
         unset = [(option, "-", "-") for option in GENERAL if ("", option) not in effective]
         say("\n".join(aligned(("OPTION", "VALUE", "SOURCE"), sorted((*rows, *unset)))))
         say(f"file: {file}{'' if file.exists() else ' (not there)'}")
         return
     options: list[OptionDefaultJson] = [
-        {"command": default.command or None, "option": default.option, "value": default.value, "source": default.source}
-        for default in shown
+        {"command": of.command or None, "option": of.option, "value": of.value, "source": of.source} for of in shown
     ]
     members: ConfigurationJson = {"file": str(file), "options": options}
     print_output("Configuration", members, output)

@@ -126,16 +126,12 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
         if node.name not in PLACES:
             for model, number in here.items():
                 free[model].append(number)
+    nodes_for = {
+        model: tuple(sum(number >= size for number in free[model]) for size in SIZES) for model in sorted(total)
+    }
     return tuple(
-        ModelFree(
-            model,
-            held[model],
-            sum(free[model]),
-            total[model],
-            max(free[model], default=0),
-            tuple(sum(n >= size for n in free[model]) for size in SIZES),
-        )
-        for model in sorted(total)
+        ModelFree(model, held[model], sum(free[model]), total[model], max(free[model], default=0), of_sizes)
+        for model, of_sizes in nodes_for.items()
     )
 
 

@@ -59,39 +59,30 @@ def contents_of(
     nodes = topology(rows, model.of(Node))
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
     notes: tuple[str, ...] = ()
-    waiting = WaitingAnswers(())
-    state: ClusterState | None = None
     try:
         with progress("explaining what waits") as report:
             state = ClusterState.from_model(model, deadline)
-            if explained is None:
-                waiting = waiting_answers(state, settings.most, report, deadline.start)
-            else:
-                waiting = still_waiting(explained, model)
+            waiting = (
+                waiting_answers(state, settings.most, report, deadline.start)
+                if explained is None
+                else still_waiting(explained, model)
+            )
     except FatalError as error:
-        notes = (f"What waits can't be explained: {error}",)
+        waiting, notes = WaitingAnswers(()), (f"What waits can't be explained: {error}",)
     vms = tuple(vm_rows(model, now, settings.address_keys))
     chosen, left_out = _linted(model, vms)
     if left_out:
         notes += (
             f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",
         )
+    subjects = [Sourced(vm, DocumentSource("cluster", 0)) for vm in chosen]
     with progress("checking VMs") as report:
-        judged = findings_on_vms(
-            inputs, [Sourced(vm, DocumentSource("cluster", 0)) for vm in chosen], LintSettings.for_command(), report
-        )
+        judged = findings_on_vms(inputs, subjects, LintSettings.for_command(), report)
+    number, findings = sum(node.name not in PLACES for node in nodes), tuple(obj for obj in judged if obj.findings)
     return ReportContents(
-        nodes=sum(node.name not in PLACES for node in nodes),
-        states=state_counts(rows),
-        vms=vms,
-        topology=tuple(nodes),
-        waiting=waiting,
-        models=free_of_models(nodes),
-        findings=tuple(obj for obj in judged if obj.findings),
-        taken=taken_by_day(rows),
-        kept=kept_devices(rows),
-        notes=notes,
-    )
+        number, state_counts(rows), vms, tuple(nodes), waiting, free_of_models(nodes), findings, taken_by_day(rows),
+        kept_devices(rows), notes,
+    )  # fmt: skip
 
 
 def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[VmObject], int]:

@@ -210,12 +210,8 @@ def _lit(answer: ExplainedAnswer) -> LitAnswer:
 
 def _lit_way(way: WayOut) -> LitWay:
     claims = [holder.claim for step in way.changes for holder in step.frees]
-    results = [
-        result
-        for claim in claims
-        if claim.status.allocation is not None
-        for result in claim.status.allocation.devices.results
-    ]
+    allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
+    results = [result for allocation in allocations for result in allocation.devices.results]
     frees = [DeviceId(result.driver, result.pool, result.device) for result in results]
     return LitWay(way.text, way.node, way.takes, frees)
 
@@ -278,9 +274,8 @@ def _models(models: Sequence[ModelFree]) -> str:
 
 def _use_of_model(model: ModelFree) -> str:
     other = model.total - model.held - model.free
-    said = (
-        f"{model.held:,} of {model.total:,} in use, {model.free:,} free{f', {other:,} not available' if other else ''}"
-    )
+    unfit = f", {other:,} not available" if other else ""
+    said = f"{model.held:,} of {model.total:,} in use, {model.free:,} free{unfit}"
     return f"<span>{text(model.model)}</span>{_meter(model.held, model.free, model.total)}<span>{said}</span>"
 
 
@@ -309,21 +304,13 @@ def _taken(taken: Sequence[tuple[str, int]]) -> str:
 
 def _kept(kept: Sequence[KeptDevice]) -> str:
     heads = ("Device", "VM", "Claim", "Stopped since", "Kept until")
-    rows = [
-        _row(
-            heads,
-            (
-                _device_link(item.device),
-                text(f"{item.namespace}/{item.vm}"),
-                text(item.claim),
-                text(item.stopped_since or "not known"),
-                text(str(item.until).removeprefix("until ") if item.until is not None else "it is released"),
-            ),
-        )
-        for item in kept[: _KEPT + 1]
-    ]
-    said = "Nobody else gets these devices until they are released: virt-dra release vm NAME."
-    return f'<p class="quiet">{said}</p>{_table(heads, [*rows, *[""] * (len(kept) - len(rows))], _KEPT)}'
+    rows = []
+    for item in kept[: _KEPT + 1]:
+        until = str(item.until).removeprefix("until ") if item.until is not None else "it is released"
+        said = (f"{item.namespace}/{item.vm}", item.claim, item.stopped_since or "not known", until)
+        rows.append(_row(heads, (_device_link(item.device), *map(text, said))))
+    note = "Nobody else gets these devices until they are released: virt-dra release vm NAME."
+    return f'<p class="quiet">{note}</p>{_table(heads, [*rows, *[""] * (len(kept) - len(rows))], _KEPT)}'
 
 
 def _device_link(device: DeviceId, said: str = "") -> str:

@@ -41,12 +41,9 @@ class LiveReport:
         if explain:
             self._explained, self._at = contents.waiting, at
         else:
-            when = (
-                f"was explained at {self._at:%H:%M:%S} UTC; what is new follows"
-                if self._at is not None
-                else "is being explained"
-            )
-            contents = replace(contents, notes=(*contents.notes, f"What waits {when}."))
+            earlier = f"was explained at {self._at:%H:%M:%S} UTC; what is new follows" if self._at is not None else ""
+            note = f"What waits {earlier or 'is being explained'}."
+            contents = replace(contents, notes=(*contents.notes, note))
         main, document = report_main(contents), json_text(contents_json(contents), indent=2) + "\n"
         version = hashlib.sha256(f"{main}\0{document}".encode()).hexdigest()[:32]
         source = f"Cluster, last change {at:%Y-%m-%d %H:%M:%S} UTC"

@@ -7,11 +7,8 @@ import asyncio
 import json
 import logging
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import click
 
@@ -21,8 +18,8 @@ from virt_dra.api.reading.document_error import DocumentError
 from virt_dra.api.reading.documents import read_documents
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import HEAD, output_document
-from virt_dra.cli.jsonl.lines import parse_request
-from virt_dra.cli.jsonl.members import BadLine
+from virt_dra.cli.jsonl.lines import opened_requests, parse_request, readable
+from virt_dra.cli.jsonl.members import BadLine, internal_error
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
 from virt_dra.cli.shared.file_input import content_of_file
@@ -112,9 +109,8 @@ def command(
             "what is played makes and removes objects there"
         )
     where = cluster if live else None
-    logging.getLogger("virt_dra").addHandler(
-        logging.NullHandler()
-    )  # retries are part of a play, and no message to the user
+    # Retries are part of a play, and no message to the user.
+    logging.getLogger("virt_dra").addHandler(logging.NullHandler())
     if jsonl:
         if len(paths) > 1 or expect is not None:
             raise click.UsageError("--jsonl reads one file, or standard input, and compares nothing")
@@ -159,9 +155,8 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
             try:
                 scenarios.append(read_scenario(document.raw))
             except ScenarioError as error:
-                problems += [
-                    f"{document.source}: {place}{': ' if place else ''}{message}" for place, message in error.problems
-                ]
+                faults = (f"{place}: {message}" if place else message for place, message in error.problems)
+                problems += (f"{document.source}: {fault}" for fault in faults)
     names = [scenario.name for scenario in scenarios]
     problems += [f"two scenarios are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
@@ -202,19 +197,14 @@ def _played(scenario: Scenario, where: ClusterChoice | None) -> Played:
     except (NoSuchSymbol, ApiError, RuntimeError) as error:
         return Played(scenario, None, str(error))
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one scenario is reported; the others are still played
-        where_from = traceback.extract_tb(fault.__traceback__)[-1]
-        return Played(
-            scenario, None, f"internal error, please report it: {type(fault).__name__} in {where_from.name}: {fault}"
-        )
+        return Played(scenario, None, internal_error(fault))
     return Played(scenario, answer)
 
 
 async def _on_server(scenario: Scenario, choice: ClusterChoice) -> Json:
     """Raises RuntimeError for a cluster that can't be used."""
-    from virt_dra.cluster.kube.cluster import (
-        ConnectionProblem,
-        connect,
-    )  # here, since its import takes a third of a second
+    # Here, since its import takes a third of a second.
+    from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
     from virt_dra.cluster.kube.decoding import parsed
     from virt_dra.cluster.kube.limits import ClientLimits
     from virt_dra.cluster.kube.transport import KubeRequest
@@ -264,11 +254,8 @@ def _show(played: Played) -> None:
         say(f"{name}: could not be played: {played.problem}")
         return
     if played.differences is not None:
-        say(
-            f"{name}: as expected"
-            if not played.differences
-            else f"{name}: {counted(len(played.differences), 'difference')}"
-        )
+        number = counted(len(played.differences), "difference")
+        say(f"{name}: {number if played.differences else 'as expected'}")
         for line in played.differences:
             say(f"  {line}")
         return
@@ -293,22 +280,11 @@ def _lines(state: Json) -> Iterator[str]:
 
 
 def _answer_lines(path: str, where: ClusterChoice | None) -> None:
-    try:
-        requests = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed by the with below
-    except (OSError, ValueError) as error:
-        refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], "text")
-    with requests:
-        for number, line in enumerate(_readable(requests), 1):
+    with opened_requests(path) as scenarios:
+        for number, line in enumerate(readable(scenarios, "scenarios"), 1):
             if line.strip():
                 click.echo(json_text(output_document("ScenarioAnswer", _answer(number, line, where))))
                 sys.stdout.flush()
-
-
-def _readable(requests: IO[bytes]) -> Iterator[bytes]:
-    try:
-        yield from requests
-    except OSError as error:
-        refuse([f"cannot read the scenarios: {error.strerror}"], "text")
 
 
 def _answer(number: int, line: bytes, where: ClusterChoice | None) -> Json:
@@ -316,12 +292,9 @@ def _answer(number: int, line: bytes, where: ClusterChoice | None) -> Json:
     try:
         raw = parse_request(line)
         name = raw.get("name")
-        played = _played(read_scenario(raw), where)
+        return _played(read_scenario(raw), where).to_json()
     except RecursionError:
-        return {
-            "name": name if isinstance(name, str) else None,
-            "error": f"line {number}: the JSON is nested too deeply",
-        }
+        problem = "the JSON is nested too deeply"
     except (BadLine, ScenarioError) as error:
-        return {"name": name if isinstance(name, str) else None, "error": f"line {number}: {error}"}
-    return played.to_json()
+        problem = str(error)
+    return {"name": name if isinstance(name, str) else None, "error": f"line {number}: {problem}"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-_GAP = "   "
+from collections.abc import Iterable, Sequence
 
 
-def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]], gap: str = "   ") -> list[str]:
     """A line for the headings and one for each row; the last column is as long as its text."""
     lines = [headings, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    return [_GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return [gap.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -56,18 +56,15 @@ def command(source: InventoryInput, once: bool) -> None:
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("this is no terminal; --once prints the same as text")
     if once:
-        from virt_dra.cli.top.once import text_lines
+        from virt_dra.cli.top.contents import text_lines
 
-        with status("reading"):
-            contents = _read(source)
-        for line in text_lines(contents):
+        for line in text_lines(_read(source)):
             say(line)
         return
     with required(_NEEDS, "top", "textual"):
         from virt_dra.cli.top.app import TopApp
     if not source.live:
-        with status("reading"):
-            contents = _read(source)
+        contents = _read(source)
 
         @asynccontextmanager
         async def shown(app: TopApp) -> AsyncIterator[None]:
@@ -80,10 +77,11 @@ def command(source: InventoryInput, once: bool) -> None:
 
 
 def _read(source: InventoryInput) -> TopContents:
-    from virt_dra.cli.top.making import made_contents
+    with status("reading"):
+        from virt_dra.cli.top.making import made_contents
 
-    model, _ = source.read(READ["report"], "text")
-    return made_contents(model, datetime.now(UTC), source.scope, source.address_keys)[0]
+        model, _ = source.read(READ["report"], "text")
+        return made_contents(model, datetime.now(UTC), source.scope, source.address_keys)[0]
 
 
 @asynccontextmanager
@@ -93,16 +91,11 @@ async def _following(source: InventoryInput, app: TopApp) -> AsyncIterator[None]
     from virt_dra.cli.top.making import TopRender
     from virt_dra.report_server.following import FollowSettings
     from virt_dra.report_server.pace import Pace
-    from virt_dra.report_server.rendering import PROGRAM, RenderingProcess
+    from virt_dra.report_server.rendering import RenderingProcess
 
-    chosen = source.cluster
-    settings = FollowSettings(
-        TopRender(source.scope, source.address_keys),
-        chosen.kubeconfig,
-        chosen.context,
-        pace=Pace(least=1.0, refresh=30.0),
-    )
-    process = RenderingProcess(settings, program=PROGRAM)
+    render, cluster, pace = TopRender(source.scope, source.address_keys), source.cluster, Pace(least=1.0, refresh=30.0)
+    settings = FollowSettings(render, cluster.kubeconfig, cluster.context, pace=pace)
+    process = RenderingProcess(settings)
 
     def changed() -> None:
         if process.content is not None:

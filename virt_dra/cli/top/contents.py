@@ -15,6 +15,7 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.tolerations import taint_text
 from virt_dra.cli.explain.text import lines
 from virt_dra.cli.get.columns import columns_of
+from virt_dra.cli.shared.aligned import aligned
 from virt_dra.inventory.device_rows import DeviceRow, device_rows
 from virt_dra.inventory.topology import SHARED_PLACE
 from virt_dra.inventory.vm_rows import Readiness, VmRow, and_stopped, vm_rows
@@ -93,14 +94,11 @@ def _of_vm(vm: VmRow, now: datetime) -> TopRow:
         ATTENTION if vm.readiness is Readiness.NOT_READY else "",
         *(column.text(vm, now) for column in columns_of("vms", wide=False)),
     )
-    details = [f"{vm.kind} {vm.namespace}/{vm.name}: {vm.phase}"]
-    details += [vm.message] if vm.message else []
-    details += [f"pod {vm.pod} on {vm.node or 'no node'}"] if vm.pod else []
+    pod = f"pod {vm.pod} on {vm.node or 'no node'}" if vm.pod else ""
+    details = [f"{vm.kind} {vm.identity}: {vm.phase}", *filter(None, (vm.message, pod))]
     for device in vm.devices:
-        words = device.to_json()
-        details.append(
-            "  ".join(f"{name} {value}" for name, value in words.items() if isinstance(value, str) and value)
-        )
+        words = device.to_json().items()
+        details.append("  ".join(f"{name} {value}" for name, value in words if isinstance(value, str) and value))
     return _row(vm.identity, cells, details)
 
 
@@ -141,7 +139,7 @@ def _device_line(device: DeviceRow) -> str:
         f"taints {taints}" if taints else "",
         device.problem,
     )
-    return "  ".join(part for part in parts if part)
+    return "  ".join(filter(None, parts))
 
 
 def _of_answer(answer: ExplainedAnswer) -> TopRow:
@@ -160,3 +158,11 @@ def _row(key: str, cells: Sequence[str], details: Sequence[str]) -> TopRow:
 
 def _short(text: str) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+def text_lines(contents: TopContents) -> Iterator[str]:
+    """The contents for a pipe: the title, then each table that has rows."""
+    yield contents.title
+    for name, titles in TABLES.items():
+        if contents.tables[name]:
+            yield from ("", *aligned(titles, [row.cells for row in contents.tables[name]], "  "))

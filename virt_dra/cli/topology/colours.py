@@ -1,33 +1,37 @@
-"""The colours of devices by state, of pages and pictures alike: which differ without red and green, and signs besides.
+"""How each state of a device looks, on pages, in pictures and terminals alike: a sign and a colour, so that states
+differ without colours, and colours without red and green.
 
 Light to import: the process that serves the live report reads it.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 
-class StateColour(NamedTuple):
-    """``ink``: of the sign on it."""
+@dataclass(frozen=True)
+class StateLook:
+    """``fill``: the colour of a box in pictures, with text of ``ink``; ``style``: in terminals."""
 
+    sign: str
     fill: str
     ink: str
+    style: str
 
 
-COLOURS: Final = {
-    "free": StateColour("#e3f4ea", "#0b4a1c"),
-    "allocated": StateColour("#0072b2", "#ffffff"),
-    "shared": StateColour("#b5d8f0", "#0c2a5c"),
-    "tainted": StateColour("#f0c040", "#3d2c00"),
-    "unhealthy": StateColour("#b84500", "#ffffff"),
-    "blocked": StateColour("#d9d9df", "#33333b"),
-    "unavailable": StateColour("#6b6b78", "#ffffff"),
-    "unpublished": StateColour("#e3b1d0", "#43135a"),
-    "unknown": StateColour("#ececf1", "#33333b"),
+LOOKS: Final = {
+    "free": StateLook("○", "#e3f4ea", "#0b4a1c", "green"),
+    "allocated": StateLook("●", "#0072b2", "#ffffff", "blue"),
+    "shared": StateLook("◐", "#b5d8f0", "#0c2a5c", "blue"),
+    "tainted": StateLook("▲", "#f0c040", "#3d2c00", "yellow"),
+    "unhealthy": StateLook("◆", "#b84500", "#ffffff", "red"),
+    "blocked": StateLook("◌", "#d9d9df", "#33333b", "bright_black"),
+    "unavailable": StateLook("⊘", "#6b6b78", "#ffffff", "bright_black"),
+    "unpublished": StateLook("!", "#e3b1d0", "#43135a", "magenta"),
+    "unknown": StateLook("?", "#ececf1", "#33333b", "bright_black"),
 }
 """By Okabe and Ito's palette, darker where white text stands on it."""
-
 STATE_STYLE: Final = "".join(
-    f".s-{word} {{ background: {colour.fill}; color: {colour.ink}; }}\n" for word, colour in COLOURS.items()
+    f".s-{word} {{ background: {look.fill}; color: {look.ink}; }}\n" for word, look in LOOKS.items()
 )

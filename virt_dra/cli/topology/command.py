@@ -78,8 +78,8 @@ def command(
         raise click.UsageError("-o png needs --out FILE")
     with frozen_heap():
         model, _ = source.read(READ["topology"], output, judged=True)
-        asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
-        overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else NO_OVERLAY
+        word, name = ("claim", claim) if claim is not None else ("vmi", vmi)
+        overlay = _overlay(model, word, name, output) if name is not None else NO_OVERLAY
         rows = device_rows(model, source.address_keys)
         nodes = topology(rows, model.of(Node), overlay.verdicts)
         if only is not None:
@@ -89,8 +89,7 @@ def command(
             nodes = chosen
         fold = not no_fold and only is None
         folds = folded(nodes) if fold else unfolded(nodes)
-        title = "" if asked is None else f"{asked[0]} {asked[1]}"
-        page = partial(_page, nodes, source.title, title, fold=fold)
+        page = partial(_page, nodes, source.title, "" if name is None else f"{word} {name}", fold=fold)
         _write(folds, overlay.unknown, output, out, page)
         if output not in ("json", "yaml"):
             say_unknown(overlay.unknown)

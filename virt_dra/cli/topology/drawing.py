@@ -8,7 +8,8 @@ from html import escape
 from typing import Final
 
 from virt_dra.api.go_text import visible
-from virt_dra.cli.topology.looks import LOOKS, VERDICTS, StateLook, look_of, state_shown, words_of
+from virt_dra.cli.topology.colours import LOOKS, StateLook
+from virt_dra.cli.topology.looks import VERDICTS, look_of, state_shown, words_of
 from virt_dra.inventory.topology import DeviceGroup, NodeFold, PlacedDevice
 
 DRAWN: Final = 200
@@ -29,7 +30,7 @@ def topology_svg(folds: Sequence[NodeFold]) -> str:
     cards: list[str] = []
     for fold in folds[:DRAWN]:
         column = heights.index(min(heights))
-        card, height = card_parts(fold)
+        card, height = _card(fold)
         cards.append(f'<g transform="translate({column * (_CARD + _GAP)} {heights[column]})">{card}</g>')
         heights[column] += height + _GAP
     width = max(columns * (_CARD + _GAP) - _GAP, 2 * _CARD + _GAP)
@@ -46,17 +47,7 @@ def topology_svg(folds: Sequence[NodeFold]) -> str:
     )
 
 
-def card_svg(fold: NodeFold) -> str:
-    """One card as a picture of its own, for pages."""
-    card, height = card_parts(fold)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_CARD} {height}" '
-        f'width="{_CARD}" height="{height}" role="img" {_FONT}>'
-        f"<title>{_text(fold.title)}</title>{card}</svg>"
-    )
-
-
-def card_parts(fold: NodeFold) -> tuple[str, int]:
+def _card(fold: NodeFold) -> tuple[str, int]:
     """The elements of a card, and its height."""
     title, rest = _title_lines(fold)
     parts = [f'<text x="12" y="24" font-size="14" font-weight="600" class="title" fill="#14141c">{_text(title)}</text>']

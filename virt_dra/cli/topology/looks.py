@@ -1,51 +1,18 @@
-"""How each state of a device looks: a sign and a colour, so that states differ without colours, too."""
+"""How a device looks: by its state, and by what an allocation says of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from virt_dra.cli.topology.colours import COLOURS
-from virt_dra.inventory.device_rows import (
-    ALLOCATED,
-    BLOCKED,
-    FREE,
-    SHARED,
-    TAINTED,
-    UNAVAILABLE,
-    UNHEALTHY,
-    UNKNOWN,
-    UNPUBLISHED,
-)
+from virt_dra.cli.topology.colours import LOOKS, StateLook
 from virt_dra.inventory.topology import CHOSEN, REFUSED, PlacedDevice
 
-
-@dataclass(frozen=True)
-class StateLook:
-    """``fill``: the colour of a box in pictures, with text of ``ink``; ``style``: in terminals."""
-
-    sign: str
-    fill: str
-    ink: str
-    style: str
-
-
-LOOKS: Final = {
-    FREE: StateLook("○", *COLOURS[FREE], "green"),
-    ALLOCATED: StateLook("●", *COLOURS[ALLOCATED], "blue"),
-    SHARED: StateLook("◐", *COLOURS[SHARED], "blue"),
-    TAINTED: StateLook("▲", *COLOURS[TAINTED], "yellow"),
-    UNHEALTHY: StateLook("◆", *COLOURS[UNHEALTHY], "red"),
-    BLOCKED: StateLook("◌", *COLOURS[BLOCKED], "bright_black"),
-    UNAVAILABLE: StateLook("⊘", *COLOURS[UNAVAILABLE], "bright_black"),
-    UNPUBLISHED: StateLook("!", *COLOURS[UNPUBLISHED], "magenta"),
-    UNKNOWN: StateLook("?", *COLOURS[UNKNOWN], "bright_black"),
-}
 VERDICTS: Final = {
     CHOSEN: StateLook("✔", "#0d7f37", "#ffffff", "bold green"),
     REFUSED: StateLook("✘", "#ffffff", "#8a1510", "red"),
 }
-_ORDER: Final = (UNHEALTHY, TAINTED, UNPUBLISHED, ALLOCATED, SHARED, BLOCKED, UNAVAILABLE, UNKNOWN, FREE)
+_ORDER: Final = ("unhealthy", "tainted", "unpublished", "allocated", "shared", "blocked", "unavailable", "unknown")
 """Which state of a device with several is shown."""
 
 

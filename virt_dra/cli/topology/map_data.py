@@ -51,15 +51,14 @@ class LitAnswer:
 class _Strings:
     """Texts, each once; what refers to one has its number."""
 
-    texts: list[str] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def texts(self) -> list[str]:
+        return list(map(visible, self._numbers))
+
     def number(self, text: str) -> int:
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(visible(text))
-        return number
+        return self._numbers.setdefault(text, len(self._numbers))
 
 
 def map_data(nodes: Sequence[TopologyNode], folds: Iterable[NodeFold], answers: Iterable[LitAnswer] = ()) -> Json:
@@ -81,12 +80,12 @@ def verdict_answer(nodes: Iterable[TopologyNode], key: str) -> LitAnswer:
     """The answer that is laid over devices."""
     takes: list[DeviceId] = []
     refused: dict[str, list[DeviceId]] = {}
-    for device in (device for node in nodes for device in node.devices if device.verdict is not None):
-        assert device.verdict is not None
-        if device.verdict.word == CHOSEN:
+    for device in (device for node in nodes for device in node.devices):
+        verdict = device.verdict
+        if verdict is not None and verdict.word == CHOSEN:
             takes.append(device.row.id)
-        elif device.verdict.word == REFUSED:
-            refused.setdefault(device.verdict.why, []).append(device.row.id)
+        elif verdict is not None and verdict.word == REFUSED:
+            refused.setdefault(verdict.why, []).append(device.row.id)
     return LitAnswer(key, [Lights(why, (), devices) for why, devices in refused.items()], takes)
 
 
@@ -119,26 +118,19 @@ def _answer(answer: LitAnswer, by_name: dict[str, int], numbers: dict[DeviceId, 
     def devices(ids: Iterable[DeviceId]) -> list[int]:
         return [numbers[id] for id in ids if id in numbers][:_LIT]
 
-    return {
-        "way": [
-            {
-                "why": visible(lights.why),
-                "nodes": _ranges(by_name[name] for name in lights.nodes if name in by_name),
-                "devices": devices(lights.devices),
-            }
-            for lights in answer.in_way
-        ],
-        "takes": devices(answer.takes),
-        "ways": [
-            {
-                "text": visible(way.text),
-                "node": by_name.get(way.node),
-                "takes": devices(way.takes),
-                "frees": devices(way.frees),
-            }
-            for way in answer.ways
-        ],
-    }
+    def nodes(names: Iterable[str]) -> list[list[int]]:
+        return _ranges(by_name[name] for name in names if name in by_name)
+
+    in_way = [
+        {"why": visible(lights.why), "nodes": nodes(lights.nodes), "devices": devices(lights.devices)}
+        for lights in answer.in_way
+    ]
+    ways = [
+        {"text": visible(way.text), "node": by_name.get(way.node), "takes": devices(way.takes),
+         "frees": devices(way.frees)}
+        for way in answer.ways
+    ]  # fmt: skip
+    return {"way": in_way, "takes": devices(answer.takes), "ways": ways}
 
 
 def _ranges(numbers: Iterable[int]) -> list[list[int]]:

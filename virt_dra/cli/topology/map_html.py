@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from virt_dra.api.wire import Json
-from virt_dra.cli.topology.looks import LOOKS, state_shown
+from virt_dra.cli.topology.colours import LOOKS
+from virt_dra.cli.topology.looks import state_shown
 from virt_dra.cli.topology.map_data import LitAnswer, map_data
 from virt_dra.html.frame import data_element, text
 from virt_dra.inventory.topology import TopologyNode, folded, unfolded

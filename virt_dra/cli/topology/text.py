@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from virt_dra.api.go_text import visible
 from virt_dra.cli.topology.looks import look_of, words_of
-from virt_dra.inventory.topology import DeviceGroup, NodeFold, PlacedDevice
+from virt_dra.inventory.topology import NodeFold, PlacedDevice
 
 SHOWN = 50
 """Folds that are shown as text; -o json has all."""
@@ -22,22 +22,16 @@ def fold_trees(folds: Sequence[NodeFold]) -> list[Tree]:
 
 def _tree(fold: NodeFold) -> Tree:
     tree = Tree(Text(visible(fold.title), style="bold"))
-    numas: dict[str, Tree] = {}
+    numas = {"": tree}
     for group in fold.example.groups:
-        branch = tree
-        if group.numa:
-            if group.numa not in numas:
-                numas[group.numa] = tree.add(Text(f"NUMA node {visible(group.numa)}"))
-            branch = numas[group.numa]
-        _grow(branch, group)
+        if group.numa not in numas:
+            numas[group.numa] = tree.add(Text(f"NUMA node {visible(group.numa)}"))
+        branch = numas[group.numa]
+        if group.root:
+            branch = branch.add(Text(f"PCIe root {visible(group.root)}"))
+        for device in group.devices:
+            branch.add(_line(device))
     return tree
-
-
-def _grow(branch: Tree, group: DeviceGroup) -> None:
-    if group.root:
-        branch = branch.add(Text(f"PCIe root {visible(group.root)}"))
-    for device in group.devices:
-        branch.add(_line(device))
 
 
 def _line(device: PlacedDevice) -> Text:
