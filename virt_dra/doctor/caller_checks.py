@@ -25,10 +25,8 @@ def callers(facts: ClusterFacts) -> Iterator[CheckFinding]:
     verifies = _value(arguments, "--client-ca") is not None
     mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
     if mode == TELL:
-        message = (
-            "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
-        )
-        yield subject.warning(message, f"remove the argument; see {GUIDE}")
+        reveal = "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
+        yield subject.warning(reveal, f"remove the argument; see {GUIDE}")
     elif mode == REFUSE:
         yield subject.ok("it answers only API servers, by their client certificates")
     else:
@@ -36,8 +34,7 @@ def callers(facts: ClusterFacts) -> Iterator[CheckFinding]:
             "without verified callers the webhook doesn't report missing templates, claims or classes at admission; "
             "virt-dra lint --live does. What VMs contain themselves is checked, and launcher pods get what they need"
         )
-        advice = f"to change it, have the API server present a client certificate: see {GUIDE}"
-        yield subject.info(message, advice)
+        yield subject.info(message, f"to change it, have the API server present a client certificate: see {GUIDE}")
     subject = CheckSubject("callers-network", f"NetworkPolicy {facts.namespace}/{_WEBHOOK}")
     if isinstance(facts.network_policy, Unknown):
         yield unread(subject, facts.network_policy, prefix="")
@@ -54,11 +51,9 @@ def verifies_callers(facts: ClusterFacts) -> bool:
 
 def _arguments(facts: ClusterFacts) -> tuple[str, ...] | None:
     containers = _containers(facts)
-    return (
-        None
-        if containers is None
-        else tuple(str(argument) for container in containers for argument in container.get("args") or ())
-    )
+    if containers is None:
+        return None
+    return tuple(str(argument) for container in containers for argument in container.get("args") or ())
 
 
 def _named_ports(facts: ClusterFacts) -> frozenset[str]:
@@ -69,10 +64,8 @@ def _named_ports(facts: ClusterFacts) -> frozenset[str]:
 
 
 def _containers(facts: ClusterFacts) -> list[dict[str, Any]] | None:
-    for deployment in items(facts.deployments):
-        if deployment["metadata"]["name"] == _WEBHOOK:
-            return list(deployment["spec"]["template"]["spec"]["containers"])
-    return None
+    webhooks = (of for of in items(facts.deployments) if of["metadata"]["name"] == _WEBHOOK)
+    return next((list(of["spec"]["template"]["spec"]["containers"]) for of in webhooks), None)
 
 
 def _value(arguments: tuple[str, ...], option: str) -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Final
+from itertools import chain
 
 from virt_dra.api.integration.check_findings import CheckFinding
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
@@ -16,32 +14,14 @@ from virt_dra.doctor.extender_checks import extender
 from virt_dra.doctor.facts import ClusterFacts
 from virt_dra.doctor.keeper_checks import keeper
 
-DoctorCheck = Callable[[ClusterFacts], Iterator[CheckFinding]]
-
-_AFTER: Final[tuple[DoctorCheck, ...]] = (
-    install.crds,
-    install.workloads,
-    install.webhook,
-    callers,
-    install.certificate,
-    install.permissions,
-    install.limits,
-    install.leader,
-    extender,
-    keeper,
-)
-
 
 def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[CheckFinding, ...]:
     """All findings. ``own_version``: of this program. ``kubevirt``: overrides the cluster's version."""
-    checks: tuple[DoctorCheck, ...] = (
-        cluster.kubernetes,
-        cluster.features,
-        partial(cluster.kubevirt, named=kubevirt),
-        cluster.drivers,
-        cluster.classes,
-        partial(node_driver, named=kubevirt),
-        partial(install.installed, own_version=own_version),
-        *_AFTER,
-    )
-    return tuple(finding for check in checks for finding in check(facts))
+    findings = (
+        cluster.kubernetes(facts), cluster.features(facts), cluster.kubevirt(facts, kubevirt), cluster.drivers(facts),
+        cluster.classes(facts), node_driver(facts, kubevirt), install.installed(facts, own_version),
+        install.crds(facts), install.workloads(facts), install.webhook(facts), callers(facts),
+        install.certificate(facts), install.permissions(facts), install.limits(facts), install.leader(facts),
+        extender(facts), keeper(facts),
+    )  # fmt: skip
+    return tuple(chain.from_iterable(findings))

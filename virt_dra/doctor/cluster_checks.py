@@ -31,6 +31,7 @@ from virt_dra.api.kubevirt_versions import (
     ObservedVersion,
     listed_twice,
 )
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
@@ -49,9 +50,7 @@ def kubernetes(facts: ClusterFacts) -> Iterator[CheckFinding]:
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
         yield unread(subject, facts.version, facts.api_versions)
         return
-    served = sorted(
-        api_version.partition("/")[2] for api_version in facts.api_versions if api_version.startswith(f"{RESOURCE}/")
-    )
+    served = sorted(of.partition("/")[2] for of in facts.api_versions if of.startswith(f"{RESOURCE}/"))
     if f"{RESOURCE}/v1" not in facts.api_versions:
         message = f"Kubernetes {facts.version} serves {', '.join(served) or 'nothing'} of {RESOURCE}, but not v1"
         yield subject.error(message, "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config")
@@ -71,11 +70,9 @@ def features(facts: ClusterFacts) -> Iterator[CheckFinding]:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
         yield subject.error("the gate DynamicResourceAllocation is off", advice)
         return
-    gates = {
-        word: ", ".join(sorted(gate for gate, on in dra_gates.items() if on is state))
-        for word, state in (("on", True), ("off", False))
-    }
-    message = "; ".join(f"{word}: {names}" for word, names in gates.items() if names)
+    on = ", ".join(sorted(gate for gate, enabled in dra_gates.items() if enabled))
+    off = ", ".join(sorted(gate for gate, enabled in dra_gates.items() if not enabled))
+    message = "; ".join(f"{word}: {names}" for word, names in (("on", on), ("off", off)) if names)
     yield subject.ok(message or "its metrics name no gates of dynamic resource allocation")
 
 
@@ -124,13 +121,10 @@ def _without_kubevirt(facts: ClusterFacts, crds: Mapping[str, Json]) -> Iterator
 def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[CheckFinding]:
     text = kubevirt.status.observed_kube_virt_version
     if not text and named is None:
-        message = (
-            "it isn't deployed yet: status.observedKubeVirtVersion is empty, "
-            "so neither its version nor its gates are known"
-        )
         yield CheckSubject("kubevirt-version", where).warning(
-            message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
-        )
+            "it isn't deployed yet: status.observedKubeVirtVersion is empty, so neither its version nor its gates are "
+            "known", "wait until KubeVirt is deployed, or name the version: --kubevirt-version",
+        )  # fmt: skip
         return
     observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.parse(text)
     version, configuration = observed.version, kubevirt.spec.configuration
@@ -147,23 +141,16 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
             message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}"
         )
     if version >= V1_8_0 and (twice := listed_twice(configuration.developer_configuration)):
-        they = "it is" if len(twice) == 1 else "they are"
-        message = (
-            f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} "
-            "on, but KubeVirt refuses every update of this object"
+        they, one_of = ("it is", "it") if len(twice) == 1 else ("they are", "each")
+        yield CheckSubject("kubevirt-gates", where).warning(
+            f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} on, but KubeVirt refuses every "
+            "update of this object",
+            f"leave {one_of} in one of the two, below spec.configuration.developerConfiguration",
         )
-        advice = (
-            f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, "
-            "below spec.configuration.developerConfiguration"
-        )
-        yield CheckSubject("kubevirt-gates", where).warning(message, advice)
     if configuration.permitted_host_devices is not None and V1_6_0 <= version < V1_9_0:
-        message = (
-            f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
-        )
-        yield CheckSubject("permitted-host-devices", where).warning(
-            message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9"
-        )
+        renders = f"KubeVirt {version} then renders no pod for hostDevices that name a claim"
+        advice = "use gpus entries, remove permittedHostDevices, or upgrade to 1.9"
+        yield CheckSubject("permitted-host-devices", where).warning(f"permittedHostDevices is set: {renders}", advice)
 
 
 def _version(observed: ObservedVersion, named: bool, subject: CheckSubject) -> CheckFinding:
@@ -192,16 +179,14 @@ def drivers(facts: ClusterFacts) -> Iterator[CheckFinding]:
         try:
             resource_slice = ResourceSlice.from_wire(raw)
         except WireError as error:
-            name = raw["metadata"]["name"]
-            yield CheckSubject("drivers", f"ResourceSlice {name}").warning(
-                f"it can't be read: {error}", "report it to the driver"
-            )
+            where = f"ResourceSlice {raw['metadata']['name']}"
+            yield CheckSubject("drivers", where).warning(f"it can't be read: {error}", "report it to the driver")
             continue
         by_driver[resource_slice.spec.driver].append(resource_slice)
     if not by_driver:
         advice = "install a DRA driver for the devices, and see its log on a node that has some"
         yield subject.warning("no driver publishes devices", advice)
-    writers = None if isinstance(facts.classes, Unknown) else metadata_writers(_readable(facts.classes))
+    writers = None if isinstance(facts.classes, Unknown) else metadata_writers(readable(DeviceClass, facts.classes))
     for driver, slices in sorted(by_driver.items()):
         yield from _driver(driver, slices, writers)
     for driver in sorted((writers or ALWAYS_WRITE) - ALWAYS_WRITE - by_driver.keys()):
@@ -211,10 +196,11 @@ def drivers(facts: ClusterFacts) -> Iterator[CheckFinding]:
         )
 
 
-def _readable(raw_classes: Iterable[Json]) -> Iterator[DeviceClass]:
-    for raw in raw_classes:
-        with suppress(WireError):  # reported by classes()
-            yield DeviceClass.from_wire(raw)
+def readable(kind: type[ObjectT], raw_objects: Iterable[Json]) -> Iterator[ObjectT]:
+    """The objects that can be read; another check reports the others."""
+    for raw in raw_objects:
+        with suppress(WireError):
+            yield kind.from_wire(raw)
 
 
 def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str] | None) -> Iterator[CheckFinding]:
@@ -224,22 +210,14 @@ def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str
     for slice_ in slices:
         by_pool[slice_.spec.pool.name].append(slice_)
     newest = {name: newest_generation(members, generation_of) for name, members in sorted(by_pool.items())}
-    devices = [
-        device
-        for slice_ in slices
-        if generation_of(slice_) == newest[slice_.spec.pool.name][0]
-        for device in slice_.spec.devices
-    ]
-    without = [
-        (device.name, refusal)
-        for device in devices
-        if isinstance(refusal := addresses(driver, device.attributes), Unusable)
-    ]
-    summary = f"{counted(len(devices), 'device')} in {counted(len(newest), 'pool')}"
+    current = [slice_ for slice_ in slices if generation_of(slice_) == newest[slice_.spec.pool.name][0]]
+    resolved = [(of.name, addresses(driver, of.attributes)) for slice_ in current for of in slice_.spec.devices]
+    without = [(name, refusal) for name, refusal in resolved if isinstance(refusal, Unusable)]
+    summary = f"{counted(len(resolved), 'device')} in {counted(len(newest), 'pool')}"
     traits = KNOWN_DRIVERS.get(driver)
     if traits is not None and traits.unfit:
         yield subject.warning(f"{summary}; {traits.unfit}", "use another driver for VMs")
-    elif devices and len(without) == len(devices):
+    elif resolved and len(without) == len(resolved):
         name, refusal = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
         yield subject.warning(f"{summary}, none with an address: {name}: {refusal.message}", advice)
@@ -256,12 +234,9 @@ def _driver(driver: str, slices: Sequence[ResourceSlice], writers: frozenset[str
     for name, (generation, seen) in newest.items():
         if any(slice_.spec.pool.resource_slice_count != len(seen) for slice_ in seen):
             announced = seen[0].spec.pool.resource_slice_count
-            message = (
-                f"pool {name}, generation {generation}: {len(seen)} of {announced} "
-                "slices are there; nothing is allocated from it"
-            )
+            there = f"{len(seen)} of {announced} slices are there; nothing is allocated from it"
             yield CheckSubject("pools", subject.where).warning(
-                message, "wait for the driver; restart it if this persists"
+                f"pool {name}, generation {generation}: {there}", "wait for the driver; restart it if this persists"
             )
 
 
@@ -272,16 +247,10 @@ def classes(facts: ClusterFacts) -> Iterator[CheckFinding]:
         yield unread(subject, facts.classes, facts.slices)
         return
     if not facts.classes:
-        yield subject.warning(
-            "there are none, and every claim names one", "create one, or install a driver that brings one"
-        )
+        advice = "create one, or install a driver that brings one"
+        yield subject.warning("there are none, and every claim names one", advice)
         return
-    slices = []
-    for raw in facts.slices:
-        try:
-            slices.append(ResourceSlice.from_wire(raw))
-        except WireError:
-            continue  # reported by drivers()
+    slices = tuple(readable(ResourceSlice, facts.slices))  # drivers() reports the others
     inventory = DeviceInventory.from_slices(slices)
     matching = []
     for raw in facts.classes:
@@ -292,18 +261,13 @@ def classes(facts: ClusterFacts) -> Iterator[CheckFinding]:
         except WireError as error:
             yield one_class.warning(f"it can't be read: {error}", "correct it")
             continue
-        selectors = tuple(
-            selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None
-        )
-        match = inventory.matching(selectors)
+        match = inventory.matching(tuple(of.cel.expression for of in device_class.spec.selectors if of.cel is not None))
         if match.fault is not None:
-            yield one_class.warning(
-                f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
-            )
+            message = f"a selector fails: {match.fault.message}"
+            yield one_class.warning(message, "correct it; see docs/lint/selector-error.md")
         elif not match.devices and inventory.devices:
-            yield one_class.info(
-                "no published device matches its selectors", "correct them, unless the driver comes later"
-            )
+            message = "no published device matches its selectors"
+            yield one_class.info(message, "correct them, unless the driver comes later")
         else:
             matching.append(f"{name} ({len(match.devices)})")
     if matching:

@@ -13,7 +13,7 @@ from virt_dra.api.integration.mdev_sweep import MadeMdevType, made_mdev_types, s
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.api.wire import WireError
+from virt_dra.doctor.cluster_checks import readable
 from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
 
 GUIDE: Final = "docs/guides/driver.md"
@@ -21,7 +21,8 @@ GUIDE: Final = "docs/guides/driver.md"
 
 def node_driver(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[CheckFinding]:
     """Findings on the node driver; none where it isn't installed. ``named``: overrides KubeVirt's version."""
-    published = tuple(_slices(facts))
+    own = (raw for raw in items(facts.slices) if (raw.get("spec") or {}).get("driver") == PASSTHROUGH_DRIVER)
+    published = tuple(readable(ResourceSlice, own))
     yield from _running(facts, published)
     if isinstance(facts.nodes, Unknown):
         yield unread(CheckSubject("mdev-sweep", "Nodes"), facts.nodes)
@@ -37,22 +38,19 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
         metadata, status = daemon_set["metadata"], daemon_set.get("status") or {}
         subject = CheckSubject("node-driver", f"DaemonSet {metadata['namespace']}/{metadata['name']}")
         wanted, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
+        logs = f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}"
         devices = sum(len(obj.spec.devices) for obj in published)
         if not wanted:
-            advice = (
-                f"kubectl describe daemonset -n {metadata['namespace']} {metadata['name']}: which nodes its "
-                "nodeSelector and tolerations allow; without a controller of DaemonSets it has none"
-            )
+            allowed = "which nodes its nodeSelector and tolerations allow"
+            described = f"kubectl describe daemonset -n {metadata['namespace']} {metadata['name']}"
+            advice = f"{described}: {allowed}; without a controller of DaemonSets it has none"
             yield subject.warning("it runs on no node", advice)
         elif ready < wanted:
-            advice = (
-                f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; "
-                "devices of the nodes without it can't be prepared"
-            )
+            advice = f"{logs}; devices of the nodes without it can't be prepared"
             yield subject.warning(f"{ready} of {counted(wanted, 'pod')} ready", advice)
         elif not published:
             message = f"it runs on {counted(wanted, 'node')}, and has published nothing"
-            yield subject.warning(message, f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}")
+            yield subject.warning(message, logs)
         elif not devices:
             message = f"it runs on {counted(wanted, 'node')}, and no policy names a device that they have"
             advice = f"virt-dra node-driver --plan says of each device why it isn't published; see {GUIDE}"
@@ -63,19 +61,6 @@ def _running(facts: ClusterFacts, published: tuple[ResourceSlice, ...]) -> Itera
 
 
 def _sweep(facts: ClusterFacts, named: KubeVirtVersion | None, types: list[MadeMdevType]) -> Iterator[CheckFinding]:
-    for raw in items(facts.kubevirts):
-        try:
-            kubevirt = KubeVirt.from_wire(raw)
-        except WireError:  # reported by the check of KubeVirt
-            continue
+    for kubevirt in readable(KubeVirt, items(facts.kubevirts)):
         if finding := sweep_finding(kubevirt, named, types):
             yield finding
-
-
-def _slices(facts: ClusterFacts) -> Iterator[ResourceSlice]:
-    for raw in items(facts.slices):
-        if (raw.get("spec") or {}).get("driver") == PASSTHROUGH_DRIVER:
-            try:
-                yield ResourceSlice.from_wire(raw)
-            except WireError:  # reported by the check of drivers
-                continue

@@ -26,11 +26,9 @@ def extender(facts: ClusterFacts) -> Iterator[CheckFinding]:
             message = "it has no pods: no node has the label node-role.kubernetes.io/control-plane that it selects"
             yield subject.error(message, f"where kube-scheduler isn't on nodes of the cluster: see {GUIDE}")
         elif ready < wanted:
-            advice = (
-                f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; "
-                "kube-scheduler goes on without it meanwhile"
-            )
-            yield subject.warning(f"{ready} of {counted(wanted, 'pod')} ready", advice)
+            logs = f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}"
+            message = f"{ready} of {counted(wanted, 'pod')} ready"
+            yield subject.warning(message, f"{logs}; kube-scheduler goes on without it meanwhile")
         else:
             yield _asked(facts.extender_answers, subject)
 
@@ -38,11 +36,9 @@ def extender(facts: ClusterFacts) -> Iterator[CheckFinding]:
 def _asked(answers: Mapping[str, int] | Unknown, subject: CheckSubject) -> CheckFinding:
     if isinstance(answers, Unknown):
         return unread(subject, answers, prefix="its metrics can't be read: ")
-    total = sum(answers.values())
-    if total:
+    if total := sum(answers.values()):
         scored = answers.get("scored", 0)
         return subject.ok(f"kube-scheduler asks it: {counted(total, 'answer')}, {scored} of them prefer a node")
-    message = (
-        "it runs, and kube-scheduler has never asked it: its lines in kube-scheduler's configuration aren't in force"
-    )
-    return subject.warning(message, f"virt-dra extender --print-configuration http://127.0.0.1:8766; see {GUIDE}")
+    why = "its lines in kube-scheduler's configuration aren't in force"
+    advice = f"virt-dra extender --print-configuration http://127.0.0.1:8766; see {GUIDE}"
+    return subject.warning(f"it runs, and kube-scheduler has never asked it: {why}", advice)

@@ -100,12 +100,9 @@ class ClusterFacts:
     @property
     def overlay(self) -> str:
         """The installed overlay, by the operator's argument; "" for none."""
-        for deployment in items(self.deployments):
-            for container in deployment["spec"]["template"]["spec"]["containers"]:
-                for argument in container.get("args") or ():
-                    if argument.startswith("--mode="):
-                        return str(argument.removeprefix("--mode="))
-        return ""
+        pods = (deployment["spec"]["template"]["spec"] for deployment in items(self.deployments))
+        arguments = (text for pod in pods for container in pod["containers"] for text in container.get("args") or ())
+        return next((str(text.removeprefix("--mode=")) for text in arguments if text.startswith("--mode=")), "")
 
     @property
     def namespace(self) -> str:

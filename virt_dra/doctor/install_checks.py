@@ -15,12 +15,9 @@ from virt_dra.api.integration.paths import DOMAIN
 from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
-from virt_dra.doctor.facts import ClusterFacts, Unknown, items, unread
+from virt_dra.doctor.facts import Certificate, ClusterFacts, Unknown, items, unread
 from virt_dra.installation.launcher_limits import LAUNCHER_POLICY, launcher_of, launcher_variables, pinned_variables
-from virt_dra.installation.plan import (
-    OPERATOR,
-    ObjectKey,
-)
+from virt_dra.installation.plan import OPERATOR, ObjectKey
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 
 INSTALL: Final = "run virt-dra install again, with the same options; it restores missing objects"
@@ -39,9 +36,8 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[CheckFinding]:
         yield unread(CheckSubject("installation", "Deployments"), facts.deployments)
         return
     if not facts.deployments:
-        yield subject.error(
-            "virt-dra isn't installed on this cluster", "virt-dra install --image IMAGE; with --dry-run first"
-        )
+        advice = "virt-dra install --image IMAGE; with --dry-run first"
+        yield subject.error("virt-dra isn't installed on this cluster", advice)
         return
     if isinstance(facts.missing, Unknown):
         yield unread(subject, facts.missing)
@@ -66,15 +62,10 @@ def crds(facts: ClusterFacts) -> Iterator[CheckFinding]:
     for name, crd in sorted(facts.crds.items()):
         if not condition_holds(crd, "Established"):
             conditions = (crd.get("status") or {}).get("conditions") or ()
-            why = (
-                "; ".join(
-                    str(condition.get("message")) for condition in conditions if condition.get("status") == "False"
-                )
-                or "its status says nothing"
-            )
-            yield CheckSubject("definitions", f"CustomResourceDefinition {name}").error(
-                f"it isn't served: {why}", "correct what its status names"
-            )
+            why = "; ".join(str(of.get("message")) for of in conditions if of.get("status") == "False")
+            message = f"it isn't served: {why or 'its status says nothing'}"
+            where = f"CustomResourceDefinition {name}"
+            yield CheckSubject("definitions", where).error(message, "correct what its status names")
     if facts.crds:
         yield subject.ok(", ".join(sorted(facts.crds)))
 
@@ -84,15 +75,12 @@ def workloads(facts: ClusterFacts) -> Iterator[CheckFinding]:
     for deployment in items(facts.deployments):
         key = ObjectKey.from_object(deployment, "Deployment")
         if missing := rollout(key, deployment):
-            advice = (
-                f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl "
-                f"logs -n {key.namespace} deployment/{key.name}"
-            )
+            of = f"-n {key.namespace} deployment/{key.name}"
+            advice = f"kubectl describe {of}; kubectl logs {of}"
             yield CheckSubject("workloads", str(key)).error(missing.removeprefix(f"{key}: "), advice)
         else:
-            yield CheckSubject("workloads", str(key)).ok(
-                f"{counted(deployment['spec'].get('replicas', 1), 'replica')} available"
-            )
+            replicas = counted(deployment["spec"].get("replicas", 1), "replica")
+            yield CheckSubject("workloads", str(key)).ok(f"{replicas} available")
     for pod in items(facts.pods):
         where = str(ObjectKey.from_object(pod, "Pod"))
         for trouble in pod_troubles(pod):
@@ -112,11 +100,8 @@ def webhook(facts: ClusterFacts) -> Iterator[CheckFinding]:
     if isinstance(facts.configurations, Unknown):
         yield unread(CheckSubject("webhook", "webhook configurations"), facts.configurations)
     for configuration in items(facts.configurations):
-        bare = [
-            entry["name"]
-            for entry in configuration.get("webhooks") or ()
-            if not (entry.get("clientConfig") or {}).get("caBundle")
-        ]
+        entries = configuration.get("webhooks") or ()
+        bare = [of["name"] for of in entries if not (of.get("clientConfig") or {}).get("caBundle")]
         if bare:
             subject = CheckSubject("webhook", str(ObjectKey.from_object(configuration)))
             advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
@@ -124,10 +109,9 @@ def webhook(facts: ClusterFacts) -> Iterator[CheckFinding]:
     if isinstance(facts.ready_endpoints, Unknown):
         yield unread(CheckSubject("webhook", "EndpointSlices"), facts.ready_endpoints)
     elif facts.ready_endpoints == 0:
+        advice = f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook"
         subject = CheckSubject("webhook", f"Service {facts.namespace}/virt-dra-webhook")
-        yield subject.error(
-            "it has no ready endpoint", f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook"
-        )
+        yield subject.error("it has no ready endpoint", advice)
     yield _probe(facts)
 
 
@@ -137,43 +121,29 @@ def _probe(facts: ClusterFacts) -> CheckFinding:
         return unread(subject, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
         return subject.ok("the API server called it for a VMI (dry run), and it answered correctly")
-    if (
-        f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe
-        or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe
-    ):
-        advice = (
-            "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
-        )
-        return subject.error(f"the API server can't reach it: {facts.probe}", advice)
-    refused = _CERTIFICATE_REFUSED.search(facts.probe)
-    if refused is not None:
-        message = (
+    if any(f'{failed} webhook "{VMI_WEBHOOK}"' in facts.probe for failed in ("failed calling", "failed to call")):
+        way = "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
+        return subject.error(f"the API server can't reach it: {facts.probe}", way)
+    if refused := _CERTIFICATE_REFUSED.search(facts.probe):
+        return subject.error(
             f"no VMI can be created: the webhook {refused['name']} refuses the client certificate that the API server "
-            f"presents to it: {facts.probe}"
-        )
-        advice = (
+            f"presents to it: {facts.probe}",
             f'in the API server\'s kubeconfig for webhooks name virt-dra-webhook.{facts.namespace}.svc, not "*", and '
-            f"restart it: {GUIDE}"
+            f"restart it: {GUIDE}",
         )
-        return subject.error(message, advice)
     if not facts.probe:
-        message = (
-            "a VMI that it must deny was accepted (dry run): the API server didn't call "
-            "it, or failed to and went on (failurePolicy Ignore)"
+        verified = (
+            "; and whether the API server presents a client certificate (the webhook's log has code 401 where not): "
+            f"{GUIDE}"
         )
-        advice = (
-            "see the findings about the webhook's configuration, endpoints and certificate; "
-            "then NetworkPolicies and firewalls to port 8443"
+        return subject.error(
+            "a VMI that it must deny was accepted (dry run): the API server didn't call it, or failed to and went on "
+            "(failurePolicy Ignore)",
+            "see the findings about the webhook's configuration, endpoints and certificate; then NetworkPolicies and "
+            f"firewalls to port 8443{verified if verifies_callers(facts) else ''}",
         )
-        if verifies_callers(facts):
-            advice += (
-                "; and whether the API server presents a client certificate (the "
-                f"webhook's log has code 401 where not): {GUIDE}"
-            )
-        return subject.error(message, advice)
-    return subject.info(
-        f"it isn't known whether it answers: {facts.probe}", "try again with an account that may create VMIs"
-    )
+    message = f"it isn't known whether it answers: {facts.probe}"
+    return subject.info(message, "try again with an account that may create VMIs")
 
 
 def certificate(facts: ClusterFacts) -> Iterator[CheckFinding]:
@@ -184,35 +154,29 @@ def certificate(facts: ClusterFacts) -> Iterator[CheckFinding]:
     if isinstance(facts.certificate, Unknown):
         yield unread(subject, facts.certificate)
         return
-    served, faults = facts.certificate, False
-    left = served.expires - facts.now
-    if left <= timedelta():
-        faults = True
-        advice = f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)"
-        yield subject.error(f"the certificate expired {served.expires:%Y-%m-%d %H:%M} UTC", advice)
-    elif left < RENEW_WITHIN:
-        faults = True
-        message = f"the certificate expires {served.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
-        yield subject.warning(message, f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)")
     service = f"virt-dra-webhook.{facts.namespace}.svc"
+    faults = list(_certificate_faults(facts, facts.certificate, subject, service))
+    yield from faults or [subject.ok(f"valid until {facts.certificate.expires:%Y-%m-%d}, for {service}")]
+
+
+def _certificate_faults(
+    facts: ClusterFacts, served: Certificate, subject: CheckSubject, service: str
+) -> Iterator[CheckFinding]:
+    left, end = served.expires - facts.now, f"{served.expires:%Y-%m-%d %H:%M} UTC"
+    log = f"kubectl logs -n {facts.namespace} deployment/{KEEPS_CERTIFICATE}"
+    advice = f"{log} (with --cert-manager: kubectl describe certificate)"
+    if left <= timedelta():
+        yield subject.error(f"the certificate expired {end}", advice)
+    elif left < RENEW_WITHIN:
+        yield subject.warning(f"the certificate expires {end}, and should have been renewed", advice)
     if service not in served.dns_names:
-        faults = True
         message = f"the certificate isn't for {service}, but for {', '.join(served.dns_names) or 'nothing'}"
         yield subject.error(message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
-    for configuration in items(facts.configurations):
-        key = str(ObjectKey.from_object(configuration))
-        if key not in served.trusted_by:
-            faults = True
-            advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
-            yield CheckSubject("certificate", key).error(
-                "its caBundle isn't of the authority that signed the certificate", advice
-            )
-    if not faults:
-        yield subject.ok(f"valid until {served.expires:%Y-%m-%d}, for {service}")
-
-
-def _log_of(facts: ClusterFacts) -> str:
-    return f"kubectl logs -n {facts.namespace} deployment/{KEEPS_CERTIFICATE}"
+    keys = [str(ObjectKey.from_object(configuration)) for configuration in items(facts.configurations)]
+    for key in (key for key in keys if key not in served.trusted_by):
+        message = "its caBundle isn't of the authority that signed the certificate"
+        advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
+        yield CheckSubject("certificate", key).error(message, advice)
 
 
 def limits(facts: ClusterFacts) -> Iterator[CheckFinding]:
@@ -223,24 +187,17 @@ def limits(facts: ClusterFacts) -> Iterator[CheckFinding]:
     if isinstance(facts.launcher_policy, Unknown):
         yield unread(subject, facts.launcher_policy)
         return
-    operator = next(
-        (deployment for deployment in items(facts.deployments) if deployment["metadata"]["name"] == OPERATOR), None
-    )
+    operator = next((of for of in items(facts.deployments) if of["metadata"]["name"] == OPERATOR), None)
     if operator is None:
         return
-    wanted = launcher_variables(launcher_of(operator))
-    variables = {
-        variable.get("name"): variable.get("expression")
-        for variable in facts.launcher_policy["spec"].get("variables") or ()
-    }
+    listed = facts.launcher_policy["spec"].get("variables") or ()
+    there = {variable.get("name"): variable.get("expression") for variable in listed}
     wrong = [
-        f"{name} is {variables.get(name)}, the operator's arguments say {text}"
-        for name, text in wanted.items()
-        if variables.get(name) != text
+        f"{name} is {there.get(name)}, the operator's arguments say {text}"
+        for name, text in launcher_variables(launcher_of(operator)).items()
+        if there.get(name) != text
     ]
-    wrong += [
-        f"{name} isn't this version's" for name, text in pinned_variables().items() if variables.get(name) != text
-    ]
+    wrong += (f"{name} isn't this version's" for name, text in pinned_variables().items() if there.get(name) != text)
     if wrong:
         yield subject.error(f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}")
     else:
@@ -253,9 +210,8 @@ def permissions(facts: ClusterFacts) -> Iterator[CheckFinding]:
         return
     subject = CheckSubject("rights", "ServiceAccounts")
     if isinstance(facts.permissions, Unknown):
-        yield subject.info(
-            f"their permissions can't be checked: {facts.permissions.why}", "run doctor as an administrator"
-        )
+        message = f"their permissions can't be checked: {facts.permissions.why}"
+        yield subject.info(message, "run doctor as an administrator")
         return
     refused: defaultdict[str, list[str]] = defaultdict(list)
     for permission in facts.permissions:
@@ -278,14 +234,13 @@ def leader(facts: ClusterFacts) -> Iterator[CheckFinding]:
         return
     spec: Json = (facts.lease or {}).get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
+    logs = f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator"
     if not holder or not renewed:
-        yield subject.error("no operator leads", f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        yield subject.error("no operator leads", logs)
         return
     age = facts.now - parse_time(renewed)
     if age > timedelta(seconds=3 * float(spec.get("leaseDurationSeconds") or 15)):
-        message = (
-            f"{holder} led, but hasn't renewed its Lease for {age.total_seconds():.0f} s, and nobody has taken over"
-        )
-        yield subject.error(message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        late = f"{holder} led, but hasn't renewed its Lease for {age.total_seconds():.0f} s, and nobody has taken over"
+        yield subject.error(late, logs)
     else:
         yield subject.ok(f"{holder} leads")

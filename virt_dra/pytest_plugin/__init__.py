@@ -32,7 +32,12 @@ xdist, too."""
 
 class UnusableInput(Exception):
     """Input of a test with which nothing can be asserted: a missing or malformed file, an unknown option. The text
-    names it."""
+    names it, and can be printed."""
+
+    def __init__(self, *sentences: object) -> None:
+        from virt_dra.cli.shared.console import visible_lines
+
+        super().__init__(visible_lines("\n".join(map(str, sentences))))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
@@ -74,7 +74,7 @@ class DomainAssertions:
         __tracebackhide__ = True
         wanted = _wanted(properties)
         if not any(_matches(device, wanted) for device in self.facts.hostdevs):
-            raise AssertionError(visible_lines("\n".join(_failure(self.facts.hostdevs, wanted))))
+            raise _differs(_failure(self.facts.hostdevs, wanted))
         return self
 
     def has_no_hostdev(self, **properties: Unpack[HostdevProperties]) -> DomainAssertions:
@@ -83,7 +83,7 @@ class DomainAssertions:
         wanted = _wanted(properties)
         if matching := [device for device in self.facts.hostdevs if _matches(device, wanted)]:
             title = f"a hostdev has {_described(wanted)}:" if wanted else "there are hostdevs:"
-            raise AssertionError(visible_lines("\n".join((title, *map(_line, matching)))))
+            raise _differs((title, *map(_line, matching)))
         return self
 
     def has_one_pcie_root(self, *aliases: str) -> DomainAssertions:
@@ -96,8 +96,7 @@ class DomainAssertions:
         chosen = [by_alias[_alias(alias)] for alias in aliases]
         roots = {_READ["pcie_root"](device) for device in chosen}
         if len(roots) != 1 or not any(roots):
-            lines = ("the devices aren't on one PCIe root of their own:", *map(_line, chosen))
-            raise AssertionError(visible_lines("\n".join(lines)))
+            raise _differs(("the devices aren't on one PCIe root of their own:", *map(_line, chosen)))
         return self
 
     def has_numa_cell(self, cell: int, *, cpus: str | None = None, nodes: str | None = None) -> DomainAssertions:
@@ -107,16 +106,14 @@ class DomainAssertions:
         vcpus, memory = f"cpu/numa/cell[{cell}]/@cpus", f"numatune/memnode[{cell}]/@nodeset"
         if vcpus not in placement:
             cells = [path for path in placement if path.startswith("cpu/numa/") and path.endswith("/@cpus")]
-            raise AssertionError(
-                f"the guest has no NUMA cell {cell}; it has: {visible_lines(', '.join(cells)) or 'none'}"
-            )
+            raise _differs([f"the guest has no NUMA cell {cell}; it has: {', '.join(cells) or 'none'}"])
         wrong = [
             f"{path}: wanted {wanted}, is {placement.get(path)}"
             for path, wanted in ((vcpus, cpus), (memory, nodes))
             if wanted is not None and placement.get(path) != ranges(wanted)
         ]
         if wrong:
-            raise AssertionError(visible_lines("\n".join(wrong)))
+            raise _differs(wrong)
         return self
 
 
@@ -128,10 +125,14 @@ def _wanted(given: HostdevProperties) -> Mapping[str, object]:
         try:
             wanted[name] = _ADDRESSES[name](str(wanted[name])).identity
         except AddressSyntaxError as error:
-            raise UnusableInput(visible_lines(f"{name}: {error}")) from None
+            raise UnusableInput(f"{name}: {error}") from None
     if "alias" in wanted:
         wanted["alias"] = _alias(str(wanted["alias"]))
     return {**wanted, **others}
+
+
+def _differs(lines: Iterable[str]) -> AssertionError:
+    return AssertionError(visible_lines("\n".join(lines)))
 
 
 def _alias(alias: str) -> str:
@@ -156,13 +157,8 @@ def _failure(devices: tuple[HostdevFacts, ...], wanted: Mapping[str, object]) ->
         for name, value in wanted.items()
         if _value(nearest, name) != value
     ]
-    return [
-        f"no hostdev has {_described(wanted)}",
-        f"the nearest one is {nearest.label}:",
-        *differing,
-        "all hostdevs:",
-        *map(_line, devices),
-    ]
+    head = (f"no hostdev has {_described(wanted)}", f"the nearest one is {nearest.label}:")
+    return [*head, *differing, "all hostdevs:", *map(_line, devices)]
 
 
 def _distance(device: HostdevFacts, wanted: Mapping[str, object]) -> tuple[int, int]:

@@ -59,7 +59,7 @@ def made_domain(inputs: DomainInputs) -> str:
     except LauncherError as error:
         raise LauncherError(error.reason, error.subject, visible_lines(error.message)) from None
     except ValueError as error:  # of from_wire and parse
-        raise UnusableInput(visible_lines(str(error))) from None
+        raise UnusableInput(error) from None
     for warning in made.warnings:
         warnings.warn(visible_lines(warning), stacklevel=3)
     return made.domain_xml
@@ -71,22 +71,16 @@ def _read(given: str | AnyVmi) -> VirtualMachineInstance:
         return as_vmi(given)
     written = read_written([given])
     if written.problems:
-        raise UnusableInput(visible_lines("\n".join(map(str, written.problems))))
-    documents = [
-        document
-        for document in written.documents
-        if isinstance(document.raw, dict) and document.raw.get("kind") in _VMS
-    ]
+        raise UnusableInput(*written.problems)
+    documents = [of for of in written.documents if isinstance(of.raw, dict) and of.raw.get("kind") in _VMS]
     if len(documents) != 1:
         number = counted(len(documents), "VirtualMachine(Instance)")
-        raise UnusableInput(
-            visible_lines(f"{given}: {number} found; name a file that has one, or pass the object as a dict")
-        )
+        raise UnusableInput(f"{given}: {number} found; name a file that has one, or pass the object as a dict")
     read = read_document(documents[0])
     if isinstance(read, Sourced) and isinstance(read.object, VirtualMachine | VirtualMachineInstance):
         return as_vmi(read.object)
     problems = [f"{documents[0].source}: apiVersion isn't KubeVirt's"] if isinstance(read, Sourced) else read
-    raise UnusableInput(visible_lines("\n".join(map(str, problems))))
+    raise UnusableInput(*problems)
 
 
 def _host(given: str | HostTopology | None) -> HostTopology | None:
@@ -96,7 +90,7 @@ def _host(given: str | HostTopology | None) -> HostTopology | None:
     try:
         return read_host_text(Path(given).read_text(encoding="utf-8"), given)
     except OSError as error:
-        raise UnusableInput(visible_lines(f"{given}: {error.strerror or error}")) from None
+        raise UnusableInput(f"{given}: {error.strerror or error}") from None
 
 
 def _with_status(vmi: VirtualMachineInstance, status: Mapping[str, object] | None) -> VirtualMachineInstance:
@@ -113,22 +107,16 @@ def _with_addresses(vmi: VirtualMachineInstance, addresses: Mapping[str, str]) -
     entries = {f"{kind.path}/{entry.name}": entry for kind in _KINDS for entry in kind.entries(vmi)}
     for device in addresses:
         if device not in entries:
-            names = ", ".join(entries) or "none"
-            raise UnusableInput(
-                visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {names}")
-            )
+            owner, names = vmi.name or "the VMI", ", ".join(entries) or "none"
+            raise UnusableInput(f"addresses: {device} is no device of {owner}; its devices are: {names}")
         if entries[device].is_plugin:
             advice = "give the variable that it sets with env={'PCI_RESOURCE_...': '0000:41:00.0'}"
-            raise UnusableInput(
-                visible_lines(
-                    f"addresses: {device} comes from a device plugin ({entries[device].device_name}); {advice}"
-                )
-            )
+            plugin = entries[device].device_name
+            raise UnusableInput(f"addresses: {device} comes from a device plugin ({plugin}); {advice}")
     status = vmi.status.device_status or DeviceStatus()
     gpus, host_devices = (_statuses(kind, vmi, kind.statuses(status), addresses) for kind in _KINDS)
-    return vmi.with_(
-        status=vmi.status.with_(device_status=status.with_(gpu_statuses=gpus, host_device_statuses=host_devices))
-    )
+    whole = status.with_(gpu_statuses=gpus, host_device_statuses=host_devices)
+    return vmi.with_(status=vmi.status.with_(device_status=whole))
 
 
 def _statuses(
@@ -147,13 +135,9 @@ def _statuses(
 
 
 def _status(name: str, address: str) -> DeviceStatusInfo:
-    attributes = DeviceAttributes(mdev_uuid=address) if _is_mdev(address) else DeviceAttributes(pci_address=address)
-    return DeviceStatusInfo(name=name, device_resource_claim_status=DeviceResourceClaimStatus(attributes=attributes))
-
-
-def _is_mdev(address: str) -> bool:
     try:
         MdevUuid.parse(address)
+        attributes = DeviceAttributes(mdev_uuid=address)
     except AddressSyntaxError:
-        return False
-    return True
+        attributes = DeviceAttributes(pci_address=address)
+    return DeviceStatusInfo(name=name, device_resource_claim_status=DeviceResourceClaimStatus(attributes=attributes))

@@ -33,11 +33,8 @@ def compare_with_golden(xml: str | bytes, path: str, *, update: bool) -> bool:
         _write(made, path)
         return True
     if text is None:
-        raise AssertionError(
-            visible_lines(
-                "\n".join((f"{path}: no such golden file; {_UPDATE}", "the XML made here:", *_beginning(lines)))
-            )
-        )
+        head = (f"{path}: no such golden file; {_UPDATE}", "the XML made here:")
+        raise AssertionError(visible_lines("\n".join((*head, *_beginning(lines)))))
     if diff := difference(normal_lines(parsed_xml(text, path)), lines, path):
         raise AssertionError(visible_lines("\n".join((f"the XML differs from {path}; {_UPDATE}", *_beginning(diff)))))
     return False
@@ -116,13 +113,9 @@ def parsed_xml(xml: str | bytes, name: str) -> etree._Element:
         raise UnusableInput(f"{name}: position {error.start}: a character that XML can't hold") from None
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        raise UnusableInput(
-            visible_lines(f"{name}: line {line}, column {column}: no well-formed XML: {error.msg}")
-        ) from None
+        raise UnusableInput(f"{name}: line {line}, column {column}: no well-formed XML: {error.msg}") from None
     if b"<!DOCTYPE" in etree.tostring(root.getroottree()):
-        raise UnusableInput(
-            visible_lines(f"{name}: has a document type declaration, which no libvirt domain has; remove it")
-        )
+        raise UnusableInput(f"{name}: has a document type declaration, which no libvirt domain has; remove it")
     return root
 
 
@@ -146,4 +139,4 @@ def _write(root: etree._Element, path: str) -> None:
 
 def _unusable_file(path: str, error: OSError | ValueError) -> UnusableInput:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UnusableInput(visible_lines(f"golden file {path}: {reason}"))
+    return UnusableInput(f"golden file {path}: {reason}")

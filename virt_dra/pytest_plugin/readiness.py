@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -52,36 +52,35 @@ def ready_vms(inputs: ReadinessInputs) -> tuple[VmOutcome, ...]:
     documents = latest((*others, *wanted), settings.namespace)
     judgement = judged_for_run(documents.documents, settings, LintSettings.for_command(ignore=_ids(inputs.ignore)))
     if not judgement.readable:
-        raise _unusable(str(problem) for problem in unreadable(documents.documents))
+        raise UnusableInput(*unreadable(documents.documents))
     ran = replace(_run(judgement, settings), replaced=documents.replaced)
     places = {str(document.source) for document in wanted}
     outcomes = tuple(outcome for outcome in ran.outcomes if outcome.source in places)
     if not outcomes:
-        raise _unusable(
-            [f"{', '.join(inputs.vms)}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"]
-        )
+        missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
+        raise UnusableInput(f"{', '.join(inputs.vms)}: {missing}")
     if not all(outcome.ready for outcome in outcomes):
         raise AssertionError(visible_lines(_explanation(ran, outcomes)))
     if judgement.unreadable:
         lost = (Document(manifest.raw, manifest.source) for manifest in judgement.unreadable)
-        raise _unusable(str(problem) for problem in unreadable(lost))
+        raise UnusableInput(*unreadable(lost))
     return outcomes
 
 
 def _settings(inputs: ReadinessInputs) -> RunSettings:
     if not inputs.vms:
-        raise _unusable(["assert_vm_ready: name a file that has a VirtualMachine or VirtualMachineInstance"])
+        raise UnusableInput("assert_vm_ready: name a file that has a VirtualMachine or VirtualMachineInstance")
     try:
         version = KubeVirtVersion.parse_known(inputs.kubevirt) if inputs.kubevirt is not None else None
     except ValueError as error:
-        raise _unusable([f"kubevirt: {error}"]) from None
+        raise UnusableInput(f"kubevirt: {error}") from None
     return RunSettings(node=inputs.node, namespace=inputs.namespace, kubevirt=version, gates=inputs.gates)
 
 
 def _ids(ignore: Sequence[str]) -> frozenset[str]:
     unknown = [finding for finding in ignore if finding not in BY_ID]
     if unknown:
-        raise _unusable([f"ignore: {unknown[0]!r} is no finding; virt-dra lint --list shows them"])
+        raise UnusableInput(f"ignore: {unknown[0]!r} is no finding; virt-dra lint --list shows them")
     return frozenset(ignore)
 
 
@@ -90,15 +89,9 @@ def _documents(inputs: ReadinessInputs) -> tuple[tuple[Document, ...], tuple[Doc
     wanted, others = read_written(inputs.vms), read_written(inputs.cluster)
     problems = dict.fromkeys(str(problem) for problem in (*wanted.problems, *others.problems))
     if problems:
-        raise _unusable(problems)
+        raise UnusableInput(*problems)
     files = {os.path.realpath(document.source.name) for document in wanted.documents}
-    return wanted.documents, tuple(
-        document for document in others.documents if os.path.realpath(document.source.name) not in files
-    )
-
-
-def _unusable(sentences: Iterable[str]) -> UnusableInput:
-    return UnusableInput(visible_lines("\n".join(sentences)))
+    return wanted.documents, tuple(of for of in others.documents if os.path.realpath(of.source.name) not in files)
 
 
 def _run(judgement: LintResult, settings: RunSettings) -> Ran:
@@ -125,9 +118,8 @@ def _run(judgement: LintResult, settings: RunSettings) -> Ran:
 def _explanation(ran: Ran, outcomes: Sequence[VmOutcome]) -> str:
     """A sentence, then what else the input has wrong, then each VM that isn't ready as ``virt-dra run`` shows it."""
     waiting = [outcome for outcome in outcomes if not outcome.ready]
-    head = (
-        _sentence(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} of {counted(len(outcomes), 'VM')} aren't ready"
-    )
+    several = f"{len(waiting)} of {counted(len(outcomes), 'VM')} aren't ready"
+    head = _sentence(waiting[0]) if len(waiting) == 1 else several
     text = StringIO()
     console = QuietConsole(file=text, width=_WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
     for outcome in waiting:
