@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
@@ -37,7 +37,7 @@ from virt_dra.installation.plan import (
     packaged,
     planned,
 )
-from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, get_or_none, list_or_none
+from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, get_or_none, list_or_none, there
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.cluster import KubeCluster
@@ -92,9 +92,7 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         pods=await tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
         configurations=configurations,
         ready_endpoints=await tried(_ready_endpoints(cluster, namespace)),
-        certificate=await tried(
-            _certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)
-        ),
+        certificate=await tried(_certificate(cluster, namespace, items(configurations))),
         lease=await tried(get_or_none(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
         network_policy=await tried(
             get_or_none(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
@@ -197,26 +195,23 @@ async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
     )
 
 
-async def _certificate(cluster: KubeCluster, namespace: str, configurations: Sequence[Json]) -> Certificate:
+async def _certificate(cluster: KubeCluster, namespace: str, configurations: Iterable[Json]) -> Certificate:
     secret = await get_or_none(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
     encoded = ((secret or {}).get("data") or {}).get("tls.crt")
     if not encoded:
-        raise _Unreadable(
-            "there is no certificate in it", f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log"
-        )
+        advice = f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log"
+        raise _Unreadable("there is no certificate in it", advice)
     try:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
     except ModuleNotFoundError:
-        raise _Unreadable(
-            "this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'", INFO
-        ) from None
+        advice = "install it with: pip install 'virt-dra[webhook]'"
+        raise _Unreadable("this needs the library cryptography", advice, INFO) from None
     try:
         served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
     except (ValueError, IndexError, binascii.Error) as error:
-        raise _Unreadable(
-            f"tls.crt is no certificate: {error}", f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another"
-        ) from None
+        advice = f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another"
+        raise _Unreadable(f"tls.crt is no certificate: {error}", advice) from None
 
     def signs(bundle: str) -> bool:
         try:
@@ -231,23 +226,16 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
             return True
         return False
 
-    def bundles(configuration: Json) -> list[str]:
-        return [
-            str((webhook.get("clientConfig") or {}).get("caBundle") or "")
-            for webhook in configuration.get("webhooks") or ()
-        ]
+    def trusts(configuration: Json) -> bool:
+        clients = [webhook.get("clientConfig") or {} for webhook in configuration.get("webhooks") or ()]
+        return all(signs(str(client.get("caBundle") or "")) for client in clients)
 
     try:
-        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
-            x509.DNSName
-        )
+        alternative = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = alternative.get_values_for_type(x509.DNSName)
     except x509.ExtensionNotFound:
         names = []
-    trusting = tuple(
-        str(ObjectKey.from_object(configuration))
-        for configuration in configurations
-        if all(signs(bundle) for bundle in bundles(configuration))
-    )
+    trusting = tuple(str(ObjectKey.from_object(of)) for of in configurations if trusts(of))
     return Certificate(served.not_valid_after_utc, tuple(names), trusting)
 
 
@@ -287,13 +275,7 @@ async def _missing(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[str]:
 
     async def missing(obj: Json) -> bool:
         async with limit:
-            metadata = obj["metadata"]
-            return (
-                await get_or_none(
-                    cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", "")
-                )
-                is None
-            )
+            return await there(cluster, obj) is None
 
     gone = await asyncio.gather(*(missing(obj) for obj in wanted))
     return [str(ObjectKey.from_object(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
@@ -309,14 +291,8 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
             names = rule.get("resourceNames", [""])
             for verb, group, path, name in product(rule["verbs"], rule["apiGroups"], rule["resources"], names):
                 resource, _, subresource = path.partition("/")
-                given = {
-                    "verb": verb,
-                    "group": group,
-                    "resource": resource,
-                    "subresource": subresource,
-                    "name": name,
-                    **within,
-                }
+                of = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
+                given = {**of, **within}
                 yield account["name"], {key: value for key, value in given.items() if value}
 
 
@@ -333,12 +309,8 @@ async def _permissions(cluster: KubeCluster, facts: ClusterFacts) -> Sequence[Pe
             answer = await cluster.create_raw(review)
         resource = given["resource"] + (f"/{given['subresource']}" if "subresource" in given else "")
         named = f"{resource}.{given['group']}" if "group" in given else resource
-        return Permission(
-            account,
-            given["verb"],
-            f"{named} {given['name']}" if "name" in given else named,
-            bool(answer["status"].get("allowed")),
-        )
+        subject = f"{named} {given['name']}" if "name" in given else named
+        return Permission(account, given["verb"], subject, bool(answer["status"].get("allowed")))
 
     everything = attributes(await _wanted(cluster, facts), namespace)
     return await asyncio.gather(*(asked(account, given) for account, given in everything))

@@ -60,13 +60,9 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
 
 
 async def install(
-    cluster: Objects,
-    objects: Sequence[Json],
-    seen: Survey,
-    choices: Choices,
-    report: ChangeReport,
+    cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: ChangeReport,
     deadline: WaitDeadline,
-) -> None:
+) -> None:  # fmt: skip
     """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
     waiting_for_crds: list[ObjectKey] = []
     for obj in objects:
@@ -79,10 +75,8 @@ async def install(
             waiting_for_crds = []
         applied = await cluster.apply(obj, field_manager=FIELD_MANAGER, force=True)
         before = seen.there.get(key)
-        same = before is not None and before["metadata"].get("resourceVersion") == applied["metadata"].get(
-            "resourceVersion"
-        )
-        report.add("created" if before is None else "unchanged" if same else "changed", key)
+        versions = {obj["metadata"].get("resourceVersion") for obj in (before or applied, applied)}
+        report.add("created" if before is None else "unchanged" if len(versions) == 1 else "changed", key)
         if key.kind == "CustomResourceDefinition":
             waiting_for_crds.append(key)
     for key in stale(await ours(cluster, choices.namespace), objects):
@@ -130,11 +124,8 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
 
     async def waiting() -> list[str]:
         crds = [(key, await get_or_none(cluster, *CRD, key.name)) for key in keys]
-        return [
-            f"{key} isn't established yet"
-            for key, crd in crds
-            if crd is None or not condition_holds(crd, "Established")
-        ]
+        missing = (key for key, crd in crds if crd is None or not condition_holds(crd, "Established"))
+        return [f"{key} isn't established yet" for key in missing]
 
     await deadline.until(waiting)
 
@@ -145,17 +136,21 @@ async def wait_for_workloads(cluster: Objects, keys: Iterable[ObjectKey], deadli
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
-        workloads = [
-            (key, await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace)) for key in keys
-        ]
+        workloads = [(key, await object_of(cluster, key)) for key in keys]
         return [sentence for key, workload in workloads if (sentence := rollout(key, workload))]
 
     try:
         await deadline.until(waiting, emit)
     except NotReady as error:
-        pods = [
-            pod
-            for namespace in {key.namespace for key in keys}
-            for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
-        ]
+        pods = await pods_in(cluster, {key.namespace for key in keys})
         raise NotReady((*error.waiting, *(sentence for pod in pods for sentence in pod_troubles(pod)))) from None
+
+
+async def object_of(cluster: Objects, key: ObjectKey) -> Json | None:
+    """None if it doesn't exist."""
+    return await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace)
+
+
+async def pods_in(cluster: Objects, namespaces: Iterable[str]) -> list[Json]:
+    """Our pods."""
+    return [pod for namespace in namespaces for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)]

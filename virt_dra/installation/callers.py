@@ -21,12 +21,8 @@ _REVIEWS: Final = 8443
 def client_ca_secret(namespace: str, authorities: bytes, labels: Json) -> Json:
     """The Secret with the CA certificates (PEM)."""
     metadata = {"name": SECRET, "namespace": namespace, "labels": labels}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata,
-        "data": {"ca.crt": base64.b64encode(authorities).decode()},
-    }
+    data = {"ca.crt": base64.b64encode(authorities).decode()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 def from_addresses(obj: Json, networks: Sequence[str]) -> Json:

@@ -96,12 +96,10 @@ def _objects(content: bytes, path: str) -> list[Json]:
         documents = read_documents(content, path)
     except DocumentError as error:
         raise ManifestError(str(error)) from None
-    objects = []
     for document in documents:
         if not isinstance(document.raw, dict):
             raise ManifestError(f"{document.source}: must be an object")
-        objects.append(document.raw)
-    return objects
+    return [document.raw for document in documents]
 
 
 def _config_map(read: Read, folder: str, entry: Json, path: str) -> Json:
@@ -128,9 +126,8 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
     target, text = patch.get("target"), patch.get("patch")
     unknown = sorted((set(patch) - {"target", "patch"}) | (set(target or {}) - {"kind", "name"}))
     if unknown or not isinstance(target, dict) or not isinstance(text, str):
-        raise ManifestError(
-            f"{path}: a patch has a target (kind, name) and an inline patch; {', '.join(unknown) or 'one is missing'}"
-        )
+        wrong = ", ".join(unknown) or "one is missing"
+        raise ManifestError(f"{path}: a patch has a target (kind, name) and an inline patch; {wrong}")
     try:
         (document,) = read_documents(text.encode(), path)
     except (DocumentError, ValueError) as error:
@@ -138,14 +135,12 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
     operations = document.raw if isinstance(document.raw, list) else []
     removes = isinstance(document.raw, dict) and document.raw.get("$patch") == "delete"
     if not removes and not operations:
-        raise ManifestError(
-            f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are supported"
-        )
+        supported = "only JSON patches (a list of operations) and $patch: delete are supported"
+        raise ManifestError(f"{path}: patches: {supported}")
     changed = []
     for obj in objects:
-        meant = all(
-            wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items()
-        )
+        own = {"kind": obj.get("kind"), "name": obj["metadata"].get("name")}
+        meant = all(own[key] == wanted for key, wanted in target.items())
         if meant and removes:
             continue
         try:
@@ -201,14 +196,10 @@ def split_image(image: str) -> tuple[str, str]:
 
 
 def _refuse_doubles(objects: Iterable[Json], path: str) -> None:
-    seen: set[tuple[str, str, str, str]] = set()
+    seen = set()
     for obj in objects:
-        key = (
-            obj["apiVersion"].rpartition("/")[0],
-            obj["kind"],
-            obj["metadata"].get("namespace", ""),
-            obj["metadata"]["name"],
-        )
+        kind, metadata = obj["kind"], obj["metadata"]
+        key = (obj["apiVersion"].rpartition("/")[0], kind, metadata.get("namespace", ""), metadata["name"])
         if key in seen:
-            raise ManifestError(f"{path}: {obj['kind']} {obj['metadata']['name']} occurs twice")
+            raise ManifestError(f"{path}: {kind} {metadata['name']} occurs twice")
         seen.add(key)

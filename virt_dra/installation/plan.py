@@ -103,21 +103,19 @@ PARTS: Final[Mapping[str, OptionalPart]] = {
     for part in (
         # Privileged pods; and a policy names its account, so that its namespace is always this one.
         OptionalPart(
-            "driver",
-            "the DRA driver for devices that are passed through, on every node, in the namespace virt-dra-driver",
-            DRIVER_NAMESPACE,
+            "driver", "the DRA driver for devices that are passed through, on every node, in the namespace "
+            "virt-dra-driver", DRIVER_NAMESPACE,
         ),
         OptionalPart("report", "the report as a live page, which starts once there is a Secret virt-dra-report-tls"),
         OptionalPart("keeper", "the keeper, which holds the devices of stopped VMs that keep them"),
         # It uses the network of control-plane nodes.
         OptionalPart(
-            "extender",
-            "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
+            "extender", "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
             EXTENDER_NAMESPACE,
         ),
         OptionalPart(MONITORING, "a PodMonitor and alerts for the Prometheus operator, and a dashboard for Grafana"),
     )
-}
+}  # fmt: skip
 
 
 def possible_namespaces(own: str) -> tuple[str, ...]:
@@ -187,31 +185,20 @@ def packaged() -> Read:
 def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     """All objects, in the order in which they are to be applied. Raises :class:`ManifestError`."""
     components = (*((CERT_MANAGER,) if choices.cert_manager else ()), *((CLIENT_CA,) if choices.client_ca else ()))
-    objects = build(read, f"overlays/{choices.overlay}", components)
+    objects = list(build(read, f"overlays/{choices.overlay}", components))
     if choices.client_ca:
-        labels = {
-            key: value
-            for key, value in objects[0]["metadata"]["labels"].items()
-            if key.startswith("app.kubernetes.io/")
-        }
-        objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
-    parts = [(part, build(read, part.name)) for part in PARTS.values() if part.name in choices.parts]
-    objects = (
-        *objects,
-        *(obj for part, added in parts if not part.namespace for obj in added),
-    )
-    objects = (
-        *(installed_in(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects),
-        *(obj for part, added in parts if part.namespace for obj in added),
-    )
-    objects = tuple(_with_arguments(_with_images(obj, choices), choices) for obj in objects)
-    operator = next(
-        (obj for obj in objects if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
-    )
+        labels = objects[0]["metadata"]["labels"].items()
+        own = {key: value for key, value in labels if key.startswith("app.kubernetes.io/")}
+        objects.append(client_ca_secret(choices.namespace, choices.client_ca, own))
+    elsewhere: list[Json] = []
+    for part in (part for part in PARTS.values() if part.name in choices.parts):
+        (elsewhere if part.namespace else objects).extend(build(read, part.name))
+    moved = [installed_in(from_addresses(obj, choices.api_server_networks), choices.namespace) for obj in objects]
+    chosen = [_with_arguments(_with_images(obj, choices), choices) for obj in (*moved, *elsewhere)]
     limits = _limits(choices)
-    if operator is not None:
+    for operator in (of for of in chosen if of["kind"] == "Deployment" and of["metadata"]["name"] == OPERATOR):
         limits |= {**launcher_variables(launcher_of(operator)), **pinned_variables()}
-    limited = (_with_limits(_with_runbooks(obj, choices.runbooks_url), limits) for obj in objects)
+    limited = (_with_limits(_with_runbooks(obj, choices.runbooks_url), limits) for obj in chosen)
     return tuple(sorted(limited, key=lambda obj: (_place(obj), ObjectKey.from_object(obj))))
 
 

@@ -54,14 +54,10 @@ def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
             f"use --overlay {BESIDE_KUBEVIRT}"
         )
     if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.crds:
-        standalone = (
-            "virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)"
-            if own
-            else ""
-        )
+        but = ", but virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)"
         yield (
-            f"KubeVirt is not on this cluster (there is no {KUBEVIRTS}){', but ' if standalone else ''}{standalone}: "
-            f"install KubeVirt first, or use --overlay {STANDALONE}"
+            f"KubeVirt is not on this cluster (there is no {KUBEVIRTS}){but if own else ''}: install KubeVirt first, "
+            f"or use --overlay {STANDALONE}"
         )
     elif choices.overlay == BESIDE_KUBEVIRT and own:
         yield (

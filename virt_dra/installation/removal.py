@@ -30,14 +30,12 @@ class Removal:
 
     def sentences(self) -> list[str]:
         """The plan for the user, one sentence per change."""
-        lines = [f"to be removed: {key}" for key in self.keys]
-        lines += [
-            f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in self.lost.items() if count
-        ]
-        names = " and ".join(sorted(VMI_ANNOTATIONS))
-        lines += [f"annotations {names} to be removed: {key}" for key in self.annotated]
-        return lines + [
-            f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept
+        names, lost = " and ".join(sorted(VMI_ANNOTATIONS)), ((name, of) for name, of in self.lost.items() if of)
+        return [
+            *(f"to be removed: {key}" for key in self.keys),
+            *(f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in lost),
+            *(f"annotations {names} to be removed: {key}" for key in self.annotated),
+            *(f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept),
         ]
 
 

@@ -10,10 +10,10 @@ from typing import Final
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
-from virt_dra.installation.plan import KINDS, WORKLOADS, ObjectKey, possible_namespaces
+from virt_dra.installation.apply import ChangeReport, WaitDeadline, object_of, ours, pods_in, remove
+from virt_dra.installation.plan import WORKLOADS, ObjectKey, possible_namespaces
 from virt_dra.installation.removal import VMI_ANNOTATIONS, Removal, namespaces_of, removal
-from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none, list_or_none
+from virt_dra.installation.survey import OURS, VMIS, Objects, list_or_none
 
 LEASE: Final = "virt-dra-operator"
 
@@ -56,12 +56,8 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
         await remove(cluster, key, report)
 
     async def running() -> list[str]:
-        pods = [
-            pod
-            for namespace in possible_namespaces(plan.namespace)
-            for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
-        ]
-        return [f"{ObjectKey.from_object({'kind': 'Pod', **pod})} is still running" for pod in pods]
+        pods = await pods_in(cluster, possible_namespaces(plan.namespace))
+        return [f"{ObjectKey.from_object(pod, 'Pod')} is still running" for pod in pods]
 
     if workload_ends:
         await deadline.until(running, report.emit)
@@ -78,10 +74,7 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
                 await remove(cluster, key, report)
 
         async def terminating() -> list[str]:
-            objects = [
-                (key, await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace))
-                for _, key in report.done
-            ]
+            objects = [(key, await object_of(cluster, key)) for _, key in report.done]
             return [f"{key} is being deleted" for key, obj in objects if obj is not None]
 
         await deadline.until(terminating, report.emit)

@@ -54,7 +54,6 @@ def pod_troubles(pod: Json) -> list[str]:
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
-            troubles.append(
-                f"{name}, container {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}"
-            )
+            why = f"{waiting.get('reason')}: {waiting.get('message', '')}"
+            troubles.append(f"{name}, container {container['name']}: {why}")
     return troubles

@@ -72,16 +72,17 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
     deployments = await cluster.list_raw("apps/v1", "Deployment", labels=OURS)
     crds = [await get_or_none(cluster, *CRD, name) for name in names]
     wanted = tuple(wanted)
-    objects = await asyncio.gather(*(_there(cluster, obj) for obj in wanted))
+    objects = await asyncio.gather(*(there(cluster, obj) for obj in wanted))
     return Survey(
         frozenset(versions),
         {name: crd for name, crd in zip(names, crds, strict=True) if crd is not None},
         deployments,
-        {ObjectKey.from_object(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
+        {ObjectKey.from_object(obj): own for obj, own in zip(wanted, objects, strict=True) if own is not None},
         str((await cluster.server_version()).get("gitVersion", "")),
     )
 
 
-async def _there(cluster: Objects, obj: Json) -> Json | None:
+async def there(cluster: Objects, obj: Json) -> Json | None:
+    """The cluster's object of this name; None if there is none."""
     metadata = obj["metadata"]
     return await get_or_none(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))

@@ -66,13 +66,9 @@ class LiveWorld:
     """Follows a cluster while :meth:`following`; :meth:`knowledge` is what the webhook asks for at each review."""
 
     def __init__(
-        self,
-        cluster: ListerWatcher,
-        settings: LiveSettings | None = None,
-        *,
-        observer: InformerObserver | None = None,
-        clock: ClusterClock | None = None,
-    ) -> None:
+        self, cluster: ListerWatcher, settings: LiveSettings | None = None, *,
+        observer: InformerObserver | None = None, clock: ClusterClock | None = None,
+    ) -> None:  # fmt: skip
         self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
         self._world = LintInputs(
             ClusterModel(),
@@ -109,9 +105,7 @@ class LiveWorld:
 
     async def _follow(self) -> None:
         async with running(*self.informers):
-            while self._slices:
-                self._take_over()
-                await asyncio.sleep(0)
+            await self._take_over()
             self._world.users("", "")  # the index, which follows every change from now on
             self._whole = True
             await asyncio.Event().wait()
@@ -122,9 +116,7 @@ class LiveWorld:
             await self._wanted.wait()
             self._wanted.clear()
             await asyncio.sleep(SETTLE_SECONDS)
-            while self._slices:
-                self._take_over()
-                await asyncio.sleep(0)
+            await self._take_over()
 
     # --- what is known --------------------------------------------------------------------------------------------
 
@@ -158,10 +150,8 @@ class LiveWorld:
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
         obj = new or old
         model = self._world.model.changed([new] if new is not None else (), [old] if old is not None else ())
-        if isinstance(obj, KubeVirt):
-            self._set(model=model, configuration=self._configured(model))
-        else:
-            self._set(model=model)
+        configured = {"configuration": self._configured(model)} if isinstance(obj, KubeVirt) else {}
+        self._set(model=model, **configured)
 
     def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if new is not None:
@@ -170,13 +160,13 @@ class LiveWorld:
             self._slices[old.name] = None
         self._wanted.set()
 
-    def _take_over(self) -> None:
-        names = tuple(self._slices)[:AT_ONCE]
-        changes = {name: self._slices.pop(name) for name in names}
-        put = [slice_ for slice_ in changes.values() if slice_ is not None]
-        self._set(
-            inventory=self._world.inventory.changed(put, [name for name, slice_ in changes.items() if slice_ is None])
-        )
+    async def _take_over(self) -> None:
+        while self._slices:
+            changes = {name: self._slices.pop(name) for name in tuple(self._slices)[:AT_ONCE]}
+            put = [slice_ for slice_ in changes.values() if slice_ is not None]
+            gone = [name for name, slice_ in changes.items() if slice_ is None]
+            self._set(inventory=self._world.inventory.changed(put, gone))
+            await asyncio.sleep(0)
 
     def _configured(self, model: ClusterModel) -> KubeVirtAtHand:
         first = next(iter(model.of(KubeVirt)), None)
