@@ -96,10 +96,12 @@ def _objects(content: bytes, path: str) -> list[Json]:
         documents = read_documents(content, path)
     except DocumentError as error:
         raise ManifestError(str(error)) from None
+    objects = []
     for document in documents:
         if not isinstance(document.raw, dict):
             raise ManifestError(f"{document.source}: must be an object")
-    return [document.raw for document in documents]
+        objects.append(document.raw)
+    return objects
 
 
 def _config_map(read: Read, folder: str, entry: Json, path: str) -> Json:

@@ -34,10 +34,8 @@ class KeeperMetrics(ProcessMetrics):
         self._registry.register(ScrapedGauge("virt_dra_keeper_devices", devices, labels, counted.kept_devices))
         # Every replica counts, so that a change of the leader loses nothing.
         seconds = "Seconds for which stopped VMs kept devices, times the number of devices, by namespace."
-        self._registry.register(
-            ScrapedGauge("virt_dra_keeper_unused_device_seconds", seconds, "namespace", counted.unused_device_seconds,
-                         CounterMetricFamily)
-        )  # fmt: skip
+        name, unused = "virt_dra_keeper_unused_device_seconds", counted.unused_device_seconds
+        self._registry.register(ScrapedGauge(name, seconds, ("namespace",), unused, CounterMetricFamily))
         self._count_ages(counted.informer_ages)
 
     def released(self, reason: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -77,7 +77,7 @@ class ProcessMetrics:
 
     def _count_ages(self, ages: Callable[[], Counts]) -> None:
         text = "Time since the API server's last answer or watch event for a kind."
-        self._registry.register(ScrapedGauge(f"{self._prefix}_informer_age_seconds", text, "kind", ages))
+        self._registry.register(ScrapedGauge(f"{self._prefix}_informer_age_seconds", text, ("kind",), ages))
 
     def leading(self, leads: bool) -> None:
         self._leader.set(leads)
@@ -144,8 +144,8 @@ class OperatorMetrics(ProcessMetrics):
         """Register the gauges that are computed at each scrape."""
         states = "DRA devices of VMIs, by state (Resolved, Pending, Error)."
         paths = "VMIs with DRA devices, by integration path."
-        self._registry.register(ScrapedGauge("virt_dra_devices", states, "state", counted.devices_by_state))
-        self._registry.register(ScrapedGauge("virt_dra_vmis", paths, "path", counted.vmis_by_path))
+        self._registry.register(ScrapedGauge("virt_dra_devices", states, ("state",), counted.devices_by_state))
+        self._registry.register(ScrapedGauge("virt_dra_vmis", paths, ("path",), counted.vmis_by_path))
         self._count_ages(counted.informer_ages)
 
     def published(self, seconds: float) -> None:
@@ -156,22 +156,20 @@ class OperatorMetrics(ProcessMetrics):
 
 
 class ScrapedGauge(Collector):
-    """A gauge (or another family), computed at each scrape. ``counts``: by a label's value, or those of several."""
+    """A gauge (or another family), computed at each scrape. ``counts``: by a label's value, or by those of several."""
 
     def __init__(
-        self, name: str, help_text: str, label: str | Sequence[str],
-        counts: Callable[[], Counts] | Callable[[], Mapping[tuple[str, ...], float]],
+        self, name: str, help_text: str, labels: Sequence[str], counts: Callable[[], Mapping[Any, float]],
         family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
     ) -> None:  # fmt: skip
-        labels = [label] if isinstance(label, str) else label
-        self._family, self._counts = lambda: family(name, help_text, labels=labels), counts
+        self._empty, self._counts = partial(family, name, help_text, labels=labels), counts
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        family = self._family()
+        family = self._empty()
         for labels, count in sorted(self._counts().items()):
             family.add_metric([labels] if isinstance(labels, str) else labels, count)
         yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Without it the registry would count once at registration."""
-        yield self._family()
+        yield self._empty()

@@ -154,32 +154,20 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @cluster_options
 @click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
 @shared("--quiet", detail="Without excerpts of the files.")
+@click.option("--strict", is_flag=True,
+              help="Exit with 1 for warnings, too, and say which of KubeVirt's rules aren't judged.")  # fmt: skip
 @click.option(
-    "--strict", is_flag=True, help="Exit with 1 for warnings, too, and say which of KubeVirt's rules aren't judged."
-)
-@click.option(
-    "--complete",
-    is_flag=True,
+    "--complete", is_flag=True,
     help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.",
-)
-@click.option(
-    "--exclude",
-    metavar="PATTERN",
-    cls=RepeatableOption,
-    help="Files and folders to leave out, as in a .gitignore of each folder that is linted.",
-)
+)  # fmt: skip
+@click.option("--exclude", metavar="PATTERN", cls=RepeatableOption,
+              help="Files and folders to leave out, as in a .gitignore of each folder that is linted.")  # fmt: skip
 @configuration_option
 @click.option("--summary", is_flag=True, help="Only count: findings of each id, and the totals.")
 @click.option("--fix", is_flag=True, help="Correct what is mechanical: show a diff, ask, write the files.")
 @shared("--yes", detail="With --fix.")
-@click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list,
-    help="Show all possible findings, and exit.",
-)
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list,
+              help="Show all possible findings, and exit.")  # fmt: skip
 def command(
     named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None,
     gates: dict[str, bool], lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool,
@@ -205,11 +193,8 @@ def command(
         raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
     excluded = exclusion(exclude, paths, configuration.table.exclude, configuration.folder)
     written = read_written(paths, excluded=excluded)
-    foreign = [
-        file
-        for file in written.broken
-        if not file.named and file.text is not None and not is_like_a_manifest(file.text)
-    ]
+    of_folders = (file for file in written.broken if not file.named)
+    foreign = [file for file in of_folders if file.text is not None and not is_like_a_manifest(file.text)]
     broken = [file.problem for file in written.broken if file not in foreign]
     # A file that was named is meant to be read; one of a folder is a finding beside others.
     cannot_fix = fix and any(file.named for file in written.broken)
@@ -221,6 +206,8 @@ def command(
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
+    theirs = [Sourced(obj, _source(obj)) for obj in existing if all_namespaces or obj.namespace == namespace]
+
     def judge(
         documents: Sequence[Document], report_progress: ProgressCallback = lambda done, total: None
     ) -> LintResult:
@@ -230,9 +217,7 @@ def command(
             known_kinds=EVERYTHING - unread if complete or live else None,
             address_keys=address_keys, has_keeper=scope is None or scope.has_keeper,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
-            broken=broken,
-            also=[Sourced(obj,
-                _source(obj)) for obj in existing if all_namespaces or obj.namespace == namespace],
+            broken=broken, also=theirs,
         )  # fmt: skip
 
     with progress("checking VMs") as report_progress:
@@ -296,7 +281,6 @@ def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool)
 def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOutcome:
     """What became of the fixes, which are shown, confirmed and written. The text of standard input is printed in any
     case."""
-    by_name = {text.name: text for text in plan.texts}
     files = [text for text in plan.texts if text.name != STANDARD_INPUT]
     filtered = written.texts.get(STANDARD_INPUT)
     if output == "text":
@@ -309,11 +293,9 @@ def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOut
         say(f"{counted(len(outcome.applied), 'file')} changed", err=filtered is not None)
     if filtered is None:
         return outcome
-    fixed = by_name.get(STANDARD_INPUT)
+    fixed = next((text for text in plan.texts if text.name == STANDARD_INPUT), None)
     print_exactly(filtered if fixed is None else fixed.content)
-    if fixed is not None:
-        outcome = FixOutcome(plan, outcome.applied | {STANDARD_INPUT}, outcome.problems)
-    return outcome
+    return outcome if fixed is None else replace(outcome, applied=outcome.applied | {STANDARD_INPUT})
 
 
 def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, err: bool) -> None:

@@ -16,11 +16,8 @@ def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Ite
     for obj in judged:
         for finding in obj.findings:
             at, source = places.position(obj.source, finding), places.fault(obj.source, finding)
-            where = {
-                "file": source.name,
-                "line": str(at.line if at is not None else source.line or 1),
-                "title": finding.id,
-            }
+            line = str(at.line if at is not None else source.line or 1)
+            where = {"file": source.name, "line": line, "title": finding.id}
             if at is not None:
                 where |= {"col": str(at.column), "endColumn": str(at.column + at.length)}
             properties = ",".join(f"{name}={_property(value)}" for name, value in where.items())

@@ -17,15 +17,12 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": "virt-dra lint", **counts})
     for obj in judged:
-        case = ElementTree.SubElement(
-            suite, "testcase", {"classname": visible(obj.source.name), "name": visible(obj.title)}
-        )
+        names = {"classname": visible(obj.source.name), "name": visible(obj.title)}
+        case = ElementTree.SubElement(suite, "testcase", names)
         for finding in (finding for finding in obj.findings if finding.severity == DENIAL):
-            message = {
-                "type": finding.id,
-                "message": visible(f"{finding.field}: {finding.message}" if finding.field else finding.message),
-            }
-            ElementTree.SubElement(case, "failure", message).text = _details(obj, finding, places)
+            message = visible(f"{finding.field}: {finding.message}" if finding.field else finding.message)
+            failure = ElementTree.SubElement(case, "failure", {"type": finding.id, "message": message})
+            failure.text = _details(obj, finding, places)
         warnings = [_details(obj, finding, places) for finding in obj.findings if finding.severity != DENIAL]
         if warnings:
             ElementTree.SubElement(case, "system-out").text = "\n".join(warnings)

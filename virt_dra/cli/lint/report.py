@@ -58,16 +58,7 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
 def _placed(
     source: DocumentSource, finding: LintFinding, places: FindingPlaces, fixes: FindingFixes
 ) -> PlacedFindingJson:
-    said, place = finding.to_json(), _place(places.field_position(source, finding))
-    placed: PlacedFindingJson = {
-        "id": said["id"],
-        "severity": said["severity"],
-        "field": said["field"],
-        "message": said["message"],
-        "page": said["page"],
-        "line": place["line"],
-        "column": place["column"],
-    }
+    placed: PlacedFindingJson = {**finding.to_json(), **_place(places.field_position(source, finding))}
     fault, fix = _fault(source, finding, places), fixes.to_json(source, finding)
     if fault is not None:
         placed["fault"] = fault
@@ -102,10 +93,9 @@ class FindingFixes:
     """The fixes of findings, for one document."""
 
     def __init__(self, plan: FixPlan | None) -> None:
-        self._fixes = {(fix.source, fix.finding): fix for fix in plan.fixes} if plan is not None else {}
-        self._reasons = {(fix.source, fix.finding): fix.reason for fix in plan.dropped} if plan is not None else {}
-        if plan is not None:
-            self._reasons |= dict.fromkeys(plan.waiting, WAITING)
+        fixes, dropped, waiting = (plan.fixes, plan.dropped, plan.waiting) if plan is not None else ((), (), ())
+        self._fixes = {(fix.source, fix.finding): fix for fix in fixes}
+        self._reasons = {(fix.source, fix.finding): fix.reason for fix in dropped} | dict.fromkeys(waiting, WAITING)
         self._left = MAX_DIFFS
 
     def to_json(self, source: DocumentSource, finding: LintFinding) -> FindingFixJson | None:
@@ -178,7 +168,7 @@ class LintReport:
 
     @property
     def warnings(self) -> int:
-        return sum(finding.severity != DENIAL for obj in self.judgement.checked for finding in obj.findings)
+        return sum(len(obj.findings) for obj in self.judgement.checked) - self.denials
 
     @property
     def fixable(self) -> int:
@@ -247,10 +237,8 @@ class LintReport:
             yield f"not meant for Kubernetes, so not checked: {names} ({counted(len(self.other_tools), 'file')})"
         if self.judgement.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.judgement.not_checked)
-            yield (
-                f"not checked: everything that depends on {kinds}, of which the "
-                "files have none; add those of the cluster"
-            )
+            none = "of which the files have none; add those of the cluster"
+            yield f"not checked: everything that depends on {kinds}, {none}"
         if self.strict:
             yield f"not judged, though KubeVirt checks it: {'; '.join(NOT_JUDGED)}"
 

@@ -38,12 +38,8 @@ def sarif(
         ]
     places = places or FindingPlaces({})
     results = [_result(vm, finding, places) for vm in judged for finding in vm.findings]
-    run = {
-        "tool": {"driver": driver},
-        "invocations": [invocation],
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-    }
+    tool, kind = {"driver": driver}, "unicodeCodePoints"
+    run = {"tool": tool, "invocations": [invocation], "columnKind": kind, "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -86,11 +82,8 @@ def _level(severity: Severity) -> str:
 def _physical(source: DocumentSource, at: FieldPosition | None = None) -> Json:
     """A file by its URI, relative as it was given, with the place of a field, else the line at which the object begins;
     line 0 is the file as a whole."""
-    uri = (
-        STANDARD_INPUT
-        if source.name == "standard input"
-        else ("file://" if source.name.startswith("/") else "") + quote(source.name)
-    )
+    file = f"{'file://' if source.name.startswith('/') else ''}{quote(source.name)}"
+    uri = STANDARD_INPUT if source.name == "standard input" else file
     place: Json = {"artifactLocation": {"uri": uri}}
     if at is not None:
         place["region"] = {"startLine": at.line, "startColumn": at.column, "endColumn": at.column + at.length}

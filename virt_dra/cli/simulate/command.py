@@ -134,6 +134,7 @@ def _parse_scheduler(text: str) -> str:
     return text
 
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _TABLES = {"kind": ("By kind of VM", by_kind), "model": ("By model of device", by_model)}
 
 
@@ -147,15 +148,8 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
 @file_inputs("Clusters, workloads and descriptions; - is standard input.", "FILE")
-@shared(
-    "--policy",
-    "policies",
-    f"Those to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
-    metavar="NAME,...",
-    multiple=True,
-    callback=_policies,
-    shell_complete=suggesting(POLICIES),
-)
+@shared("--policy", "policies", f"Those to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
+        metavar="NAME,...", multiple=True, callback=_policies, shell_complete=suggesting(POLICIES))  # fmt: skip
 @click.option(
     "--until", metavar="DURATION", callback=parsed_by(seconds_of),
     help="Stop then, e.g. 12h.  [default: the description's, else when the last VM has arrived]",
@@ -179,19 +173,10 @@ def _parse_tables(text: str) -> tuple[str, ...]:
 )  # fmt: skip
 @click.option("--trace-nodes", metavar="CSV", help="Nodes of a trace.")
 @click.option("--trace-pods", metavar="CSV", help="Tasks of a trace.")
-@click.option(
-    "--inflate",
-    metavar="until-full|LOAD",
-    callback=parsed_by(inputs.parse_inflation),
-    help="With a trace: draw tasks until this load.",
-)
-@click.option(
-    "--what-if",
-    "changes",
-    metavar="CHANGE",
-    cls=RepeatableOption,
-    help="On a dump: apply this, and say what it does to the pods.",
-)
+@click.option("--inflate", metavar="until-full|LOAD", callback=parsed_by(inputs.parse_inflation),
+              help="With a trace: draw tasks until this load.")  # fmt: skip
+@click.option("--what-if", "changes", metavar="CHANGE", cls=RepeatableOption,
+              help="On a dump: apply this, and say what it does to the pods.")  # fmt: skip
 @click.option("--nodes-only", is_flag=True,
               help="Policies choose nodes alone, as virt-dra extender does; "
 "kube-scheduler takes the first devices.")  # fmt: skip
@@ -209,18 +194,9 @@ def _parse_tables(text: str) -> tuple[str, ...]:
     help="Simulate on the Dask cluster with this scheduler, e.g. tcp://host:8786.",
 )  # fmt: skip
 @output_option("text", "json", "yaml", "csv", "html")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the plots: .svg or .png.",
-)
-@click.option(
-    "--placements",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write where each VM ran, from when to when: .csv or .jsonl.",
-)
+@click.option("--plot", metavar="FILE", type=_FILE, help="Also write the plots: .svg or .png.")
+@click.option("--placements", metavar="FILE", type=_FILE,
+              help="Also write where each VM ran, from when to when: .csv or .jsonl.")  # fmt: skip
 def command(
     paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, warm_up: float | None,
     seed: int | None, seeds: tuple[int, ...] | None, sizes: SizeRange | None, target: Target | None,
@@ -270,15 +246,11 @@ def command(
     results = engine(runs)
     if not results:
         raise KeyboardInterrupt
+    part = "" if sizes is None else sizes.part
     comparison = Comparison(
-        source=asked.source,
-        nodes=len(first.nodes),
-        unit=first.unit,
-        loaded=inflate is not None,
-        part="" if sizes is None else sizes.part,
-        policies=compared(results),
+        asked.source, len(first.nodes), first.unit, loaded=inflate is not None, part=part, policies=compared(results),
         unknown=tuple(first.unknown),
-    )
+    )  # fmt: skip
     _show(comparison, results, output, tables or ())
     if plot is not None and draw is not None:
         write_output(plot, draw(comparison, plot.suffix[1:]), output)
@@ -292,16 +264,15 @@ def command(
 def _check_what_if(
     paths: Sequence[str], policies: Sequence[str], output: str, seeds: Sequence[int] | None, others: Sequence[object]
 ) -> None:
-    if not paths:
-        raise click.UsageError("--what-if needs a dump of a cluster")
-    if len(policies) > 1:
-        raise click.UsageError("--what-if takes one policy: that of the cluster")
-    if output in ("csv", "html"):
-        raise click.UsageError(f"--what-if does not go with -o {output}")
-    if any(option is not None for option in others):
-        raise click.UsageError("--what-if goes with --policy, --seed and -o only")
-    if seeds is not None and len(seeds) > 1:
-        raise click.UsageError("--what-if takes one seed")
+    wrong = {
+        "needs a dump of a cluster": not paths,
+        "takes one policy: that of the cluster": len(policies) > 1,
+        f"does not go with -o {output}": output in ("csv", "html"),
+        "goes with --policy, --seed and -o only": any(option is not None for option in others),
+        "takes one seed": seeds is not None and len(seeds) > 1,
+    }
+    for problem in (problem for problem, there in wrong.items() if there):
+        raise click.UsageError(f"--what-if {problem}")
 
 
 def _check_sweep(
@@ -386,12 +357,9 @@ def _read(
     description, source = described
     if not keeping:
         description = without_keeping(description)
-    return _Asked(
-        inputs.described_workload(description, source, sizes, output),
-        Path(source).name,
-        policies or known_policies(description.policies) or _DEFAULT,
-        seeds or (description.seed,),
-    )
+    workload = inputs.described_workload(description, source, sizes, output)
+    chosen = policies or known_policies(description.policies) or _DEFAULT
+    return _Asked(workload, Path(source).name, chosen, seeds or (description.seed,))
 
 
 _LONG = 20_000
@@ -404,8 +372,7 @@ def _engine(
     """Simulates the runs on Dask, in processes, or here. ``arrivals``: of a run."""
 
     def run_all(runs: Sequence[Run]) -> Sequence[RunResult]:
-        processes = jobs or (os.cpu_count() or 1 if len(runs) * arrivals >= _LONG else 1)
-        processes = min(processes, len(runs))
+        processes = min(jobs or (os.cpu_count() or 1 if len(runs) * arrivals >= _LONG else 1), len(runs))
         with inputs.refused(output):
             if dask is not None:
                 return _run_on_dask(sweep, runs, dask, output)

@@ -130,7 +130,7 @@ def _whole(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _per_cent(part: float) -> str:
+def per_cent(part: float) -> str:
     return f"{part:.1%}"
 
 
@@ -147,10 +147,10 @@ def columns(comparison: Comparison) -> list[ComparedColumn]:
         ComparedColumn("STARTED", lambda of: of.started, _whole, -1),
         _WAITING,
         *(waits if timed else ()),
-        ComparedColumn("USED mean", lambda of: of.used_mean, _per_cent, -1),
-        ComparedColumn("end", lambda of: of.last.used, _per_cent, -1),
+        ComparedColumn("USED mean", lambda of: of.used_mean, per_cent, -1),
+        ComparedColumn("end", lambda of: of.last.used, per_cent, -1),
         ComparedColumn(f"UNUSED {comparison.unit}", lambda of: of.unallocated, lambda value: f"{value:.1f}"),
-        ComparedColumn("FRAGMENTED", lambda of: of.last.fragmentation, _per_cent),
+        ComparedColumn("FRAGMENTED", lambda of: of.last.fragmentation, per_cent),
         ComparedColumn("LARGEST VM", lambda of: of.last.largest_vm, _whole, -1),
         ComparedColumn("EVICTED", lambda of: of.evictions, _whole),
         *([gangs] if any(of.gangs for of in comparison.measures) else ()),
@@ -215,7 +215,7 @@ def conclusion(comparison: Comparison) -> str:
     if comparison.sized:
         return _over_sizes(policies, comparison)
     if len(policies) == 1:
-        of_end = ComparedColumn("", lambda of: of.last.used, _per_cent)
+        of_end = ComparedColumn("", lambda of: of.last.used, per_cent)
         measures = policies[0].measures
         return (
             f"With {policies[0].policy} {_WAITING.cell(measures)} of {comparison.arrivals} VMs wait at the end, and "

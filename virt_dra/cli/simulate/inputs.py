@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 from virt_dra.api.reading.documents import DocumentError, read_documents
 from virt_dra.cli.shared.file_input import accepted_of_files, content_of_file
@@ -14,7 +13,7 @@ from virt_dra.cli.shared.output import refuse, refusing
 from virt_dra.cluster.files import STDIN
 from virt_dra.simulator.experiment.added_nodes import NodeFile
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
-from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of
+from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.sweep import SizeRange
 from virt_dra.simulator.experiment.trace import FULL_LOAD
@@ -30,26 +29,19 @@ def description_in(paths: Sequence[str], output: str) -> tuple[Description, str]
     with refusing(output, DocumentError):
         text = content_of_file(path, output)
         if f"kind: {KIND}".encode() not in text and f'"{KIND}"'.encode() not in text:
-            return None if path != "-" else _not_from_stdin(output)
+            if path == "-":
+                refuse([f"standard input: no object of kind {KIND}; give a dump of a cluster as a file"], output)
+            return None
         source = "standard input" if path == "-" else path
         documents = list(read_documents(text, source))
     kinds = [document.raw.get("kind") if isinstance(document.raw, dict) else None for document in documents]
     if KIND not in kinds:
         return None
     if len(documents) != 1:
-        refuse(
-            [
-                f"{source}: has {len(documents)} documents; a description is one, "
-                "and names other files under cluster.files"
-            ],
-            output,
-        )
+        is_one = "a description is one, and names other files under cluster.files"
+        refuse([f"{source}: has {len(documents)} documents; {is_one}"], output)
     with refused(output):
         return read_description(documents[0].raw, source), source
-
-
-def _not_from_stdin(output: str) -> NoReturn:
-    refuse([f"standard input: no object of kind {KIND}; give a dump of a cluster as a file"], output)
 
 
 def described_workload(
@@ -74,18 +66,6 @@ def _beside(folder: Path, file: str) -> str:
     """A path that is neither standard input nor an address, whatever the name."""
     path = str(folder / file)
     return f"./{path}" if path == STDIN else path
-
-
-def require_nodes(cluster: DumpedCluster, paths: Sequence[str], output: str) -> None:
-    """Ends the command for a dump without a node."""
-    if not cluster.model.nodes:
-        refuse(
-            [
-                f"{', '.join(paths)}: no Node; a dump is what kubectl get nodes,pods,… "
-                f"-A -o yaml writes, a description has kind: {KIND}"
-            ],
-            output,
-        )
 
 
 def traced_workload(nodes: str, pods: str, inflate: float | None, output: str) -> TracedWorkload:
@@ -128,6 +108,8 @@ def dumped_workload(paths: Sequence[str], sizes: SizeRange | None, output: str) 
     """The pods of a dump, to be placed anew in the order of their creation. Claims that no such pod has keep their
     devices."""
     objects = accepted_of_files(paths, output, DEFAULT_NAMESPACE)
-    require_nodes(cluster_of(objects), paths, output)
+    if not cluster_of(objects).model.nodes:
+        dump = "a dump is what kubectl get nodes,pods,… -A -o yaml writes"
+        refuse([f"{', '.join(paths)}: no Node; {dump}, a description has kind: {KIND}"], output)
     varied = None if sizes is None else _node_file(sizes.part, output)
     return DumpedWorkload(objects, ", ".join(paths), varied)

@@ -38,17 +38,14 @@ def page(comparison: Comparison) -> str:
     """The page: the table of all policies, and the plots."""
     shown_columns = columns(comparison)
     best = [best_cells(column, comparison.policies) for column in shown_columns]
-    cells = [
-        [
-            _cell(column.heading, column.cell(of.measures), best=best[position][number])
-            for position, column in enumerate(shown_columns)
-        ]
-        for number, of in enumerate(comparison.policies)
-    ]
-    rows = [
-        f'<tr class="item"><td data-label="policy">{text(_label(of, comparison))}</td>{"".join(of_policy)}</tr>'
-        for of, of_policy in zip(comparison.policies, cells, strict=True)
-    ]
+    rows = []
+    for number, of in enumerate(comparison.policies):
+        cells = "".join(
+            _cell(column.heading, column.cell(of.measures), best=of_column[number])
+            for column, of_column in zip(shown_columns, best, strict=True)
+        )
+        label = text(_label(of, comparison))
+        rows.append(f'<tr class="item"><td data-label="policy">{label}</td>{cells}</tr>')
     measures = comparison.measures
     lasted = f", {shown(max(of.ended for of in measures))}" if all(of.timed for of in measures) else ""
     notes = "; ".join([*comparison.notes, *broken_claims(measures)])
@@ -107,8 +104,7 @@ _NAMES: Final = {"p95": "wait p95", "p99": "wait p99", "end": "used, end", "USED
 
 def _name(heading: str) -> str:
     """A column's heading where it stands alone."""
-    words = _NAMES.get(heading)
-    if words is not None:
+    if words := _NAMES.get(heading):
         return words
     first, _, rest = heading.partition(" ")
     return f"{first.lower()} {rest if rest == 'VM' else rest.lower() if rest.isupper() else rest}".strip()

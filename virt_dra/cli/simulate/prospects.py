@@ -19,7 +19,7 @@ from virt_dra.simulator.experiment.added_nodes import NodeFile, describes_nodes
 from virt_dra.simulator.experiment.added_vms import added_vm
 from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
-from virt_dra.simulator.experiment.what_if import ChangeOutcome, Prospect, parse_change, sentences
+from virt_dra.simulator.experiment.what_if import ChangeOutcome, ClusterChange, Prospect, parse_change, sentences
 
 
 class PlacedPodJson(TypedDict):
@@ -73,12 +73,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     objects = accepted_of_files(paths, output, DEFAULT_NAMESPACE)
     with refused(output):
         parsed = [parse_change(text) for text in changes]
-        added = [
-            _added(objects_of_files(change.subjects, output), objects, change.subjects[0])
-            if change.verb == "add"
-            else None
-            for change in parsed
-        ]
+        added = [_added(change, objects, output) if change.verb == "add" else None for change in parsed]
         cluster = cluster_of(objects)
         if not cluster.model.nodes:
             raise BadExperiment(f"{', '.join(paths)}: no Node; --what-if needs a dump of a cluster")
@@ -111,9 +106,10 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
         say(f"  then {outcome.waiting} waiting, {outcome.used:.1%} of the devices in use")
 
 
-def _added(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape | NodeFile:
+def _added(change: ClusterChange, cluster: Sequence[TypedObject], output: str) -> VmShape | NodeFile:
     """What a file adds: a node if there is one in it, else a VM."""
-    return NodeFile(source, tuple(objects)) if describes_nodes(objects) else added_vm(objects, cluster, source)
+    objects, source = objects_of_files(change.subjects, output), change.subjects[0]
+    return NodeFile(source, objects) if describes_nodes(objects) else added_vm(objects, cluster, source)
 
 
 def _json(outcome: ChangeOutcome) -> ChangeOutcomeJson:

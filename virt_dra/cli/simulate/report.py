@@ -7,12 +7,21 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from itertools import count, takewhile
 from typing import Final, NotRequired, TypedDict
 
 from rich.table import Table
 
 from virt_dra.cli.documents.heads import output_document
-from virt_dra.cli.simulate.comparison import ComparedPolicy, Comparison, columns, conclusion, in_range, wait_text
+from virt_dra.cli.simulate.comparison import (
+    ComparedPolicy,
+    Comparison,
+    columns,
+    conclusion,
+    in_range,
+    per_cent,
+    wait_text,
+)
 from virt_dra.model.unknown import UnknownFactJson
 from virt_dra.simulator.experiment.journal import Stay
 from virt_dra.simulator.experiment.measures import ClusterSample, Measures, MeasuresJson
@@ -37,18 +46,12 @@ def by_kind(comparison: Comparison) -> Table:
     table = _table(["KIND OF VM", "POLICY"], ["VMS", "STARTED", "WAITING", "WAIT p50", "p95", "p99", "USED mean"])
     for kind in _names(of.kind for measures in comparison.measures for of in measures.kinds)[:_MOST_KINDS]:
         for of in comparison.policies:
-            measured = [of_kind for measures in of.measures for of_kind in measures.kinds if of_kind.kind == kind]
-            if measured:
-                table.add_row(
-                    kind,
-                    _labelled(of, comparison),
-                    *(
-                        in_range([getattr(of_run, name) for of_run in measured], str)
-                        for name in ("vms", "started", "waiting")
-                    ),
-                    *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
-                    in_range([of_run.used for of_run in measured], lambda part: f"{part:.1%}"),
-                )
+            runs = [of_kind for measures in of.measures for of_kind in measures.kinds if of_kind.kind == kind]
+            if runs:
+                counted = ("vms", "started", "waiting")
+                numbers = [in_range([getattr(run, name) for run in runs], str) for name in counted]
+                used = in_range([run.used for run in runs], per_cent)
+                table.add_row(kind, _labelled(of, comparison), *numbers, *_waits([run.waits for run in runs]), used)
     return table
 
 
@@ -57,37 +60,31 @@ def of_stopped_vms(comparison: Comparison) -> Table:
     headings = ["RESTARTS", "WAIT p50", "p95", "p99", f"KEPT, {comparison.unit[:-1].upper()} HOURS", "RELEASED"]
     table = _table(["POLICY"], headings)
     for of in comparison.policies:
-        measured = [measures.keeping for measures in of.measures if measures.keeping is not None]
-        if measured:
-            table.add_row(
-                _labelled(of, comparison),
-                in_range([of_run.restarts for of_run in measured], str),
-                *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
-                in_range([of_run.kept_hours for of_run in measured], lambda hours: f"{hours:,.0f}"),
-                in_range([of_run.released for of_run in measured], str),
-            )
+        runs = [measures.keeping for measures in of.measures if measures.keeping is not None]
+        if runs:
+            hours = in_range([run.kept_hours for run in runs], lambda hours: f"{hours:,.0f}")
+            restarts = in_range([run.restarts for run in runs], str)
+            released = in_range([run.released for run in runs], str)
+            table.add_row(_labelled(of, comparison), restarts, *_waits([run.waits for run in runs]), hours, released)
     return table
 
 
 def by_model(comparison: Comparison) -> Table:
     """Waits and use of each model of device, a row for each policy."""
-    headings = [comparison.unit.upper(), "WAIT p50", "p95", "p99", "USED mean", "end"]
-    table = _table(["MODEL", "POLICY"], headings)
+    table = _table(["MODEL", "POLICY"], [comparison.unit.upper(), "WAIT p50", "p95", "p99", "USED mean", "end"])
     for model in _names(of.model for measures in comparison.measures for of in measures.models):
         for of in comparison.policies:
-            measured = [of_model for measures in of.measures for of_model in measures.models if of_model.model == model]
-            if measured:
-                table.add_row(
-                    model,
-                    _labelled(of, comparison),
-                    in_range([of_run.cards for of_run in measured], str),
-                    *(in_range([of_run.waits[i] for of_run in measured], wait_text) for i in range(3)),
-                    *(
-                        in_range([getattr(of_run, name) for of_run in measured], lambda part: f"{part:.1%}")
-                        for name in ("used_mean", "used_end")
-                    ),
-                )
+            runs = [of_model for measures in of.measures for of_model in measures.models if of_model.model == model]
+            if runs:
+                cards, waits = in_range([run.cards for run in runs], str), _waits([run.waits for run in runs])
+                used = [in_range([getattr(run, name) for run in runs], per_cent) for name in ("used_mean", "used_end")]
+                table.add_row(model, _labelled(of, comparison), cards, *waits, *used)
     return table
+
+
+def _waits(runs: Sequence[Sequence[float]]) -> list[str]:
+    """The percentiles of each run, as ranges."""
+    return [in_range(values, wait_text) for values in zip(*runs, strict=True)]
 
 
 _MOST_KINDS = 40
@@ -126,16 +123,11 @@ def broken_claims(results: Sequence[Measures]) -> list[str]:
 
 def over_load(comparison: Comparison) -> Table:
     """Unused cards, and the fragmented part of all, a row for each tenth of the cluster that was asked for."""
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("ASKED", justify="right")
-    for of in comparison.policies:
-        table.add_column(of.policy, justify="right")
+    table = _table([], ["ASKED", *(of.policy for of in comparison.policies)])
     highest = max((measures.last.asked for measures in comparison.measures), default=0.0)
-    step = 1
-    while step / _LOAD_STEPS <= highest + 0.005:
+    for step in takewhile(lambda step: step / _LOAD_STEPS <= highest + 0.005, count(1)):
         load = step / _LOAD_STEPS
         table.add_row(f"{load:.0%}", *(_at_load(of.measures, load) for of in comparison.policies))
-        step += 1
     return table
 
 
@@ -145,7 +137,7 @@ def _at_load(measures: Sequence[Measures], load: float) -> str:
     if not samples:
         return ""
     unused = in_range([(1 - sample.used) * of.cards for of, sample in samples], lambda cards: f"{cards:.1f}")
-    return f"{unused} / {in_range([sample.fragmentation for _, sample in samples], lambda part: f'{part:.1%}')}"
+    return f"{unused} / {in_range([sample.fragmentation for _, sample in samples], per_cent)}"
 
 
 class PolicyRunJson(MeasuresJson):
@@ -237,14 +229,11 @@ def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: T
         "target": str(target),
         "measure": target.measure,
         "answers": [
-            {
-                "policy": answer.policy,
-                "fewest": answer.size,
-                "runs": [_attempt(result, target) for result in (*answer.below, *answer.results)],
-            }
-            for answer in answers
+            {"policy": of.policy, "fewest": of.size,
+             "runs": [_attempt(result, target) for result in (*of.below, *of.results)]}
+            for of in answers
         ],
-    }
+    }  # fmt: skip
 
 
 def _attempt(result: RunResult, target: Target) -> SizedRunJson:

@@ -64,7 +64,7 @@ def plotted(comparison: Comparison) -> PlottedSeries:
         (f"unused {unit}", lambda of, sample: (1 - sample.used) * of.cards),
         (
             f"fragmented: free, and of no use to the typical VM (% of {unit})",
-            lambda of, sample: sample.fragmentation * 100,
+            lambda _, sample: sample.fragmentation * 100,
         ),
         ("VMs that wait", lambda of, sample: sample.waiting),
         (f"whole {unit} of the largest VM that still fits", lambda of, sample: sample.largest_vm),
@@ -73,9 +73,7 @@ def plotted(comparison: Comparison) -> PlottedSeries:
     for title, value in values:
         lines = tuple(_line(of, value, comparison, of_load) for of in comparison.policies)
         begin = _where_they_part(lines) if of_load else None
-        measures.append(
-            PlottedMeasure(title if begin is None else f"{title}, from {begin:.0f} % on", lines, begin),
-        )
+        measures.append(PlottedMeasure(title if begin is None else f"{title}, from {begin:.0f} % on", lines, begin))
     return PlottedSeries("asked for (% of the cluster)" if of_load else "hours", tuple(measures))
 
 
@@ -99,12 +97,10 @@ def _only_grows(of: Measures) -> bool:
 def _line(of: ComparedPolicy, value: PlottedValue, comparison: Comparison, of_load: bool) -> PlottedLine:
     label = of.policy if of.size is None else f"{of.policy}, {of.size} {comparison.part}"
     series = [
-        (
-            [sample.asked * 100 if of_load else sample.at / 3600 for sample in measures.samples],
-            [float(value(measures, sample)) for sample in measures.samples],
-        )
+        ([sample.asked * 100 if of_load else sample.at / 3600 for sample in measures.samples],
+         [float(value(measures, sample)) for sample in measures.samples])
         for measures in of.measures
-    ]
+    ]  # fmt: skip
     if len(series) == 1:
         across, mean = series[0]
         return PlottedLine(label, across, mean, mean, mean)
