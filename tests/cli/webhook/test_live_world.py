@@ -239,7 +239,7 @@ async def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
     for number in range(50):
         begin = time.process_time()
         live._slice(None, _large(number, 2))
-        live._take_over()
+        await live._take_over()
         took.append(time.process_time() - begin)
     assert sorted(took)[len(took) // 2] < 0.005
     task.cancel()

@@ -58,7 +58,11 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
 def _placed(
     source: DocumentSource, finding: LintFinding, places: FindingPlaces, fixes: FindingFixes
 ) -> PlacedFindingJson:
-    placed: PlacedFindingJson = {**finding.to_json(), **_place(places.field_position(source, finding))}
+    said, at = finding.to_json(), _place(places.field_position(source, finding))
+    placed: PlacedFindingJson = {
+        "id": said["id"], "severity": said["severity"], "field": said["field"], "message": said["message"],
+        "page": said["page"], "line": at["line"], "column": at["column"],
+    }  # fmt: skip
     fault, fix = _fault(source, finding, places), fixes.to_json(source, finding)
     if fault is not None:
         placed["fault"] = fault
