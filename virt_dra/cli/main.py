@@ -38,74 +38,72 @@ class _Subcommand:
     summary: str
 
 
-_CHECK, _SIMULATE, _CLUSTER, _FILTERS, _PROGRAM = HelpSection
-SUBCOMMANDS: Mapping[str, _Subcommand] = {
-    "lint": _Subcommand(_CHECK, "lint.command", "Check VMs and everything they name before anything is created."),
-    "explain": _Subcommand(_CHECK, "explain.command", "Explain why a VM or claim gets no place, and what would help."),
-    "diff": _Subcommand(
-        _CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."
-    ),
-    "plan": _Subcommand(_CHECK, "plan.command", "Show what a change of manifests would do to a cluster."),
-    "render-profile": _Subcommand(
-        _CHECK, "render_profile.command", "Write out the devices that VMs ask for by a line of profiles."
-    ),
-    "allocate": _Subcommand(_CHECK, "allocate.command", "Allocate devices to claims on nodes, and say why not."),
-    "cel": _Subcommand(_CHECK, "cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
-    "run": _Subcommand(_SIMULATE, "run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
-    "domain-xml": _Subcommand(
-        _SIMULATE, "domain_xml.command", "Make the libvirt domain of a VM, validate it, or compare it with another."
-    ),
-    "scenario": _Subcommand(
-        _SIMULATE, "scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."
-    ),
-    "simulate": _Subcommand(
-        _SIMULATE, "simulate.command", "Compare placement policies on a cluster, a workload or a trace."
-    ),
-    "get": _Subcommand(
-        _CLUSTER, "get.command", "Show VMs, devices, claims, pools or drivers: who has what, what is free."
-    ),
-    "describe": _Subcommand(
-        _CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."
-    ),
-    "release": _Subcommand(_CLUSTER, "release.command", "Release the devices that a stopped VM keeps."),
-    "top": _Subcommand(_CLUSTER, "top.command", "Watch VMs, devices and what waits in the terminal."),
-    "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
-    "report": _Subcommand(
-        _CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."
-    ),
-    "report-server": _Subcommand(
-        _CLUSTER, "report_server.command", "Serve that page live, to those who may list what it shows (HTTPS)."
-    ),
-    "install": _Subcommand(
-        _CLUSTER, "install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."
-    ),
-    "doctor": _Subcommand(_CLUSTER, "doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
-    "uninstall": _Subcommand(_CLUSTER, "install.uninstall", "Remove virt-dra from a cluster."),
-    "operator": _Subcommand(
-        _CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."
-    ),
-    "keeper": _Subcommand(_CLUSTER, "keeper", "Hold the devices of stopped VMs that keep them, and release them."),
-    "node-driver": _Subcommand(
-        _CLUSTER, "node_driver.command", "Publish a node's devices for VMs and prepare them; --plan shows which."
-    ),
-    "node-check": _Subcommand(
-        _CLUSTER, "node_check.command", "Examine a node: what would stop a VM with devices, and what to do about it."
-    ),
-    "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
-    "webhook-certificates": _Subcommand(
-        _CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."
-    ),
-    "extender": _Subcommand(
-        _CLUSTER, "extender.command", "Score fitting nodes by a placement policy, for kube-scheduler."
-    ),
-    "admit": _Subcommand(_FILTERS, "jsonl.admit", "Check VMIs against the admission rules."),
-    "render": _Subcommand(_FILTERS, "jsonl.render", "Render the device part of launcher pods."),
-    "device-status": _Subcommand(_FILTERS, "jsonl.device_status", "Resolve pod, claim and slice to device addresses."),
-    "completion": _Subcommand(_PROGRAM, "completion.command", "Print the script that makes a shell complete virt-dra."),
-    "config": _Subcommand(_PROGRAM, "program.config", "Show your own defaults of options, and where each is from."),
-    "help": _Subcommand(_PROGRAM, "program.help", "Show the help of a command, as its --help does."),
-    "schema": _Subcommand(_PROGRAM, "program.schema", "Print JSON Schemas, of outputs and of KubeVirt's objects."),
-    "version": _Subcommand(_PROGRAM, "program.version", "Show the version."),
+_SUMMARIES: Final[Mapping[HelpSection, Mapping[str, str]]] = {
+    HelpSection.CHECK: {
+        "lint": "Check VMs and everything they name before anything is created.",
+        "explain": "Explain why a VM or claim gets no place, and what would help.",
+        "diff": "Show which VMs start or stop fitting between two states of a cluster.",
+        "plan": "Show what a change of manifests would do to a cluster.",
+        "render-profile": "Write out the devices that VMs ask for by a line of profiles.",
+        "allocate": "Allocate devices to claims on nodes, and say why not.",
+        "cel": "Evaluate a CEL expression on devices: which match, and why one failed.",
+    },
+    HelpSection.SIMULATE: {
+        "run": "Drive VMs from YAML to libvirt domains on an embedded cluster.",
+        "domain-xml": "Make the libvirt domain of a VM, validate it, or compare it with another.",
+        "scenario": "Play scenarios of the control loops on an embedded or a real cluster.",
+        "simulate": "Compare placement policies on a cluster, a workload or a trace.",
+    },
+    HelpSection.CLUSTER: {
+        "get": "Show VMs, devices, claims, pools or drivers: who has what, what is free.",
+        "describe": "Show everything that is known of one VM, device, claim, pool or driver.",
+        "release": "Release the devices that a stopped VM keeps.",
+        "top": "Watch VMs, devices and what waits in the terminal.",
+        "topology": "Show where a cluster's devices are, and who has them.",
+        "report": "Write one page about a cluster's devices, its VMs and what waits.",
+        "report-server": "Serve that page live, to those who may list what it shows (HTTPS).",
+        "install": "Install or upgrade virt-dra on a cluster, or print what would be applied.",
+        "doctor": "Examine a cluster and its virt-dra, and say what to do.",
+        "uninstall": "Remove virt-dra from a cluster.",
+        "operator": "Follow a cluster's VMs: publish their devices, complete their pods.",
+        "keeper": "Hold the devices of stopped VMs that keep them, and release them.",
+        "node-driver": "Publish a node's devices for VMs and prepare them; --plan shows which.",
+        "node-check": "Examine a node: what would stop a VM with devices, and what to do about it.",
+        "webhook": "Serve the admission webhooks (HTTPS).",
+        "webhook-certificates": "Keep the webhook's certificate and the trust in it up to date.",
+        "extender": "Score fitting nodes by a placement policy, for kube-scheduler.",
+    },
+    HelpSection.FILTERS: {
+        "admit": "Check VMIs against the admission rules.",
+        "render": "Render the device part of launcher pods.",
+        "device-status": "Resolve pod, claim and slice to device addresses.",
+    },
+    HelpSection.PROGRAM: {
+        "completion": "Print the script that makes a shell complete virt-dra.",
+        "config": "Show your own defaults of options, and where each is from.",
+        "help": "Show the help of a command, as its --help does.",
+        "schema": "Print JSON Schemas, of outputs and of KubeVirt's objects.",
+        "version": "Show the version.",
+    },
+}
+_MODULES: Final = {
+    "uninstall": "install.uninstall",
+    "operator": "operator",
+    "keeper": "keeper",
+    "webhook-certificates": "webhook.certificates",
+    "admit": "jsonl.admit",
+    "render": "jsonl.render",
+    "device-status": "jsonl.device_status",
+    "config": "program.config",
+    "help": "program.help",
+    "schema": "program.schema",
+    "version": "program.version",
+}
+"""Of the commands whose module isn't ``NAME.command``."""
+SUBCOMMANDS: Final[Mapping[str, _Subcommand]] = {
+    name: _Subcommand(section, _MODULES.get(name, f"{name.replace('-', '_')}.command"), summary)
+    for section, summaries in _SUMMARIES.items()
+    for name, summary in summaries.items()
 }
 SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "kubevirt": ("kubevirt-version",),
@@ -156,35 +154,25 @@ class _LazyGroup(click.Group):
         name = args[0]
         if name not in SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             meant = ", ".join(map(repr, get_close_matches(name.lower(), SUBCOMMANDS, n=SUGGESTED)))
-            several = "one of: " if "," in meant else ""
-            raise click.UsageError(
-                f"No such command {name!r}." + (f" Did you mean {several}{meant}?" if meant else ""), ctx
-            )
+            hint = f" Did you mean {'one of: ' if ',' in meant else ''}{meant}?" if meant else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section in HelpSection:
             with formatter.section(section):
-                formatter.write_dl(
-                    [(name, entry.summary) for name, entry in SUBCOMMANDS.items() if entry.section is section]
-                )
+                formatter.write_dl(list(_SUMMARIES[section].items()))
 
 
 def _full_name(command: click.Command) -> Callable[[str], str]:
     """A function from what is typed for an option, without its dashes, to the name that the command knows it by:
     click's normalization."""
-    names = {
-        name.lstrip("-")
-        for parameter in command.params
-        if isinstance(parameter, click.Option)
-        for name in parameter.opts
-    }
+    options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
+    names = {name.lstrip("-") for option in options for name in option.opts}
     renamed = {
-        short: full
+        short: next(name for name in possible if name in names)
         for short, possible in SHORTER_NAMES.items()
-        if short not in names
-        for full in [next((name for name in possible if name in names), None)]
-        if full is not None
+        if short not in names and not names.isdisjoint(possible)
     }
     return lambda name: renamed.get(name, name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
@@ -152,6 +152,14 @@ class Choices:
     """Where the runbooks of alerts are served."""
 
 
+class ObjectNameJson(TypedDict):
+    """An object of a cluster."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, order=True)
 class ObjectKey:
     """The identity of an object, as messages show it. ``api_version`` doesn't count: an object is the same in each
@@ -169,6 +177,9 @@ class ObjectKey:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def to_json(self) -> ObjectNameJson:
+        return {"kind": self.kind, "namespace": self.namespace, "name": self.name}
 
 
 def packaged() -> Read:

@@ -7,6 +7,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from virt_dra.api.wire import Json
 from virt_dra.cli.allocate.report import ExplanationJson
+from virt_dra.installation.plan import ObjectNameJson
 from virt_dra.simulator.explaining.answer import ExplainedAnswerJson
 
 # --- explain -------------------------------------------------------------------------------------------------------
@@ -31,12 +32,9 @@ class ExplanationListJson(TypedDict):
 # --- install, uninstall, release -----------------------------------------------------------------------------------
 
 
-class InstalledObjectJson(TypedDict):
+class InstalledObjectJson(ObjectNameJson):
     """An object that was applied."""
 
-    kind: str
-    namespace: str
-    name: str
     result: str
 
 
@@ -48,14 +46,6 @@ class InstallationJson(TypedDict):
     objects: list[InstalledObjectJson]
     waitingFor: list[str]
     """What doesn't run yet."""
-
-
-class ObjectNameJson(TypedDict):
-    """An object of a cluster."""
-
-    kind: str
-    namespace: str
-    name: str
 
 
 class RemovalJson(TypedDict):

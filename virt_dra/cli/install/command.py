@@ -13,18 +13,7 @@ import click
 
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.api.wire import Json
-from virt_dra.cli.install.options import (
-    emitter,
-    parse_arguments,
-    parse_client_ca,
-    parse_image,
-    parse_label,
-    parse_networks,
-    parse_our_namespace,
-    parse_runbooks_url,
-    parse_secrets,
-    part_options,
-)
+from virt_dra.cli.install import options
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
@@ -80,27 +69,28 @@ missing permission, KubeVirt where none may be or none where one must be.
 @click.command(name="install", epilog=EPILOG)
 @click.option("--overlay", type=click.Choice([BESIDE_KUBEVIRT, STANDALONE]), default=BESIDE_KUBEVIRT, show_default=True,
               help="With the cluster's KubeVirt, or, without one, with VirtualMachines of our own.")  # fmt: skip
-@shared("--own-namespace", "namespace", "Created if it is missing.", default=NAMESPACE, callback=parse_our_namespace)
-@click.option("--image", metavar="IMAGE", callback=parse_image,
+@shared("--own-namespace", "namespace", "Created if it is missing.", default=NAMESPACE,
+        callback=options.parse_our_namespace)  # fmt: skip
+@click.option("--image", metavar="IMAGE", callback=options.parse_image,
               help="Image of all pods of virt-dra itself.  [default: virt-dra with this "
 "version's tag, which nobody publishes]")  # fmt: skip
-@shared("--launcher-image", detail="[default: virt-dra-launcher, as for --image]", callback=parse_image)
+@shared("--launcher-image", detail="[default: virt-dra-launcher, as for --image]", callback=options.parse_image)
 @click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", cls=RepeatableOption,
-              callback=parse_arguments, help="A further argument of virt-dra operator.")  # fmt: skip
+              callback=options.parse_arguments, help="A further argument of virt-dra operator.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", cls=RepeatableOption,
-              callback=parse_arguments,
+              callback=options.parse_arguments,
               help="A further argument of virt-dra webhook, such as --log-level=debug.")  # fmt: skip
-@click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
+@click.option("--vm-namespace-label", metavar="KEY", callback=options.parse_label,
               help="Standalone: VMs run only in namespaces with this label. "
 " [default: all but the cluster's]")  # fmt: skip
 @click.option("--launcher-pull-secret", "launcher_pull_secrets", metavar="NAME", cls=RepeatableOption,
-              callback=parse_secrets,
+              callback=options.parse_secrets,
               help="Standalone: a Secret for pulling images that ServiceAccounts give to launcher pods.")  # fmt: skip
 @click.option("--launcher-priority", metavar="NUMBER", type=int, default=0, show_default=True,
               help="Standalone: the value of the cluster's default PriorityClass, which launcher pods "
 "get.")  # fmt: skip
-@part_options
-@click.option("--runbooks-url", metavar="URL", callback=parse_runbooks_url,
+@options.part_options
+@click.option("--runbooks-url", metavar="URL", callback=options.parse_runbooks_url,
               help="With --monitoring: where the files of docs/runbooks are served, for the alerts' "
 "runbook_url.")  # fmt: skip
 @click.option(
@@ -112,10 +102,10 @@ missing permission, KubeVirt where none may be or none where one must be.
     "--client-ca",
     detail="Those of API servers; the webhook then uses everything it knows of the cluster.",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    callback=parse_client_ca,
+    callback=options.parse_client_ca,
 )
 @click.option(
-    "--api-server-cidr", "api_server_networks", metavar="CIDR", cls=RepeatableOption, callback=parse_networks,
+    "--api-server-cidr", "api_server_networks", metavar="CIDR", cls=RepeatableOption, callback=options.parse_networks,
     help="Networks from which API servers connect to pods; reviews are accepted only from there.",
 )  # fmt: skip
 @shared("--dry-run", detail="The objects that would be applied, in order.")
@@ -171,19 +161,15 @@ def command(
 
 def unpublished_images(overlay: str, image: str | None, launcher_image: str | None) -> str:
     """A note on default images, which no registry has; "" if all images are given."""
-    wanted = {
-        "--image": (IMAGE, image),
-        **({"--launcher-image": (LAUNCHER_IMAGE, launcher_image)} if overlay == STANDALONE else {}),
-    }
-    missing = {option: f"{name}:{version('virt-dra')}" for option, (name, given) in wanted.items() if given is None}
+    own = {"--image": IMAGE} if image is None else {}
+    launchers = {"--launcher-image": LAUNCHER_IMAGE} if overlay == STANDALONE and launcher_image is None else {}
+    missing = {option: f"{name}:{version('virt-dra')}" for option, name in (own | launchers).items()}
     if not missing:
         return ""
     return (
-        "no image of virt-dra is published: the pods start only on nodes that have "
-        f"{' and '.join(missing.values())} already. Build what "
-        "the Containerfile of its source says, push it where your nodes can pull it "
-        '(docs/guides/install.md, "Images"), and name it with '
-        f"{' and '.join(missing)}"
+        f"no image of virt-dra is published: the pods start only on nodes that have {' and '.join(missing.values())} "
+        "already. Build what the Containerfile of its source says, push it where your nodes can pull it "
+        f'(docs/guides/install.md, "Images"), and name it with {" and ".join(missing)}'
     )
 
 
@@ -202,7 +188,7 @@ async def _install(
     from virt_dra.installation.refusals import refusals
     from virt_dra.installation.survey import survey
 
-    report = ChangeReport(emitter(output))
+    report = ChangeReport(options.emitter(output))
     waiting: Sequence[str] = ()
     with refusing(output, click.ClickException):
         async with choice.connected() as cluster:
@@ -226,10 +212,7 @@ def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *,
         members: InstallationJson = {
             "overlay": choices.overlay,
             "namespace": choices.namespace,
-            "objects": [
-                {"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result}
-                for result, key in report.done
-            ],
+            "objects": [{**key.to_json(), "result": result} for result, key in report.done],
             "waitingFor": list(waiting),
         }
         print_output("Installation", members, output)
@@ -239,7 +222,5 @@ def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *,
     if waiting:
         say("error: applied, but not running yet; run virt-dra doctor for details", err=True)
     else:
-        say(
-            f"virt-dra ({choices.overlay}) is installed in the namespace "
-            f"{choices.namespace}{' and runs' if waited else ''}"
-        )
+        runs = " and runs" if waited else ""
+        say(f"virt-dra ({choices.overlay}) is installed in the namespace {choices.namespace}{runs}")

@@ -48,14 +48,9 @@ Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usag
 @cluster_options
 @output_option("text", "yaml", "json")
 def command(
-    namespace: str | None,
-    delete_vms: bool,
-    yes: bool,
-    dry_run: bool,
-    timeout: float,
-    cluster: ClusterChoice,
+    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, cluster: ClusterChoice,
     output: str,
-) -> None:
+) -> None:  # fmt: skip
     """Remove virt-dra from a cluster: its webhooks first, so that no request is blocked, then everything else in
     reverse order of installation.
 
@@ -72,14 +67,9 @@ def command(
 
 
 async def _uninstall(
-    namespace: str | None,
-    delete_vms: bool,
-    yes: bool,
-    dry_run: bool,
-    timeout: float,
-    choice: ClusterChoice,
+    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, choice: ClusterChoice,
     output: str,
-) -> bool:
+) -> bool:  # fmt: skip
     """True unless time ran out."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline
     from virt_dra.installation.remove import SeveralNamespaces, apply_removal, planned_removal
@@ -111,8 +101,8 @@ def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], outpu
     if output != "text":
         members: RemovalJson = {
             "namespace": plan.namespace,
-            "planned": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for key in plan.keys],
-            "removed": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for _, key in report.done],
+            "planned": [key.to_json() for key in plan.keys],
+            "removed": [key.to_json() for _, key in report.done],
             "kept": list(plan.kept),
             "waitingFor": list(waiting),
         }

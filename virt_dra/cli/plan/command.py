@@ -131,20 +131,15 @@ def planned(cluster: ClusterModel, change: PlannedFiles, timeout: float, output:
     if problems:
         refuse([str(problem) for problem in problems], output)
     judgement = lint_documents(
-        written.documents,
-        LintSettings(),
-        beside_kubevirt=not cluster.knows(KubeVirt),
-        namespace=change.namespace,
+        written.documents, LintSettings(), beside_kubevirt=not cluster.knows(KubeVirt), namespace=change.namespace,
         known_kinds=EVERYTHING - {kind.KIND for kind in (*cluster.unread, *cluster.partial)} if complete else None,
-        existing=cluster.objects,
-        trial=partial(Fitting, limit=deadline),
-    )
+        existing=cluster.objects, trial=partial(Fitting, limit=deadline),
+    )  # fmt: skip
     release = judgement.inputs.configuration.release
     applied: list[TypedObject] = []
     for manifest, findings in judgement.manifests:
-        if manifest.object is None or (
-            not manifest.is_subject and any(finding.severity == DENIAL for finding in findings)
-        ):
+        denied = any(finding.severity == DENIAL for finding in findings)
+        if manifest.object is None or (denied and not manifest.is_subject):
             continue  # refused, and said as a finding
         applied.append(manifest.stored_by(release) if manifest.is_subject else manifest.object)
     with refusing(output, BadExperiment, FatalError):

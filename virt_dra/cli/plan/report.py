@@ -147,19 +147,13 @@ class PlanReport:
                 for of in self.vms
             ],
             "findings": [
-                {
-                    "object": checked.title,
-                    "source": str(checked.source),
-                    "id": finding.id,
-                    "severity": finding.severity,
-                    "field": finding.field,
-                    "message": finding.message,
-                }
+                {"object": checked.title, "source": str(checked.source), "id": finding.id, "severity": finding.severity,
+                 "field": finding.field, "message": finding.message}
                 for checked in self.findings
                 for finding in checked.findings
             ],
             "unknown": [fact.to_json() for fact in self.unknown],
-        }
+        }  # fmt: skip
         return output_document("Plan", members)
 
 
@@ -172,8 +166,8 @@ def text_lines(report: PlanReport) -> Iterator[str]:
         yield f"  {'!' if vm.is_loss else ' '} {vm_sentence(vm)}"
     if any(checked.findings for checked in report.findings):
         yield from ("", "Findings")
-    for where, severity, message, id in _findings(report.findings):
-        yield f"  {'!' if severity == DENIAL else ' '} {where}: {message} [{id}]"
+    for denied, said in _findings(report.findings):
+        yield f"  {'!' if denied else ' '} {said}"
     if report.changes or report.vms:
         yield ""
     yield report.summary
@@ -185,11 +179,12 @@ def vm_sentence(vm: VmChange) -> str:
     return f"{visible(vm.title)} {_TEXTS[vm.effect]}{where}{f': {visible(vm.why)}' if vm.why else ''}"
 
 
-def _findings(checked: Iterable[ObjectFindings]) -> Iterator[tuple[str, str, str, str]]:
+def _findings(checked: Iterable[ObjectFindings]) -> Iterator[tuple[bool, str]]:
+    """Whether it is a denial, and what is said."""
     for of in checked:
         for finding in of.findings:
             message = f"{finding.field}: {finding.message}" if finding.field else finding.message
-            yield visible(of.title), finding.severity, visible(message), finding.id
+            yield finding.severity == DENIAL, f"{visible(of.title)}: {visible(message)} [{finding.id}]"
 
 
 def markdown_lines(report: PlanReport) -> Iterator[str]:
@@ -197,10 +192,7 @@ def markdown_lines(report: PlanReport) -> Iterator[str]:
     yield "### What this change does to the cluster"
     yield from ("", _cell(report.summary))
     vms = [("⚠️" if vm.is_loss else "", vm_sentence(vm)) for vm in report.vms]
-    findings = [
-        ("⚠️" if severity == DENIAL else "", f"{where}: {message} [{id}]")
-        for where, severity, message, id in _findings(report.findings)
-    ]
+    findings = [("⚠️" if denied else "", said) for denied, said in _findings(report.findings)]
     objects = [(_SIGNS[change.action], change.title) for change in report.changes]
     for title, rows in (("VM", vms), ("Finding", findings), ("Object", objects)):
         if rows:

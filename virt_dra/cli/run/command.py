@@ -100,13 +100,8 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @file_inputs("VMs, and a cluster's objects; - is standard input.")
 @live_options
 @shared("--node", detail="Only it may be chosen.", callback=parse_node)
-@shared(
-    "--out",
-    detail="A folder for every object and the domain XML.",
-    metavar="DIR",
-    type=click.Path(file_okay=False),
-    callback=_parse_out,
-)
+@shared("--out", detail="A folder for every object and the domain XML.", metavar="DIR",
+        type=click.Path(file_okay=False), callback=_parse_out)  # fmt: skip
 @output_option("text", "wide", "name", "json", "yaml")
 @shared("--verbose", detail="Every step of every VM, also of those that are ready.")
 @shared("--quiet", detail="Only what is wrong: VMs that aren't ready.")
@@ -151,16 +146,12 @@ def command(
     jobs = _jobs(paths, out, live=live is not None, separate=separate)
     read = [(job, *_read(job, live, settings, output)) for job in jobs]
     once = [(job, latest(written.documents, namespace), scoped) for job, written, scoped in read]
-    judged = [
-        (job, _lint(job, latest_objects.documents, scoped, lint, output), latest_objects, scoped)
-        for job, latest_objects, scoped in once
-    ]
+    judged = [(job, _lint(job, of.documents, scoped, lint, output), of, scoped) for job, of, scoped in once]
     reports: list[ClusterRunJson] = []
     ready, lost = True, list[ReadProblem]()
     for job, judgement, latest_objects, scoped in judged:
-        ran = replace(
-            _run(judgement, scoped, _chance(seed, latest_objects.documents)), replaced=latest_objects.replaced
-        )
+        ran = _run(judgement, scoped, _chance(seed, latest_objects.documents))
+        ran = replace(ran, replaced=latest_objects.replaced)
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
         lost += unreadable(Document(manifest.raw, manifest.source) for manifest in judgement.unreadable)
@@ -195,13 +186,8 @@ def _read(job: _Job, live: ClusterChoice | None, settings: RunSettings, output: 
             of_cluster, scope = live_sourced(live, "run", settings.namespace, output)
             unread = scope.unread | scope.partial
             settings = replace(settings, unread=unread, beside_kubevirt=KubeVirt in unread)
-            written = replace(
-                written,
-                documents=(
-                    *(Document(sourced.object.to_wire(), sourced.source) for sourced in of_cluster),
-                    *written.documents,
-                ),
-            )
+            documents = (Document(sourced.object.to_wire(), sourced.source) for sourced in of_cluster)
+            written = replace(written, documents=(*documents, *written.documents))
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
     return written, settings
@@ -273,10 +259,7 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> ClusterRunJson:
         "replaced": [replaced.to_json() for replaced in ran.replaced],
         "heldTwice": [device.to_json() for device in ran.held_twice],
         "unknown": [fact.to_json() for fact in ran.unknown],
-        "vms": [
-            {**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")}
-            for outcome in ran.outcomes
-        ],
+        "vms": [{**of.to_json(), "xmlPath": written.get(f"{of.namespace}/{of.name}")} for of in ran.outcomes],
     }
 
 

@@ -33,13 +33,8 @@ def _cells(outcome: VmOutcome, *, wide: bool) -> tuple[str, ...]:
     devices = [_device(device) for device in outcome.devices if device.allocated]
     more = len(devices) - _SHOWN
     shown = devices if wide or more <= 0 else [*devices[:_SHOWN], f"{more} more"]
-    return (
-        visible(f"{outcome.namespace}/{outcome.name}"),
-        "yes" if outcome.ready else "no",
-        outcome.node or "-",
-        ", ".join(shown) or "-",
-        _remarks(outcome),
-    )
+    name, ready = visible(f"{outcome.namespace}/{outcome.name}"), "yes" if outcome.ready else "no"
+    return name, ready, outcome.node or "-", ", ".join(shown) or "-", _remarks(outcome)
 
 
 def _device(device: DeviceOutcome) -> str:

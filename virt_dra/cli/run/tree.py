@@ -74,18 +74,12 @@ def _heading(outcome: VmOutcome, step: HandOver, xml_path: str | None) -> Text:
 def _facts(outcome: VmOutcome, step: HandOver) -> list[str]:
     match step:
         case HandOver.ADMISSION:
-            messages = [finding.message for finding in outcome.findings]
-            return [
-                f"warning: {warning}"
-                for warning in outcome.warnings
-                if not any(message in warning for message in messages)
-            ]
+            findings = [finding.message for finding in outcome.findings]
+            own = (text for text in outcome.warnings if not any(message in text for message in findings))
+            return [f"warning: {warning}" for warning in own]
         case HandOver.CLAIMS:
-            return [
-                f"{claim.entry}: {claim.claim}"
-                + (f" (from template {claim.template})" if claim.template else " (made by hand)")
-                for claim in outcome.claims
-            ]
+            made = [f"from template {claim.template}" if claim.template else "made by hand" for claim in outcome.claims]
+            return [f"{claim.entry}: {claim.claim} ({how})" for claim, how in zip(outcome.claims, made, strict=True)]
         case HandOver.PLACEMENT:
             return [
                 f"{device.device}: {device.allocated} (claim {device.claim}, request {device.request})"
@@ -155,9 +149,6 @@ def shown(details: Sequence[str]) -> list[str]:
         of_this += 1
         if subjects <= SHOWN_SUBJECTS and of_this <= SHOWN_LINES:
             lines.append(line)
-    left = len(details) - len(lines)
-    return (
-        [*lines, f"and {counted(left, 'more line')}; -o json has them all, virt-dra explain groups them"]
-        if left
-        else lines
-    )
+    if left := len(details) - len(lines):
+        lines.append(f"and {counted(left, 'more line')}; -o json has them all, virt-dra explain groups them")
+    return lines
