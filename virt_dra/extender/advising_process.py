@@ -108,17 +108,18 @@ _REQUESTS: Final = Messages[AdvisorRequest]({Changes: 2**30, Prepare: 64, Advise
 _ANSWERS: Final = Messages[AdvisorPrepared | Answer]({AdvisorPrepared: 64, Answer: 2**27})
 
 
+_Process = SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]
+
+
 class AdvisingProcess:
     """The handle. ``everything``: all objects, for a process that begins anew."""
 
     def __init__(
-        self,
-        settings: AdvisorSettings,
-        everything: Callable[[], Iterable[TypedObject]],
+        self, settings: AdvisorSettings, everything: Callable[[], Iterable[TypedObject]],
         observer: SandboxObserver | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._settings, self._everything, self._observer = settings, everything, observer
-        self._process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer] | None = None
+        self._process: _Process | None = None
         self._changes: list[ObjectChange] = []
         self.ready = False
         """True once the process knows everything."""
@@ -132,7 +133,7 @@ class AdvisingProcess:
         """Keep a process that knows all objects, for ever."""
         await keep(partial(running, PROGRAM, self._settings, self._observer), self._follow, Pauses())
 
-    async def _follow(self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]) -> NoReturn:
+    async def _follow(self, process: _Process) -> NoReturn:
         self._process = process
         self._changes.clear()
         try:
@@ -171,14 +172,12 @@ class AdvisingProcess:
         except (SandboxLost, RequestFailed, BadMessage) as error:
             raise NoAdvice(str(error)) from None
 
-    async def _flush(self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]) -> None:
+    async def _flush(self, process: _Process) -> None:
         changes, self._changes = self._changes, []
         if changes:
             await self._send(process, changes)
 
-    async def _send(
-        self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer], changes: Sequence[ObjectChange]
-    ) -> None:
+    async def _send(self, process: _Process, changes: Sequence[ObjectChange]) -> None:
         keys, objects = zip(*changes, strict=True)
         await process.send(Changes(keys, b"\n".join(objects)), _PREPARING)
 

@@ -23,8 +23,5 @@ def scheduler_configuration(url: str, *, seconds: float = 1.0, client: Json | No
     }
     if client is not None:
         extender |= {"enableHTTPS": True, "tlsConfig": client}
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "extenders": [extender],
-    }
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return {**kind, "extenders": [extender]}

@@ -18,23 +18,17 @@ class ExtenderMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = CollectorRegistry() if registry is None else registry
-        verdicts = (
-            "Answers to kube-scheduler, by verb and what became of the request; "
-            "only those that are scored prefer a node."
-        )
+        verdicts = "Answers to kube-scheduler, by verb and what became of the request; only those that are scored "
+        verdicts += "prefer a node."
         self.answers = Counter(ANSWERS, verdicts, ("verb", "verdict"), registry=self._registry)
         by_policy = "Answers that prefer a node, by policy."
         self.scored = Counter("virt_dra_extender_scored", by_policy, ("policy",), registry=self._registry)
         self.seconds = Histogram(
-            "virt_dra_extender_answer_seconds",
-            "Time of an answer, by verb.",
-            ("verb",),
-            buckets=_SECONDS,
+            "virt_dra_extender_answer_seconds", "Time of an answer, by verb.", ("verb",), buckets=_SECONDS,
             registry=self._registry,
-        )
-        self.ready = Gauge(
-            "virt_dra_extender_ready", "Whether the extender knows the cluster.", registry=self._registry
-        )
+        )  # fmt: skip
+        knows = "Whether the extender knows the cluster."
+        self.ready = Gauge("virt_dra_extender_ready", knows, registry=self._registry)
         starts = "Started processes that advise; more than one means that one ended."
         self.processes = Counter("virt_dra_extender_process_starts", starts, registry=self._registry)
 

@@ -77,10 +77,8 @@ def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[
 
     Only one gets 10, so that the answer determines what kube-scheduler will do. No score: 0.
     """
-    levels = {
-        score: max(BEST - 1 - rank, 0)
-        for rank, score in enumerate(sorted({score for score in scores if score is not None}))
-    }
+    ordered = sorted({score for score in scores if score is not None})
+    levels = {score: max(BEST - 1 - rank, 0) for rank, score in enumerate(ordered)}
     by_node = {name: 0 if score is None else levels[score] for name, score in zip(nodes, scores, strict=True)}
     best = best_node(nodes, scores)
     return by_node if best is None else {**by_node, best: BEST}
@@ -88,9 +86,8 @@ def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[
 
 def best_node(nodes: Sequence[str], scores: Sequence[Score | None]) -> str | None:
     """The first by name of the nodes with the best score."""
-    return min(
-        [(score, name) for name, score in zip(nodes, scores, strict=True) if score is not None], default=(None, None)
-    )[1]
+    rated = [(score, name) for name, score in zip(nodes, scores, strict=True) if score is not None]
+    return min(rated)[1] if rated else None
 
 
 def prioritize_answer(by_node: Mapping[str, int]) -> bytes:
@@ -104,7 +101,6 @@ def filter_answer(asked: ExtenderArguments, refused: Mapping[str, str]) -> bytes
     if asked.items is None:
         answer["NodeNames"] = [name for name in asked.nodes if name not in refused]
     else:
-        answer["Nodes"] = {
-            "items": [item for name, item in zip(asked.nodes, asked.items, strict=True) if name not in refused]
-        }
+        fitting = [item for name, item in zip(asked.nodes, asked.items, strict=True) if name not in refused]
+        answer["Nodes"] = {"items": fitting}
     return json.dumps(answer).encode()

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -63,13 +64,9 @@ class ExtenderServer:
     certificate."""
 
     def __init__(
-        self,
-        followed: FollowedCluster,
-        metrics: ExtenderMetrics,
-        tls: ReloadingTls | None = None,
-        *,
+        self, followed: FollowedCluster, metrics: ExtenderMetrics, tls: ReloadingTls | None = None, *,
         verified: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
         self._bodies = Bodies(_BODY, _BUFFERED)
         self._answers, self._evaluations = FairLane(_LANE), FairLane(_LANE)
@@ -81,8 +78,8 @@ class ExtenderServer:
     async def serving(self, ports: ExtenderPorts) -> AsyncIterator[tuple[int, int]]:
         """Serves while the body runs, which gets both ports. Raises OSError."""
         asked, plain = web.Application(client_max_size=_BODY), web.Application()
-        asked.router.add_post("/filter", self._filter)
-        asked.router.add_post("/prioritize", self._prioritize)
+        asked.router.add_post("/filter", partial(self._answered, "filter"))
+        asked.router.add_post("/prioritize", partial(self._answered, "prioritize"))
         plain.router.add_get("/healthz", self._healthz)
         plain.router.add_get("/readyz", self._readyz)
         plain.router.add_get("/metrics", self._text)
@@ -100,12 +97,6 @@ class ExtenderServer:
         finally:
             for runner in runners:
                 await runner.cleanup()
-
-    async def _filter(self, request: web.Request) -> web.Response:
-        return await self._answered("filter", request)
-
-    async def _prioritize(self, request: web.Request) -> web.Response:
-        return await self._answered("prioritize", request)
 
     async def _answered(self, verb: Verb, request: web.Request) -> web.Response:
         if self._verified and not (request.transport is not None and request.transport.get_extra_info("peercert")):
@@ -132,11 +123,8 @@ class ExtenderServer:
         self._metrics.answers.labels(verb, answer.verdict).inc()
         if answer.verdict == "scored":
             self._metrics.scored.labels(answer.policy).inc()
-        return web.Response(
-            status=answer.status,
-            body=answer.body,
-            content_type="application/json" if answer.status == 200 else "text/plain",
-        )
+        kind = "application/json" if answer.status == 200 else "text/plain"
+        return web.Response(status=answer.status, body=answer.body, content_type=kind)
 
     async def _advised(self, verb: Verb, body: bytes, until: float) -> Answer:
         """By scores that are kept, which costs milliseconds and isn't charged. Where there are none the selectors are
@@ -172,10 +160,9 @@ class ExtenderServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         if self._followed.process.ready:
             return web.Response(text="ok")
-        waiting = self._followed.waiting_for
-        return web.Response(
-            status=503, text=f"waiting for {', '.join(waiting)}" if waiting else "the advising process isn't ready"
-        )
+        waiting = ", ".join(self._followed.waiting_for)
+        why = f"waiting for {waiting}" if waiting else "the advising process isn't ready"
+        return web.Response(status=503, text=why)
 
     async def _text(self, request: web.Request) -> web.Response:
         self._metrics.ready.set(self._followed.process.ready)

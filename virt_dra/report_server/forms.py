@@ -9,13 +9,10 @@ from typing import Final
 from virt_dra.html.frame import asset, text
 from virt_dra.html.policy import NO_FRAMES, content_policy
 
-_STYLE: Final = (
-    asset("design.css")
-    + """
-main { margin: 3rem auto; max-width: 42rem; }
-main input { width: 100%; }
+_STYLE: Final = f"""{asset("design.css")}
+main {{ margin: 3rem auto; max-width: 42rem; }}
+main input {{ width: 100%; }}
 """
-)
 
 POLICY: Final = content_policy(_STYLE, more=NO_FRAMES)
 
@@ -55,11 +52,8 @@ def sign_in_page(problem: str = "") -> str:
 
 def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
     """The page that says why a viewer gets no report."""
-    return _page(
-        title,
-        f'<p class="bad" role="alert">{text(problem)}</p>'
-        + (_LOGOUT if signed_in else '<p><a href="/">Try again</a></p>'),
-    )
+    way_out = _LOGOUT if signed_in else '<p><a href="/">Try again</a></p>'
+    return _page(title, f'<p class="bad" role="alert">{text(problem)}</p>{way_out}')
 
 
 def _page(title: str, body: str) -> str:

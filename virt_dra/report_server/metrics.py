@@ -10,9 +10,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
 _JUDGED: Final = (
-    "Tokens that were reviewed, by outcome: allowed, forbidden (a right to list is "
-    "missing), unknown (not valid), limited (too many failed "
-    "attempts), unanswered (the API server didn't say)."
+    "Tokens that were reviewed, by outcome: allowed, forbidden (a right to list is missing), unknown (not valid), "
+    "limited (too many failed attempts), unanswered (the API server didn't say)."
 )
 
 
@@ -33,22 +32,17 @@ class ReportMetrics:
         self.sessions = gauge("virt_dra_report_sessions", "Browsers that are signed in.")
         self.streams = gauge("virt_dra_report_streams", "Open streams of changes.")
         self.connections = gauge("virt_dra_report_connections", "Open connections.")
-        self.refused_connections = counter(
-            "virt_dra_report_refused_connections",
-            "Connections closed before a request: too many, or too slow.",
-            "reason",
-        )
-        self.processes = counter(
-            "virt_dra_report_process_starts", "Started processes that render; more than one means that one ended."
-        )
+        refused = "Connections closed before a request: too many, or too slow."
+        self.refused_connections = counter("virt_dra_report_refused_connections", refused, "reason")
+        starts = "Started processes that render; more than one means that one ended."
+        self.processes = counter("virt_dra_report_process_starts", starts)
         self.rendering = Histogram(
             "virt_dra_report_rendering_seconds", "Time of making the page.", buckets=_SECONDS, registry=self.registry
         )  # fmt: skip
         self.stale = gauge("virt_dra_report_stale", "1 while the page isn't kept up to date.")
         self.changed = gauge("virt_dra_report_content_changed_timestamp_seconds", "When the content last changed.")
-        self.certificate_expiry = gauge(
-            "virt_dra_report_certificate_expiry_timestamp_seconds", "When the served certificate expires."
-        )
+        expiry = "virt_dra_report_certificate_expiry_timestamp_seconds"
+        self.certificate_expiry = gauge(expiry, "When the served certificate expires.")
 
     # --- GateObserver, RenderingObserver ---
 

@@ -12,26 +12,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
+from virt_dra.report_server import messages
 from virt_dra.report_server.following import ALIVE_SECONDS, MEMORY_BYTES, FollowSettings, main
-from virt_dra.report_server.messages import (
-    NO_REQUESTS,
-    RENDERING_MESSAGES,
-    Alive,
-    Begun,
-    Content,
-    RenderingMessage,
-    Unchanged,
-)
+from virt_dra.report_server.messages import Alive, Begun, Content, RenderingMessage, Unchanged
 from virt_dra.sandbox.confinement import Confinement
 from virt_dra.sandbox.keeping import Pauses, keep
 from virt_dra.sandbox.messages import RequestFailed
 from virt_dra.sandbox.process import SandboxLost, SandboxObserver, SandboxProcess, SandboxProgram, running
 
 PROGRAM: Final = SandboxProgram(
-    "the process that renders the page",
-    main,
-    NO_REQUESTS,
-    RENDERING_MESSAGES,
+    "the process that renders the page", main, messages.NO_REQUESTS, messages.RENDERING_MESSAGES,
     Confinement(memory=MEMORY_BYTES, forks=True, writes=True),
     # What is needed to reach the cluster; an exec plugin that needs more is given it by the kubeconfig.
     ("HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "https_proxy",

@@ -93,9 +93,8 @@ class LiveNotice:
 
     def filled(self, page: bytes, text: str) -> bytes:
         """The page with the text in that line."""
-        return page.replace(
-            self.empty.encode(), self.empty.replace(" hidden", "").replace("></", f">{escape(text)}</").encode(), 1
-        )
+        filled = self.empty.replace(" hidden", "").replace("></", f">{escape(text)}</")
+        return page.replace(self.empty.encode(), filled.encode(), 1)
 
 
 @dataclass
@@ -199,13 +198,8 @@ class ReportServer:
             case "/healthz":
                 return web.Response(text="ok\n")
             case "/readyz":
-                why = (
-                    "shutting down"
-                    if self._stopping
-                    else ""
-                    if self._rendering.content is not None
-                    else "there is no page yet"
-                )
+                missing = "there is no page yet" if self._rendering.content is None else ""
+                why = "shutting down" if self._stopping else missing
                 return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
             case "/metrics":
                 self._metrics.sessions.set(len(self._sessions))
@@ -245,9 +239,8 @@ class ReportServer:
             if request.path == "/favicon.ico":
                 return web.Response(status=204, headers=_SECURITY)
             if allowed is None:
-                raise _Refusal(
-                    HTTPStatus.NOT_FOUND, f"there is nothing at this path; the paths are {', '.join(_METHODS)}"
-                )
+                paths = ", ".join(_METHODS)
+                raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at this path; the paths are {paths}")
             if request.method not in allowed.split(", "):
                 raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"possible here: {allowed}", {"Allow": allowed})
             match request.path, request.method:
@@ -300,11 +293,9 @@ class ReportServer:
             raise _Refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error), {"Retry-After": str(seconds)}) from None
         except NotReviewed as error:
             self._say(logging.ERROR, "the API server doesn't answer reviews", {"reason": str(error)})
-            raise _Refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's API server doesn't say whether you "
-"may see this; try again later",
-                {"Retry-After": str(_RETRY_SECONDS), "Refresh": str(_RETRY_SECONDS)}, signed_in=session is not None,
-            ) from None  # fmt: skip
+            why = "the cluster's API server doesn't say whether you may see this; try again later"
+            again = dict.fromkeys(("Retry-After", "Refresh"), str(_RETRY_SECONDS))
+            raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, why, again, signed_in=session is not None) from None
         if judgement.outcome == "allowed":
             for listener in self._listeners:
                 listener.change(request.protocol, standing=Standing.PROVEN)
@@ -313,15 +304,13 @@ class ReportServer:
             if session is not None:
                 self._sessions.finish(session)
             self._say(logging.WARNING, "token refused", {"address": address})
-            raise _Refusal(
-                HTTPStatus.UNAUTHORIZED, "the cluster doesn't know this token, or it has expired", dict(_BEARER)
-            )
+            why = "the cluster doesn't know this token, or it has expired"
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, why, dict(_BEARER))
         user = judgement.viewer.name if judgement.viewer is not None else ""
         missing = ", ".join(map(str, judgement.missing))
         self._say(logging.WARNING, "not allowed", {"user": user, "missing": missing, "address": address})
-        text = (
-            f"{cut(user)} may not see the whole cluster: the right to list is missing, in all namespaces, for {missing}"
-        )
+        lacks = f"the right to list is missing, in all namespaces, for {missing}"
+        text = f"{cut(user)} may not see the whole cluster: {lacks}"
         raise _Refusal(HTTPStatus.FORBIDDEN, text, signed_in=session is not None)
 
     # --- sign in and out --------------------------------------------------------------------------------------------
@@ -330,8 +319,7 @@ class ReportServer:
         _check_same_origin(request)
         token = (await _form_field(request, "token")).strip()
         admitted = await self._allowed(token, None, request)
-        old = self._session(request)
-        if old is not None:
+        if (old := self._session(request)) is not None:
             self._sessions.finish(old)
         id = self._sessions.begin(token, admitted.user, self._clock())
         log.info("signed in", extra={"fields": {"user": admitted.user, "address": _address(request)}})
@@ -340,8 +328,7 @@ class ReportServer:
 
     def _sign_out(self, request: web.BaseRequest) -> web.Response:
         _check_same_origin(request)
-        session = self._session(request)
-        if session is not None:
+        if (session := self._session(request)) is not None:
             self._sessions.finish(session)
             log.info("signed out", extra={"fields": {"user": session.user}})
         return web.Response(status=303, headers={**_SECURITY, "Location": "/login", "Set-Cookie": _cookie("", 0)})
@@ -392,18 +379,16 @@ class ReportServer:
     async def _events(self, request: web.BaseRequest, admitted: _Admitted) -> web.StreamResponse:
         user, session = admitted.user, admitted.session
         if self._streams.total() >= self._limits.streams or self._streams[user] >= self._limits.streams_of_user:
-            raise _Refusal(
-                HTTPStatus.TOO_MANY_REQUESTS, "too many streams are open; close other pages", {"Retry-After": "60"}
-            )
+            why = "too many streams are open; close other pages"
+            raise _Refusal(HTTPStatus.TOO_MANY_REQUESTS, why, {"Retry-After": "60"})
         wake = asyncio.Event()
         self._wakes.add(wake)
         self._streams[user] += 1
         self._metrics.streams.set(self._streams.total())
         if session is not None:
             session.on_end.add(wake.set)
-        response = web.StreamResponse(
-            headers={**_SECURITY, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-        )
+        headers = {**_SECURITY, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
         try:
             await response.prepare(request)
             await response.write(f"retry: {_RETRY_SECONDS * 1000}\n\n".encode())
@@ -411,9 +396,7 @@ class ReportServer:
                 await self._stream(request, response, admitted, wake)
         finally:
             self._wakes.discard(wake)
-            self._streams[user] -= 1
-            if not self._streams[user]:
-                del self._streams[user]
+            self._streams -= Counter([user])  # keeps those that are above 0
             self._metrics.streams.set(self._streams.total())
             if session is not None:
                 session.on_end.discard(wake.set)
@@ -470,9 +453,8 @@ def _event(kind: str, data: str) -> bytes:
 
 
 def _form(status: HTTPStatus, page: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(
-        status=status, body=page.encode(), headers={**_SECURITY, **(headers or {}), "Content-Type": _HTML}
-    )
+    own = {**_SECURITY, **(headers or {}), "Content-Type": _HTML}
+    return web.Response(status=status, body=page.encode(), headers=own)
 
 
 async def _sent(request: web.BaseRequest, headers: dict[str, str], body: bytes) -> web.StreamResponse:

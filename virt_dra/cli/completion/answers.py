@@ -66,9 +66,8 @@ class _Zsh(ZshComplete):
 
 
 class _Fish(FishComplete):
-    source_template = FishComplete.source_template.replace(
-        'string split ","', 'string split --max 1 ","'
-    )  # help texts have commas
+    # Help texts have commas.
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return _whole_words(super().get_completions(args, incomplete), incomplete)

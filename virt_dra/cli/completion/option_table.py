@@ -50,11 +50,7 @@ class TableGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         row = self._table.get(cmd_name)
-        return (
-            click.Command(cmd_name, short_help=row["help"], params=_parameters(row["options"]))
-            if row is not None
-            else None
-        )
+        return row and click.Command(cmd_name, short_help=row["help"], params=_parameters(row["options"]))
 
 
 def _parameters(rows: Sequence[Row]) -> list[click.Parameter]:
@@ -65,10 +61,8 @@ def _parameter(name: str, row: Row) -> click.Parameter:
     kind = _KnownText(row)
     if "names" not in row:
         return click.Argument([name], type=kind, nargs=-1 if row.get("many") else 1, required=False)
-    many = bool(row.get("many"))
-    if row.get("flag"):
-        return click.Option([name, *row["names"]], is_flag=True, multiple=many, help=row.get("help"))
-    return click.Option([name, *row["names"]], type=kind, multiple=many, help=row.get("help"))
+    shape: dict[str, Any] = {"is_flag": True} if row.get("flag") else {"type": kind}
+    return click.Option([name, *row["names"]], multiple=bool(row.get("many")), help=row.get("help"), **shape)
 
 
 def read_table() -> TableGroup:

@@ -71,12 +71,8 @@ _EXPLAINED: Final = 200
 @namespace_option
 @every_namespace_option
 @cluster_options
-@shared(
-    "--timeout",
-    detail="For judging the nodes, and again for ways out.",
-    type=click.FloatRange(min=0.01),
-    default=_TIMEOUT,
-)
+@shared("--timeout", detail="For judging the nodes, and again for ways out.", type=click.FloatRange(min=0.01),
+        default=_TIMEOUT)  # fmt: skip
 @shared("--verbose", detail="All groups of nodes, with examples of their devices.")
 @output_option("text", "json", "yaml")
 def command(

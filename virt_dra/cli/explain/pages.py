@@ -23,11 +23,6 @@ def page(name: str) -> str | None:
 
 
 def _pages() -> dict[str, Traversable]:
-    pages = files("virt_dra") / "pages"
-    paths = {}
-    for folder in _FOLDERS:
-        for file in (pages / folder).iterdir():
-            name = file.name.removesuffix(".md")
-            if name not in (file.name, _INDEX):
-                paths[name] = file
-    return paths
+    folders = (files("virt_dra") / "pages" / folder for folder in _FOLDERS)
+    texts = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".md")]
+    return {name: file for file in texts if (name := file.name.removesuffix(".md")) != _INDEX}

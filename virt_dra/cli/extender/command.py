@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = "the extender needs aiohttp, httptools, the kubernetes package, cryptography and prometheus-client"
 _RELOAD_SECONDS: Final = 10.0
+log = logging.getLogger("virt_dra.extender")
 
 HELP: Final = f"""Score the nodes that fit a pod with claims by a placement policy, for kube-scheduler.
 
@@ -72,13 +73,8 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command(name="extender", help=HELP, epilog=EPILOG)
-@shared(
-    "--policy",
-    detail="For pods that name none, in namespaces that name none.",
-    default="least-fragmentation",
-    callback=_policy,
-    shell_complete=suggesting(POLICIES),
-)
+@shared("--policy", detail="For pods that name none, in namespaces that name none.", default="least-fragmentation",
+        callback=_policy, shell_complete=suggesting(POLICIES))  # fmt: skip
 @cluster_options
 @gates_option("As kube-scheduler has them.")
 @shared("--host", default="127.0.0.1")
@@ -87,14 +83,10 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @shared("--plain-port", default=8767)
 @shared("--tls-dir", detail="Without it, HTTP is served.")
 @shared("--client-ca", detail="With --tls-dir.")
-@shared(
-    "--timeout", detail="For one answer; afterwards it has no preference.", default=1.0, type=click.FloatRange(0.05, 30)
-)
-@click.option(
-    "--print-configuration",
-    metavar="URL",
-    help="Print the KubeSchedulerConfiguration that asks an extender at URL, and exit.",
-)
+@shared("--timeout", detail="For one answer; afterwards it has no preference.", default=1.0,
+        type=click.FloatRange(0.05, 30))  # fmt: skip
+@click.option("--print-configuration", metavar="URL",
+              help="Print the KubeSchedulerConfiguration that asks an extender at URL, and exit.")  # fmt: skip
 @log_level_option
 def command(
     policy: str, cluster: ClusterChoice, feature_gates: FeatureGates | None, host: str, port: int, plain_host: str,
@@ -137,10 +129,8 @@ async def _serve(
         followed = FollowedCluster(connected, settings, metrics)
         server = ExtenderServer(followed, metrics, tls, verified=verified)
         port, plain_port = await stack.enter_async_context(server.serving(ports))
-        logging.getLogger("virt_dra.extender").info(
-            "serving",
-            extra={"fields": {"host": ports.host, "port": port, "plainPort": plain_port, "policy": settings.policy}},
-        )
+        fields = {"host": ports.host, "port": port, "plainPort": plain_port, "policy": settings.policy}
+        log.info("serving", extra={"fields": fields})
         await stack.enter_async_context(followed.following())
         if tls is not None:
             group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -157,6 +147,5 @@ async def _keep_certificate(tls: ReloadingTls) -> None:
         try:
             await asyncio.to_thread(tls.reload)
         except CertificateError as error:
-            logging.getLogger("virt_dra.extender").error(
-                "certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}}
-            )
+            fields = {"reason": str(error)}
+            log.error("certificate not reloaded, the one in service stays", extra={"fields": fields})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from virt_dra.api.tolerations import taint_text
@@ -66,13 +65,11 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _held_by(holders: Sequence[DeviceHolder]) -> str:
     """The VMs or other users; of a claim with several, each of them."""
-    names = [
-        [f"VM {holder.namespace}/{user.vm}" if user.vm else f"{user}" for user in holder.users]
-        if len(holder.users) > 1
-        else [str(holder)]
-        for holder in holders
-    ]
-    return _few(list(dict.fromkeys(chain.from_iterable(names))), "users")
+    names: list[str] = []
+    for holder in holders:
+        users = (f"VM {holder.namespace}/{user.vm}" if user.vm else str(user) for user in holder.users)
+        names += users if len(holder.users) > 1 else [str(holder)]
+    return _few(list(dict.fromkeys(names)), "users")
 
 
 def _slices(row: PoolRow) -> str:
@@ -157,11 +154,11 @@ def columns_of(kind: RowKind, *, wide: bool) -> tuple[RowColumn, ...]:
 
 def template_columns(template: CustomColumns) -> tuple[RowColumn, ...]:
     """kubectl's custom columns, of the rows' documents. A cell raises NotApplicable."""
+
+    def cell(path: JsonPath, row: InventoryRow) -> str:
+        return cell_text(path.values(row_document(row)))
+
     return tuple(
-        RowColumn(title, partial(_template_cell, path), empty="", least=_KUBECTL_LEAST)
+        RowColumn(title, partial(cell, path), empty="", least=_KUBECTL_LEAST)
         for title, path in zip(template.titles, template.paths, strict=True)
     )
-
-
-def _template_cell(path: JsonPath, row: InventoryRow) -> str:
-    return cell_text(path.values(row_document(row)))

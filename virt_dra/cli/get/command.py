@@ -26,13 +26,7 @@ from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.templates.applying import NotApplicable
 from virt_dra.cluster.memory.selectors import parse_labels
 from virt_dra.cluster.port import BadRequest
-from virt_dra.inventory.fields import (
-    BadFilter,
-    FieldCondition,
-    InventoryRow,
-    RowFilter,
-    read_conditions,
-)
+from virt_dra.inventory.fields import BadFilter, FieldCondition, InventoryRow, RowFilter, read_conditions
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, rows_of
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
@@ -113,29 +107,18 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
 @click.argument("kind", metavar=KIND_METAVAR, shell_complete=suggesting(ROW_KINDS))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @inventory_options(arguments=False)
-@click.option(
-    "-l",
-    "--selector",
-    metavar="SELECTOR",
-    help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels.",
-)
+@click.option("-l", "--selector", metavar="SELECTOR",
+              help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels.")  # fmt: skip
 @click.option(
     "--field-selector", "fields", metavar="FIELD=VALUE,...", cls=RepeatableOption,
     help="Only rows with these fields; != for without.",
 )  # fmt: skip
-@click.option(
-    "--sort-by",
-    metavar="FIELD|PATH",
-    help="Sort by a field, or a path like .metadata.name; -FIELD the other way round.",
-)
+@click.option("--sort-by", metavar="FIELD|PATH",
+              help="Sort by a field, or a path like .metadata.name; -FIELD the other way round.")  # fmt: skip
 @click.option("--no-headers", is_flag=True, help="Without the line of titles.")
 @row_format_option
-@click.option(
-    "-w",
-    "--watch",
-    is_flag=True,
-    help="With --live: go on, and show rows as they change. JSON is one object a line then.",
-)
+@click.option("-w", "--watch", is_flag=True,
+              help="With --live: go on, and show rows as they change. JSON is one object a line then.")  # fmt: skip
 def command(
     kind: str, names: tuple[str, ...], source: InventoryInput, selector: str | None, fields: tuple[str, ...],
     sort_by: str | None, no_headers: bool, output: RowFormat, watch: bool,
@@ -164,11 +147,9 @@ def command(
         kinds = [READ[f"get {request.kind}"] for request in requests]
         model, scope = source.read(reduce(or_, kinds), said)
         with refusing(said, BadFilter, NotApplicable):
-            answers = [(request, *request.rows(model)) for request in requests]
+            answers = [(request.kind, *request.rows(model)) for request in requests]
             alone = sum(len(request.wanted.names) for request in requests) == 1
-            print_rows(
-                [(request.kind, rows) for request, rows, _ in answers], output, alone=alone, headers=not no_headers
-            )
+            print_rows([(kind, rows) for kind, rows, _ in answers], output, alone=alone, headers=not no_headers)
     missing = [name for _, _, names_missing in answers for name in names_missing]
     for name in missing:
         say(f"error: {name}", err=True)

@@ -79,9 +79,8 @@ async def released(cluster: Cluster, namespace: str, name: str, yes: bool, outpu
     if not in_use:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for claim in claims:
-            outcome = await write(
-                cluster, [PatchAnnotations.on(claim, {RELEASE_ANNOTATION: now}, unchanged=True)], claim
-            )
+            asked = PatchAnnotations.on(claim, {RELEASE_ANNOTATION: now}, unchanged=True)
+            outcome = await write(cluster, [asked], claim)
             if not outcome.done:
                 why = outcome.refused[0].message if outcome.refused else "it changed meanwhile; try again"
                 refuse([f"ResourceClaim {claim.key}: {why}"], output)

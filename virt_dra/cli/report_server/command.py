@@ -100,12 +100,8 @@ async def _serve(
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected(REVIEW_LIMITS))
         metrics = ReportMetrics()
-        gate = Gate(
-            ClusterReviews(connected.transport),
-            resources_of(READ["report-server"].all),
-            time.monotonic,
-            observer=metrics,
-        )
+        resources = resources_of(READ["report-server"].all)
+        gate = Gate(ClusterReviews(connected.transport), resources, time.monotonic, observer=metrics)
         rendering = RenderingProcess(following, metrics)
         server = ReportServer(rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), tls, metrics)
         try:

@@ -45,10 +45,8 @@ def report(findings: Sequence[CheckFinding]) -> list[str]:
     """One line per finding: level, where, message; below it the remedy."""
     lines = []
     for finding in findings:
-        lines.append(
-            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} "
-            f"{visible(f'{finding.where}: {finding.message}')}"
-        )
+        level = click.style(f"{finding.level:<8}", fg=_COLOURS[finding.level])
+        lines.append(f"{level} {visible(f'{finding.where}: {finding.message}')}")
         if finding.advice:
             lines.append(f"{'':8} -> {visible_lines(finding.advice)}")
     return lines

@@ -52,9 +52,9 @@ def output_console() -> Console:
     from virt_dra.cli.shared.quiet import QuietConsole  # here, since rich takes 30 ms to import
 
     console = QuietConsole(highlight=False, markup=False, emoji=False)
-    return (
-        console if console.is_terminal else QuietConsole(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
-    )
+    if not console.is_terminal:
+        console.width = _UNWRAPPED
+    return console
 
 
 @contextmanager

@@ -66,10 +66,8 @@ def interruptible() -> Iterator[None]:
 
     asyncio only cancels the task, which takes effect at its next ``await``; a computation of seconds would go on.
     """
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
@@ -95,12 +93,8 @@ def take_every_character() -> None:
     """Has output be UTF-8 whatever the locale is, as kubectl writes it; a terminal of another encoding shows ? for what
     that lacks."""
     for stream in (sys.stdout, sys.stderr):
-        if not isinstance(stream, TextIOWrapper) or stream.encoding.lower().startswith("utf"):
-            continue
-        if stream.isatty():
-            stream.reconfigure(errors="replace")
-        else:
-            stream.reconfigure(encoding="utf-8")
+        if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(**{"errors": "replace"} if stream.isatty() else {"encoding": "utf-8"})
 
 
 def _end(code: int, line: str) -> None:

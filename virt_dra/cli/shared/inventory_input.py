@@ -91,15 +91,14 @@ class InventoryInput:
     ) -> ClusterModel:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
-            objects = (
+            read = (
                 sourced_of_files(self.paths, output) if documents is None else sourced_of_documents(documents, output)
             )
-            once = applied((obj for obj in objects if isinstance(obj.object, kinds.all)), namespace)
+            once = applied((obj for obj in read if isinstance(obj.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)
-        if judged:
-            return model_of_files(accepted_objects(once.objects, namespace), namespace)
-        return model_of_files((sourced.object for sourced in once.objects), namespace)
+        as_written = tuple(sourced.object for sourced in once.objects)
+        return model_of_files(accepted_objects(once.objects, namespace) if judged else as_written, namespace)
 
 
 def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

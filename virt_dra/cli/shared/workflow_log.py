@@ -105,13 +105,8 @@ def workflow_output() -> Iterator[None]:
 def _wrapped(stream: TextIO) -> TextIO:
     stream.flush()
     out: Any = _WorkflowOutput(stream.buffer)  # typeshed wants a name and a mode, which only files have
-    return io.TextIOWrapper(
-        out,
-        encoding=stream.encoding,
-        errors=stream.errors,
-        newline="\n",
-        line_buffering=stream is sys.stderr,
-    )
+    lines = stream is sys.stderr
+    return io.TextIOWrapper(out, stream.encoding, stream.errors, newline="\n", line_buffering=lines)
 
 
 def print_commands(lines: Iterable[str]) -> None:
