@@ -67,15 +67,30 @@ class ProcessChoice:
 
 
 def _process(
-    cluster: ClusterChoice, own_namespace: str, lease: str, lease_seconds: int, no_election: bool, identity: str | None,
-    host: str, plain_port: int, health_port: int, log_level: int,
-) -> ProcessChoice:  # fmt: skip
+    cluster: ClusterChoice,
+    own_namespace: str,
+    lease: str,
+    lease_seconds: int,
+    no_election: bool,
+    identity: str | None,
+    host: str,
+    plain_port: int,
+    health_port: int,
+    log_level: int,
+) -> ProcessChoice:
     # Unique for every process: the host's name alone may be that of its predecessor.
     name = identity or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     return ProcessChoice(
-        cluster, own_namespace, None if no_election else lease, lease_seconds, name, host, plain_port, health_port,
+        cluster,
+        own_namespace,
+        None if no_election else lease,
+        lease_seconds,
+        name,
+        host,
+        plain_port,
+        health_port,
         log_level,
-    )  # fmt: skip
+    )
 
 
 def process_options(lease: str) -> Callable[[Callable[..., R]], Callable[..., R]]:

@@ -34,11 +34,9 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
 @process_options("virt-dra-keeper")
 @shared("--namespace", detail="Only they are followed.  [default: all]", callback=parse_any_namespace)
 @shared("--workers", type=click.IntRange(1, 64), default=4)
-@click.option(
-    "--remove-ended-pods",
-    is_flag=True,
-    help="For Kubernetes 1.34 and 1.35, which leave pods that have ended among the users of a kept claim.",
-)
+@click.option("--remove-ended-pods", is_flag=True,
+              help="For Kubernetes 1.34 and 1.35, which leave pods that have ended among the users of a kept "
+              "claim.")  # fmt: skip
 def command(process: ProcessChoice, namespace: str, workers: int, remove_ended_pods: bool) -> None:
     """Keep the devices of VMs with the annotation virt-dra.io/keep-devices while they are stopped.
 

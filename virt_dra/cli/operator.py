@@ -19,11 +19,7 @@ from virt_dra.api.kubevirt_versions import (
 )
 from virt_dra.cli.controller_process import ProcessChoice, process_options
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
-from virt_dra.cli.shared.options import (
-    address_keys_option,
-    kubevirt_gates_option,
-    parse_any_namespace,
-)
+from virt_dra.cli.shared.options import address_keys_option, kubevirt_gates_option, parse_any_namespace
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.controllers.standalone import reconcile as standalone
@@ -57,9 +53,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost
 @process_options("virt-dra-operator")
 @shared("--namespace", detail="Only they are followed.  [default: all]", callback=parse_any_namespace)
 @shared("--workers", type=click.IntRange(1, 256), default=16)
-@click.option(
-    "--spread", is_flag=True, help="Device entries of one claim and request get its devices in order (K-5.8)."
-)
+@click.option("--spread", is_flag=True,
+              help="Device entries of one claim and request get its devices in order (K-5.8).")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
 @kubevirt_gates_option

@@ -18,10 +18,22 @@ from virt_dra.doctor.keeper_checks import keeper
 def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[CheckFinding, ...]:
     """All findings. ``own_version``: of this program. ``kubevirt``: overrides the cluster's version."""
     findings = (
-        cluster.kubernetes(facts), cluster.features(facts), cluster.kubevirt(facts, kubevirt), cluster.drivers(facts),
-        cluster.classes(facts), node_driver(facts, kubevirt), install.installed(facts, own_version),
-        install.crds(facts), install.workloads(facts), install.webhook(facts), callers(facts),
-        install.certificate(facts), install.permissions(facts), install.limits(facts), install.leader(facts),
-        extender(facts), keeper(facts),
-    )  # fmt: skip
+        cluster.kubernetes(facts),
+        cluster.features(facts),
+        cluster.kubevirt(facts, kubevirt),
+        cluster.drivers(facts),
+        cluster.classes(facts),
+        node_driver(facts, kubevirt),
+        install.installed(facts, own_version),
+        install.crds(facts),
+        install.workloads(facts),
+        install.webhook(facts),
+        callers(facts),
+        install.certificate(facts),
+        install.permissions(facts),
+        install.limits(facts),
+        install.leader(facts),
+        extender(facts),
+        keeper(facts),
+    )
     return tuple(chain.from_iterable(findings))

@@ -123,8 +123,9 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
     if not text and named is None:
         yield CheckSubject("kubevirt-version", where).warning(
             "it isn't deployed yet: status.observedKubeVirtVersion is empty, so neither its version nor its gates are "
-            "known", "wait until KubeVirt is deployed, or name the version: --kubevirt-version",
-        )  # fmt: skip
+            "known",
+            "wait until KubeVirt is deployed, or name the version: --kubevirt-version",
+        )
         return
     observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.parse(text)
     version, configuration = observed.version, kubevirt.spec.configuration

@@ -115,9 +115,11 @@ class AdvisingProcess:
     """The handle. ``everything``: all objects, for a process that begins anew."""
 
     def __init__(
-        self, settings: AdvisorSettings, everything: Callable[[], Iterable[TypedObject]],
+        self,
+        settings: AdvisorSettings,
+        everything: Callable[[], Iterable[TypedObject]],
         observer: SandboxObserver | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings, self._everything, self._observer = settings, everything, observer
         self._process: _Process | None = None
         self._changes: list[ObjectChange] = []

@@ -58,9 +58,16 @@ _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
 AdviceVerdict = Literal[
-    "scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "over its share",
-    "invalid claims", "unfinished",
-]  # fmt: skip
+    "scored",
+    "no claims",
+    "claims allocated",
+    "claims missing",
+    "unknown policy",
+    "too slow",
+    "over its share",
+    "invalid claims",
+    "unfinished",
+]
 """What became of a request; all but the first: the extender has no preference. Unfinished: it may be asked again, and
 then goes on where it ended."""
 
@@ -155,9 +162,14 @@ class Advisor:
     1)."""
 
     def __init__(
-        self, policy: str, features: Features, clock: Callable[[], float], draw: Callable[[], float],
-        seconds: float = 1.0, processor: Callable[[], float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        policy: str,
+        features: Features,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+        seconds: float = 1.0,
+        processor: Callable[[], float] | None = None,
+    ) -> None:
         """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer; ``processor``:
         seconds of the processor, by which answers are limited and namespaces charged (a busy machine isn't their
         fault); ``clock`` if None.
@@ -523,9 +535,14 @@ class Advisor:
 
         chosen = policy_named(policy, typical, self._draw)
         return PolicyPlacer(
-            snapshot, nodes, NodesOnly(chosen), catalog, self._features, labels_of=namespace_labels(self._model),
+            snapshot,
+            nodes,
+            NodesOnly(chosen),
+            catalog,
+            self._features,
+            labels_of=namespace_labels(self._model),
             interrupt=self._limit.over,
-        )  # fmt: skip
+        )
 
 
 _WISHES: Final = {"node_selector", "affinity", "tolerations", "topology_spread_constraints"}

@@ -24,9 +24,12 @@ class ExtenderMetrics:
         by_policy = "Answers that prefer a node, by policy."
         self.scored = Counter("virt_dra_extender_scored", by_policy, ("policy",), registry=self._registry)
         self.seconds = Histogram(
-            "virt_dra_extender_answer_seconds", "Time of an answer, by verb.", ("verb",), buckets=_SECONDS,
+            "virt_dra_extender_answer_seconds",
+            "Time of an answer, by verb.",
+            ("verb",),
+            buckets=_SECONDS,
             registry=self._registry,
-        )  # fmt: skip
+        )
         knows = "Whether the extender knows the cluster."
         self.ready = Gauge("virt_dra_extender_ready", knows, registry=self._registry)
         starts = "Started processes that advise; more than one means that one ended."

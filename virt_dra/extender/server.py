@@ -64,9 +64,13 @@ class ExtenderServer:
     certificate."""
 
     def __init__(
-        self, followed: FollowedCluster, metrics: ExtenderMetrics, tls: ReloadingTls | None = None, *,
+        self,
+        followed: FollowedCluster,
+        metrics: ExtenderMetrics,
+        tls: ReloadingTls | None = None,
+        *,
         verified: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
         self._bodies = Bodies(_BODY, _BUFFERED)
         self._answers, self._evaluations = FairLane(_LANE), FairLane(_LANE)

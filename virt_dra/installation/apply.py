@@ -60,9 +60,13 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
 
 
 async def install(
-    cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: ChangeReport,
+    cluster: Objects,
+    objects: Sequence[Json],
+    seen: Survey,
+    choices: Choices,
+    report: ChangeReport,
     deadline: WaitDeadline,
-) -> None:  # fmt: skip
+) -> None:
     """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
     waiting_for_crds: list[ObjectKey] = []
     for obj in objects:

@@ -103,19 +103,21 @@ PARTS: Final[Mapping[str, OptionalPart]] = {
     for part in (
         # Privileged pods; and a policy names its account, so that its namespace is always this one.
         OptionalPart(
-            "driver", "the DRA driver for devices that are passed through, on every node, in the namespace "
-            "virt-dra-driver", DRIVER_NAMESPACE,
+            "driver",
+            "the DRA driver for devices that are passed through, on every node, in the namespace virt-dra-driver",
+            DRIVER_NAMESPACE,
         ),
         OptionalPart("report", "the report as a live page, which starts once there is a Secret virt-dra-report-tls"),
         OptionalPart("keeper", "the keeper, which holds the devices of stopped VMs that keep them"),
         # It uses the network of control-plane nodes.
         OptionalPart(
-            "extender", "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
+            "extender",
+            "the scheduler extender, on control-plane nodes, in the namespace virt-dra-extender",
             EXTENDER_NAMESPACE,
         ),
         OptionalPart(MONITORING, "a PodMonitor and alerts for the Prometheus operator, and a dashboard for Grafana"),
     )
-}  # fmt: skip
+}
 
 
 def possible_namespaces(own: str) -> tuple[str, ...]:

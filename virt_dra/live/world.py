@@ -66,9 +66,13 @@ class LiveWorld:
     """Follows a cluster while :meth:`following`; :meth:`knowledge` is what the webhook asks for at each review."""
 
     def __init__(
-        self, cluster: ListerWatcher, settings: LiveSettings | None = None, *,
-        observer: InformerObserver | None = None, clock: ClusterClock | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: ListerWatcher,
+        settings: LiveSettings | None = None,
+        *,
+        observer: InformerObserver | None = None,
+        clock: ClusterClock | None = None,
+    ) -> None:
         self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
         self._world = LintInputs(
             ClusterModel(),

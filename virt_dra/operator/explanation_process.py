@@ -159,13 +159,15 @@ async def _lines_of(sample: Sample) -> SampleLines:
         return b"\n".join(written)
 
     return SampleLines(
-        sample.total, sample.at, sample.left_out,
+        sample.total,
+        sample.at,
+        sample.left_out,
         nodes=await lines(map(_bare, sample.nodes)),
         slices=await lines(map(_bare, sample.slices)),
         classes=await lines(map(_bare, sample.classes)),
         rules=await lines(map(_bare, sample.rules)),
         claims=await lines(sample.claims),
-    )  # fmt: skip
+    )
 
 
 def _bare(obj: ObjectT) -> ObjectT:
@@ -214,10 +216,15 @@ class Explaining:
             return tuple(read)
 
         sample = Sample(
-            objects(Node, lines.nodes), lines.total, objects(ResourceSlice, lines.slices),
-            objects(DeviceClass, lines.classes), objects(DeviceTaintRule, lines.rules),
-            objects(ResourceClaim, lines.claims), lines.at, lines.left_out,
-        )  # fmt: skip
+            objects(Node, lines.nodes),
+            lines.total,
+            objects(ResourceSlice, lines.slices),
+            objects(DeviceClass, lines.classes),
+            objects(DeviceTaintRule, lines.rules),
+            objects(ResourceClaim, lines.claims),
+            lines.at,
+            lines.left_out,
+        )
         self._parsed = parsed
         return sample
 

@@ -159,9 +159,13 @@ class ScrapedGauge(Collector):
     """A gauge (or another family), computed at each scrape. ``counts``: by a label's value, or by those of several."""
 
     def __init__(
-        self, name: str, help_text: str, labels: Sequence[str], counts: Callable[[], Mapping[Any, float]],
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str],
+        counts: Callable[[], Mapping[Any, float]],
         family: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._empty, self._counts = partial(family, name, help_text, labels=labels), counts
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:

@@ -119,20 +119,21 @@ class DomainXmlMaker:
         :class:`UnusableInput` where the input can't be read.
         """
         __tracebackhide__ = True
-        from virt_dra.pytest_plugin.domains import DomainInputs, made_domain
+        from virt_dra.pytest_plugin.domains import made_domain
 
-        inputs = DomainInputs(
-            vmi=_located(self.folder, vmi) if isinstance(vmi, str | Path) else vmi,
-            addresses=addresses,
-            device_status=device_status,
-            env=env,
-            pod=pod,
-            files=files,
-            topology=_located(self.folder, topology) if isinstance(topology, str | Path) else topology,
-            kubevirt=kubevirt if kubevirt is not None else self.kubevirt,
-        )
+        vmi = _located(self.folder, vmi) if isinstance(vmi, str | Path) else vmi
+        topology = _located(self.folder, topology) if isinstance(topology, str | Path) else topology
         try:
-            return made_domain(inputs)
+            return made_domain(
+                vmi,
+                addresses,
+                device_status=device_status,
+                env=env,
+                pod=pod,
+                files=files,
+                topology=topology,
+                kubevirt=kubevirt if kubevirt is not None else self.kubevirt,
+            )
         except UnusableInput as error:
             raise error.with_traceback(None) from None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import AddressSources, AnyVmi, HostTopology, LauncherError, as_vmi, convert
@@ -32,30 +31,25 @@ _KINDS = (GPUS, HOST_DEVICES)
 _VMS = (VirtualMachine.KIND, VirtualMachineInstance.KIND)
 
 
-@dataclass(frozen=True)
-class DomainInputs:
-    """A VMI (or its file), and what its launcher reads addresses from."""
-
-    vmi: str | AnyVmi
-    addresses: Mapping[str, str]
-    device_status: Mapping[str, object] | None
-    env: Mapping[str, str]
-    pod: Mapping[str, object] | None
-    files: Mapping[str, str] | None
-    topology: str | HostTopology | None
-    kubevirt: str | None
-
-
-def made_domain(inputs: DomainInputs) -> str:
-    """The domain as indented XML. Emits the launcher's warnings. Raises LauncherError and UnusableInput, with texts
-    that can be printed."""
+def made_domain(
+    vmi: str | AnyVmi,
+    addresses: Mapping[str, str],
+    *,
+    device_status: Mapping[str, object] | None,
+    env: Mapping[str, str],
+    pod: Mapping[str, object] | None,
+    files: Mapping[str, str] | None,
+    topology: str | HostTopology | None,
+    kubevirt: str | None,
+) -> str:
+    """The domain of a VMI, or of its file, as indented XML. Emits the launcher's warnings. Raises
+    LauncherError and UnusableInput, with texts that can be printed."""
     __tracebackhide__ = True
     try:
-        vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
-        version = KubeVirtVersion.parse_known(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
-        pod = Pod.from_wire(dict(inputs.pod)) if inputs.pod is not None else None
-        sources = AddressSources(inputs.env, inputs.files, pod)
-        made = convert(vmi, sources, kubevirt=version, topology=_host(inputs.topology))
+        subject = _with_addresses(_with_status(_read(vmi), device_status), addresses)
+        version = KubeVirtVersion.parse_known(kubevirt) if kubevirt is not None else NEWEST
+        sources = AddressSources(env, files, Pod.from_wire(dict(pod)) if pod is not None else None)
+        made = convert(subject, sources, kubevirt=version, topology=_host(topology))
     except LauncherError as error:
         raise LauncherError(error.reason, error.subject, visible_lines(error.message)) from None
     except ValueError as error:  # of from_wire and parse

@@ -29,12 +29,7 @@ from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
 from virt_dra.cli.shared.option_table import shared
-from virt_dra.cli.shared.options import (
-    every_namespace_option,
-    namespace_option,
-    output_option,
-    parse_node,
-)
+from virt_dra.cli.shared.options import every_namespace_option, namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import json_text, print_output, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
@@ -115,24 +110,12 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @namespace_option
 @every_namespace_option
 @gates_option("As its components take them.")
-@shared(
-    "--timeout",
-    "deadline",
-    "For a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
-    type=float,
-    default=DEFAULT_TIMEOUT,
-    show_default=f"{DEFAULT_TIMEOUT:g}",
-    callback=_parse_timeout,
-)
+@shared("--timeout", "deadline", "For a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
+        type=float, default=DEFAULT_TIMEOUT, show_default=f"{DEFAULT_TIMEOUT:g}", callback=_parse_timeout)  # fmt: skip
 @shared("--jsonl", detail="A request is a problem; from FILE or standard input.")
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
-@click.option(
-    "--candidates",
-    type=click.Choice(["1", "auto"]),
-    default="1",
-    show_default=True,
-    help="With --workload: feasible nodes to look for.",
-)
+@click.option("--candidates", type=click.Choice(["1", "auto"]), default="1", show_default=True,
+              help="With --workload: feasible nodes to look for.")  # fmt: skip
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None,
@@ -197,9 +180,14 @@ def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> Non
 
 
 def _read(
-    paths: Sequence[str], live: ClusterChoice | None, wanted: Sequence[str], node: str | None, namespace: str,
-    gates: FeatureGates, output: str,
-) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:  # fmt: skip
+    paths: Sequence[str],
+    live: ClusterChoice | None,
+    wanted: Sequence[str],
+    node: str | None,
+    namespace: str,
+    gates: FeatureGates,
+    output: str,
+) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:
     """The input, the claims to allocate and the nodes to try. Ends the command where the input can't be used."""
     with status(f"reading {', '.join([*paths, *(['the cluster'] if live else [])])}"):
         loaded = read_inputs(paths)

@@ -25,8 +25,16 @@ from virt_dra.simulator.deadline import AllocationDeadline, error_text
 
 REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
 MEMBERS: Final = (
-    "features", "node", "classes", "slices", "allocated", "allocated_state", "claims", "explain", "validate",
-)  # fmt: skip
+    "features",
+    "node",
+    "classes",
+    "slices",
+    "allocated",
+    "allocated_state",
+    "claims",
+    "explain",
+    "validate",
+)
 
 FEATURE_FIELDS: Final = {
     "".join(part.capitalize() for part in field.name.split("_")): field.name for field in fields(Features)
@@ -35,9 +43,7 @@ FEATURE_FIELDS: Final = {
 
 
 def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
-    """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?,
-    "validate"?}`` -> ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked
-    for.
+    """The answer to a request, whose members the command's help lists.
 
     Nothing is defaulted or validated (as in the reference), unless ``validate`` asks for the API server's verdict on
     what the allocator did not refuse itself. ``deadline``: of the allocation; absent: kube-scheduler's. Raises BadLine
@@ -66,9 +72,14 @@ def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
 
 
 def _decide(
-    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: AllocationDeadline,
-    *, explain: bool,
-) -> Json:  # fmt: skip
+    snapshot: Snapshot,
+    claims: Sequence[ResourceClaim],
+    node: Node,
+    features: Features,
+    deadline: AllocationDeadline,
+    *,
+    explain: bool,
+) -> Json:
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
     allocator, explained = Allocator(snapshot, claims, features, interrupt=deadline), explain

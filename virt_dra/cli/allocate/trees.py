@@ -42,10 +42,16 @@ def _likeness(node: NodeAnswer) -> object:
     if node.explanation is None:
         return node.summary
     requests = tuple(
-        (of.claim, of.request, of.wanted, of.placed, of.over_limit,
-         tuple((why, len(devices)) for why, devices in _refused(of)))
+        (
+            of.claim,
+            of.request,
+            of.wanted,
+            of.placed,
+            of.over_limit,
+            tuple((why, len(devices)) for why, devices in _refused(of)),
+        )
         for of in node.explanation.requests
-    )  # fmt: skip
+    )
     pools = tuple((problem.reason, problem.detail) for problem in node.explanation.pools)
     return node.summary, node.explanation.devices == 0, pools, requests
 

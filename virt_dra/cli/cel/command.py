@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[SelectorAnswerJson] = {
-    "compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None,
-}  # fmt: skip
+    "compile_error": None,
+    "cost_estimate": None,
+    "result": None,
+    "error": None,
+    "cost": None,
+}
 """The answer's members besides ``id``. Members without a value are null."""
 
 
@@ -52,11 +56,7 @@ _FEATURES: Final = ("consumable", "list")
 
 
 def answer(request: Json) -> SelectorAnswerJson:
-    """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result",
-    "error", "cost"}``.
-
-    Raises BadLine for a request that is wrong.
-    """
+    """The answer to a request, whose members :data:`HELP` lists. Raises BadLine for a request that is wrong."""
     text: str | None = member(request, "expression", str)
     if text is None:
         raise BadLine("expression: required, a string")

@@ -143,9 +143,10 @@ def command(
     installed = next((sourced.object for sourced in objects if isinstance(sourced.object, KubeVirt)), None)
     with refusing(output, inputs.OptionFileError, LauncherError):
         sources = AddressSources(
-            inputs.variables_in(env) if env else {}, inputs.metadata_in(metadata) if metadata else None,
+            inputs.variables_in(env) if env else {},
+            inputs.metadata_in(metadata) if metadata else None,
             inputs.pod_in(pod) if pod else None,
-        )  # fmt: skip
+        )
         host = inputs.topology_in(topology) if topology else None
         compared = inputs.domain_in(other) if other else None
         release = KubeVirtAtHand.configured(installed, kubevirt).version

@@ -141,9 +141,13 @@ def answer(subject: SubjectVm, request: DomainRequest) -> DomainAnswer:
         return DomainAnswer(subject, error="; ".join(subject.refusals))
     try:
         made = convert(
-            subject.vmi, request.sources, kubevirt=request.version, dialect=request.dialect, topology=request.topology,
+            subject.vmi,
+            request.sources,
+            kubevirt=request.version,
+            dialect=request.dialect,
+            topology=request.topology,
             cpus=request.cpus,
-        )  # fmt: skip
+        )
     except (LauncherError, WireError) as error:
         return DomainAnswer(subject, error=str(error))
     invalid = schema_faults(made.domain_xml) if request.validate else None

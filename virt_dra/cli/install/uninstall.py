@@ -48,9 +48,14 @@ Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usag
 @cluster_options
 @output_option("text", "yaml", "json")
 def command(
-    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, cluster: ClusterChoice,
+    namespace: str | None,
+    delete_vms: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    cluster: ClusterChoice,
     output: str,
-) -> None:  # fmt: skip
+) -> None:
     """Remove virt-dra from a cluster: its webhooks first, so that no request is blocked, then everything else in
     reverse order of installation.
 
@@ -67,9 +72,14 @@ def command(
 
 
 async def _uninstall(
-    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, choice: ClusterChoice,
+    namespace: str | None,
+    delete_vms: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    choice: ClusterChoice,
     output: str,
-) -> bool:  # fmt: skip
+) -> bool:
     """True unless time ran out."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline
     from virt_dra.installation.remove import SeveralNamespaces, apply_removal, planned_removal

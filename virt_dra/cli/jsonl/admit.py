@@ -21,11 +21,8 @@ MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
 
 
 def answer(request: Json) -> AdmitAnswerJson:
-    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes",
-    "warnings"}``.
-
-    Raises BadLine or WireError for requests that are themselves wrong.
-    """
+    """The verdict on the VMI or VM of a request, whose members :data:`HELP` lists. Raises BadLine or WireError for
+    requests that are themselves wrong."""
     gates = gates_of(request)
     raw = vmi_or_spec(request)
     kubevirt = request.get("kubevirt") is not None

@@ -27,11 +27,8 @@ MEMBERS: Final = ("vmi", "pod", "claims", "slices", "options")
 
 
 def answer(request: Json) -> DeviceStatusAnswerJson:
-    """``{"vmi", "pod"?, "claims"?, "slices"?, "options"?}`` -> ``{"deviceStatus", "unresolved"}`` and, if any,
-    ``"warnings"``.
-
-    Raises BadLine or WireError for requests that can't be understood.
-    """
+    """The addresses for a request, whose members :data:`HELP` lists. Raises BadLine or WireError for requests that
+    can't be understood."""
     options = _options(member(request, "options", dict, {}))
     vmi = _vmi(request)
     pod = _pod(vmi, _objects(request, "pod", Pod), options)

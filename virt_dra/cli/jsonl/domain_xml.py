@@ -19,12 +19,8 @@ MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
 
 
 def answer(request: Json) -> DomainAnswerJson:
-    """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there
-    are any.
-
-    A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain`` null and ``error``
-    KubeVirt's text. Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
-    """
+    """The domain for a request. A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain``
+    null and ``error`` KubeVirt's text. Raises BadLine or WireError for a request that can't be understood."""
     vmi = vmi_of(request)
     sources = AddressSources(_texts(request, "env"), _files(request), _pod(request))
     try:

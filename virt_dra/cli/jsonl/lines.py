@@ -30,9 +30,13 @@ AnswerFunction = Callable[[Json], AnswerMembers]
 
 
 def answer_lines(
-    lines: Iterable[bytes], out: IO[str], kind: str, answer: AnswerFunction, refusal: AnswerMembers,
+    lines: Iterable[bytes],
+    out: IO[str],
+    kind: str,
+    answer: AnswerFunction,
+    refusal: AnswerMembers,
     members: Collection[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is
     read.
 
@@ -164,9 +168,14 @@ _EXIT_CODES: Final = (
 
 
 def jsonl_command(
-    name: str, kind: str, answer: AnswerFunction, refusal: AnswerMembers, help_text: str, epilog: str,
+    name: str,
+    kind: str,
+    answer: AnswerFunction,
+    refusal: AnswerMembers,
+    help_text: str,
+    epilog: str,
     members: Collection[str] = (),
-) -> click.Command:  # fmt: skip
+) -> click.Command:
     """A subcommand ``NAME --jsonl [FILE]`` around one answer function, whose requests have these members, and whose
     answers are of the kind."""
 

@@ -21,11 +21,8 @@ MEMBERS: Final = ("vmi", "spec", "gates", "kubevirt", "permittedHostDevices")
 
 
 def answer(request: Json) -> RenderAnswerJson:
-    """``{"vmi" or "spec", "gates"?, "kubevirt"?, "permittedHostDevices"?}`` -> ``{"resourceClaims", "containers",
-    "error"}``.
-
-    ``error`` is null when a pod is rendered. Raises BadLine or WireError for requests that can't be understood.
-    """
+    """The device part for a request, whose members :data:`HELP` lists; ``error`` is null when a pod is rendered. Raises
+    BadLine or WireError for requests that can't be understood."""
     gates = gates_of(request)
     devices = fragment(_vmi(request), gates, _permitted(request))
     if isinstance(devices, RenderError):

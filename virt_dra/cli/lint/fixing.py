@@ -49,11 +49,17 @@ class FixOutcome:
             "applied": bool(self.plan.texts) and self.applied == {text.name for text in self.plan.texts},
             "files": [self._file(text) for text in self.plan.texts],
             "dropped": [
-                {"file": fix.source.name, "line": fix.source.line, "object": fix.title, "id": fix.finding.id,
-                 "field": fix.finding.field, "reason": fix.reason}
+                {
+                    "file": fix.source.name,
+                    "line": fix.source.line,
+                    "object": fix.title,
+                    "id": fix.finding.id,
+                    "field": fix.finding.field,
+                    "reason": fix.reason,
+                }
                 for fix in self.plan.dropped
             ],
-        }  # fmt: skip
+        }
 
     def _file(self, text: ManifestText) -> FixedFileJson:
         written: FixedFileJson = {"file": text.name, "diff": text.diff, "written": text.name in self.applied}

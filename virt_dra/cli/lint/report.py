@@ -60,9 +60,14 @@ def _placed(
 ) -> PlacedFindingJson:
     said, at = finding.to_json(), _place(places.field_position(source, finding))
     placed: PlacedFindingJson = {
-        "id": said["id"], "severity": said["severity"], "field": said["field"], "message": said["message"],
-        "page": said["page"], "line": at["line"], "column": at["column"],
-    }  # fmt: skip
+        "id": said["id"],
+        "severity": said["severity"],
+        "field": said["field"],
+        "message": said["message"],
+        "page": said["page"],
+        "line": at["line"],
+        "column": at["column"],
+    }
     fault, fix = _fault(source, finding, places), fixes.to_json(source, finding)
     if fault is not None:
         placed["fault"] = fault

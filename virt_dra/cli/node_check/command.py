@@ -36,14 +36,8 @@ Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no
 @shared("--host-root", detail="And /lib/modules.  [default: /]", default="")
 @shared("--node-policy", "policy", "Examine what they publish, and say why other devices aren't.", type=policy_file)
 @shared("--label", "labels", "For nodeSelectors of policies and of KubeVirt.", callback=labels_of)
-@shared(
-    "--filename",
-    "kubevirt_file",
-    "The cluster's KubeVirt: does it remove mediated devices of others?",
-    metavar="FILE",
-    multiple=False,
-    type=policy_file,
-)
+@shared("--filename", "kubevirt_file", "The cluster's KubeVirt: does it remove mediated devices of others?",
+        metavar="FILE", multiple=False, type=policy_file)  # fmt: skip
 @kubevirt_option
 @shared("--quiet", detail="Only warnings and errors.")
 @output_option("text", "json", "yaml")

@@ -88,14 +88,8 @@ def _driver_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @shared("--label", "labels", "With --plan: for policies with a nodeSelector.", callback=labels_of)
 @shared("--verbose", detail="With --plan: also devices that no policy names.")
 @output_option("yaml", "json", "table")
-@shared(
-    "--node",
-    "node_name",
-    "This one, by the name of its Node object; also $NODE_NAME.",
-    envvar="NODE_NAME",
-    default="",
-    callback=_node_name,
-)
+@shared("--node", "node_name", "This one, by the name of its Node object; also $NODE_NAME.", envvar="NODE_NAME",
+        default="", callback=_node_name)  # fmt: skip
 @shared("--node-policy", "policy", "Instead of the cluster's.", type=policy_file)
 @click.option("--driver-name", default=PASSTHROUGH_DRIVER, show_default=True, metavar="NAME", callback=_driver_name,
               help="Name of the driver, which DeviceClasses select.")  # fmt: skip
@@ -150,12 +144,9 @@ def command(
 
     json_logging(sys.stderr, log_level)
     changed = {ConditionReason(reason): TaintEffect(effect) for reason, effect in effects.items()}
-    places = DriverPlaces(
-        plugin_folder=f"{plugins_dir or f'{kubelet_root}/plugins'}/{driver_name}",
-        registry=registry_dir or f"{kubelet_root}/plugins_registry",
-        cdi_folder=cdi_dir,
-        host_root=host_root.rstrip("/"),
-    )
+    plugin_folder = f"{plugins_dir or f'{kubelet_root}/plugins'}/{driver_name}"
+    registry = registry_dir or f"{kubelet_root}/plugins_registry"
+    places = DriverPlaces(plugin_folder, registry, cdi_dir, host_root.rstrip("/"))
     driver = NodeDriver(
         driver_name, node_name, pod_uid, places, {**DEFAULT_EFFECTS, **changed}, policy, plain_host, plain_port,
         cluster.kubeconfig, cluster.context,

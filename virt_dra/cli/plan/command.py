@@ -14,12 +14,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.live_input import live_objects, live_unless
 from virt_dra.cli.shared.option_table import RepeatableOption, shared
-from virt_dra.cli.shared.options import (
-    every_namespace_option,
-    file_inputs,
-    namespace_option,
-    output_option,
-)
+from virt_dra.cli.shared.options import every_namespace_option, file_inputs, namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse, refusing
 from virt_dra.simulator.collector import frozen_heap
 
@@ -131,10 +126,14 @@ def planned(cluster: ClusterModel, change: PlannedFiles, timeout: float, output:
     if problems:
         refuse([str(problem) for problem in problems], output)
     judgement = lint_documents(
-        written.documents, LintSettings(), beside_kubevirt=not cluster.knows(KubeVirt), namespace=change.namespace,
+        written.documents,
+        LintSettings(),
+        beside_kubevirt=not cluster.knows(KubeVirt),
+        namespace=change.namespace,
         known_kinds=EVERYTHING - {kind.KIND for kind in (*cluster.unread, *cluster.partial)} if complete else None,
-        existing=cluster.objects, trial=partial(Fitting, limit=deadline),
-    )  # fmt: skip
+        existing=cluster.objects,
+        trial=partial(Fitting, limit=deadline),
+    )
     release = judgement.inputs.configuration.release
     applied: list[TypedObject] = []
     for manifest, findings in judgement.manifests:

@@ -147,13 +147,19 @@ class PlanReport:
                 for of in self.vms
             ],
             "findings": [
-                {"object": checked.title, "source": str(checked.source), "id": finding.id, "severity": finding.severity,
-                 "field": finding.field, "message": finding.message}
+                {
+                    "object": checked.title,
+                    "source": str(checked.source),
+                    "id": finding.id,
+                    "severity": finding.severity,
+                    "field": finding.field,
+                    "message": finding.message,
+                }
                 for checked in self.findings
                 for finding in checked.findings
             ],
             "unknown": [fact.to_json() for fact in self.unknown],
-        }  # fmt: skip
+        }
         return output_document("Plan", members)
 
 

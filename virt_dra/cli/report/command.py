@@ -54,12 +54,8 @@ _FORMATS: Final = ("html", "json")
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options(arguments=True)
 @shared("--out")
-@shared(
-    "--output",
-    detail="Or FILE.html or FILE.json; json is printed where no file is named.",
-    type=_FormatOrFile(_FORMATS),
-    default="html",
-)
+@shared("--output", detail="Or FILE.html or FILE.json; json is printed where no file is named.",
+        type=_FormatOrFile(_FORMATS), default="html")  # fmt: skip
 @shared("--most", default=MOST_EXPLAINED)
 def command(source: InventoryInput, out: Path | None, output: str, most: int) -> None:
     now = datetime.now(UTC)

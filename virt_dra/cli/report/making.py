@@ -11,13 +11,7 @@ from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.reading.documents import DocumentSource, Sourced
-from virt_dra.cli.report.contents import (
-    ReportContents,
-    free_of_models,
-    kept_devices,
-    state_counts,
-    taken_by_day,
-)
+from virt_dra.cli.report.contents import ReportContents, free_of_models, kept_devices, state_counts, taken_by_day
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import PLACES, topology
@@ -80,9 +74,17 @@ def contents_of(
         judged = findings_on_vms(inputs, subjects, LintSettings.for_command(), report)
     number, findings = sum(node.name not in PLACES for node in nodes), tuple(obj for obj in judged if obj.findings)
     return ReportContents(
-        number, state_counts(rows), vms, tuple(nodes), waiting, free_of_models(nodes), findings, taken_by_day(rows),
-        kept_devices(rows), notes,
-    )  # fmt: skip
+        number,
+        state_counts(rows),
+        vms,
+        tuple(nodes),
+        waiting,
+        free_of_models(nodes),
+        findings,
+        taken_by_day(rows),
+        kept_devices(rows),
+        notes,
+    )
 
 
 def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[VmObject], int]:

@@ -94,7 +94,10 @@ def take_every_character() -> None:
     that lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
-            stream.reconfigure(**{"errors": "replace"} if stream.isatty() else {"encoding": "utf-8"})
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 def _end(code: int, line: str) -> None:

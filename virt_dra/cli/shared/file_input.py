@@ -18,8 +18,11 @@ def sourced_of_files(
     """The objects with the places where they are written. ``own_crds``: VMs are of virt-dra's own CRDs, which have the
     design's form of a claim reference, too; else it is dropped as by KubeVirt's (K-1.9). ``by_file``: another file
     names the paths, and not the user."""
-    stored = {} if own_crds else {"stored": as_kubevirt_stores}
-    loaded = read_inputs(paths, by_file=by_file, **stored)
+    loaded = (
+        read_inputs(paths, by_file=by_file)
+        if own_crds
+        else read_inputs(paths, stored=as_kubevirt_stores, by_file=by_file)
+    )
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
     return loaded.objects

@@ -16,12 +16,7 @@ from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.file_input import accepted_objects, sourced_of_documents, sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
 from virt_dra.cli.shared.option_table import gathered, shared
-from virt_dra.cli.shared.options import (
-    DEFAULT_NAMESPACE,
-    address_keys_option,
-    file_inputs,
-    parse_namespace,
-)
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, file_inputs, parse_namespace
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_written
@@ -106,9 +101,13 @@ def _parse_namespace(ctx: click.Context, param: click.Parameter, value: str | No
 
 
 def _source(
-    paths: tuple[str, ...], live: bool, namespace: str | None, everywhere: bool, cluster: ClusterChoice,
+    paths: tuple[str, ...],
+    live: bool,
+    namespace: str | None,
+    everywhere: bool,
+    cluster: ClusterChoice,
     address_keys: tuple[DriverKeys, ...],
-) -> InventoryInput:  # fmt: skip
+) -> InventoryInput:
     if everywhere and not is_typed("namespace"):
         namespace = None
     source = InventoryInput(paths, reads_cluster(live, paths), cluster, namespace, everywhere, address_keys)

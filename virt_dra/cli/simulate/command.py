@@ -248,9 +248,14 @@ def command(
         raise KeyboardInterrupt
     part = "" if sizes is None else sizes.part
     comparison = Comparison(
-        asked.source, len(first.nodes), first.unit, loaded=inflate is not None, part=part, policies=compared(results),
+        asked.source,
+        len(first.nodes),
+        first.unit,
+        loaded=inflate is not None,
+        part=part,
+        policies=compared(results),
         unknown=tuple(first.unknown),
-    )  # fmt: skip
+    )
     _show(comparison, results, output, tables or ())
     if plot is not None and draw is not None:
         write_output(plot, draw(comparison, plot.suffix[1:]), output)

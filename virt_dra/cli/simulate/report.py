@@ -229,11 +229,14 @@ def answers_document(answers: Sequence[FewestNodes], sizes: SizeRange, target: T
         "target": str(target),
         "measure": target.measure,
         "answers": [
-            {"policy": of.policy, "fewest": of.size,
-             "runs": [_attempt(result, target) for result in (*of.below, *of.results)]}
+            {
+                "policy": of.policy,
+                "fewest": of.size,
+                "runs": [_attempt(result, target) for result in (*of.below, *of.results)],
+            }
             for of in answers
         ],
-    }  # fmt: skip
+    }
 
 
 def _attempt(result: RunResult, target: Target) -> SizedRunJson:

@@ -97,10 +97,12 @@ def _only_grows(of: Measures) -> bool:
 def _line(of: ComparedPolicy, value: PlottedValue, comparison: Comparison, of_load: bool) -> PlottedLine:
     label = of.policy if of.size is None else f"{of.policy}, {of.size} {comparison.part}"
     series = [
-        ([sample.asked * 100 if of_load else sample.at / 3600 for sample in measures.samples],
-         [float(value(measures, sample)) for sample in measures.samples])
+        (
+            [sample.asked * 100 if of_load else sample.at / 3600 for sample in measures.samples],
+            [float(value(measures, sample)) for sample in measures.samples],
+        )
         for measures in of.measures
-    ]  # fmt: skip
+    ]
     if len(series) == 1:
         across, mean = series[0]
         return PlottedLine(label, across, mean, mean, mean)

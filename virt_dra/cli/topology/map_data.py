@@ -126,10 +126,14 @@ def _answer(answer: LitAnswer, by_name: dict[str, int], numbers: dict[DeviceId, 
         for lights in answer.in_way
     ]
     ways = [
-        {"text": visible(way.text), "node": by_name.get(way.node), "takes": devices(way.takes),
-         "frees": devices(way.frees)}
+        {
+            "text": visible(way.text),
+            "node": by_name.get(way.node),
+            "takes": devices(way.takes),
+            "frees": devices(way.frees),
+        }
         for way in answer.ways
-    ]  # fmt: skip
+    ]
     return {"way": in_way, "takes": devices(answer.takes), "ways": ways}
 
 

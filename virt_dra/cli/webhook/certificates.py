@@ -53,28 +53,12 @@ Secret.
 
 @click.command(name="webhook-certificates", epilog=EPILOG)
 @cluster_options
-@shared(
-    "--own-namespace",
-    "namespace",
-    "That of the Secrets and the Service; also $POD_NAMESPACE.",
-    envvar="POD_NAMESPACE",
-    default=DEFAULT_NAMESPACE,
-    callback=parse_namespace,
-)
-@click.option(
-    "--authority-secret",
-    metavar="NAME",
-    default=DEFAULT_AUTHORITY,
-    show_default=True,
-    help="Of the authority and its key.",
-)
-@click.option(
-    "--secret",
-    metavar="NAME",
-    default=DEFAULT_SECRET,
-    show_default=True,
-    help="Of the webhook's certificate and its key.",
-)
+@shared("--own-namespace", "namespace", "That of the Secrets and the Service; also $POD_NAMESPACE.",
+        envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, callback=parse_namespace)  # fmt: skip
+@click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True,
+              help="Of the authority and its key.")  # fmt: skip
+@click.option("--secret", metavar="NAME", default=DEFAULT_SECRET, show_default=True,
+              help="Of the webhook's certificate and its key.")  # fmt: skip
 @click.option(
     "--webhook-configuration", metavar="NAME", default=DEFAULT_CONFIGURATION, show_default=True,
     help="The Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for none.",
@@ -99,9 +83,8 @@ def command(
     with required(_NEEDS, "webhook", "cryptography"):
         from webhooks.tls.authority import service_names
     if authority_secret == secret:
-        raise click.UsageError(
-            "--authority-secret and --secret must differ, or the webhook would have the authority's key"
-        )
+        why = "or the webhook would have the authority's key"
+        raise click.UsageError(f"--authority-secret and --secret must differ, {why}")
     wanted = service or (None if dns_names else (DEFAULT_SERVICE, namespace))
     names = (*dns_names, *(service_names(*wanted) if wanted else ()))
     json_logging(sys.stderr, log_level)

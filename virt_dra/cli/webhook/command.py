@@ -50,23 +50,19 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 
 
 @click.command(name="webhook", epilog=EPILOG)
-@shared(
-    "--filename",
-    "paths",
-    "Templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
-    metavar="FILE|DIR",
-)
+@shared("--filename", "paths", metavar="FILE|DIR",
+        detail="Templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.")  # fmt: skip
 @shared("--live", detail="Watched instead of files; ready once all its objects have been read.")
 @cluster_options
 @tls_options("The file current/ca.crt in it is the caBundle.")
 @shared("--client-ca", detail="Those of API servers; reloaded on changes.")
 @click.option("--client-name", "client_names", metavar="NAME", cls=RepeatableOption,
               help="Common name or DNS name of these certificates.  [default: kube-apiserver]")  # fmt: skip
-@click.option("--unverified-callers", type=click.Choice([REFUSE, LIMIT, TELL]),
-              help="Answer reviews of callers without a verified certificate: not at "
-"all, by the content of the review alone, or by "
-              "everything known of the cluster.  [default: refuse with --client-ca, "
-"else limit with --live, tell with -f]")  # fmt: skip
+@click.option(
+    "--unverified-callers", type=click.Choice([REFUSE, LIMIT, TELL]),
+    help="Answer reviews of callers without a verified certificate: not at all, by the content of the review alone, or "
+    "by everything known of the cluster.  [default: refuse with --client-ca, else limit with --live, tell with -f]",
+)  # fmt: skip
 @shared("--host", default="0.0.0.0")
 @shared("--port", detail="For reviews, with TLS.", default=8443)
 @shared("--plain-port", default=8080)
@@ -74,25 +70,17 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client"
 @kubevirt_gates_option
 @address_keys_option
 @severity_options(LintSettings.for_admission)
-@click.option(
-    "--wait-image", metavar="IMAGE", default="",
-    help="Image of path device-plugin's init container, with /bin/sh and "
-"sleep.  [default: that of the container compute]",
-)  # fmt: skip
+@click.option("--wait-image", metavar="IMAGE", default="", help="Image of path device-plugin's init container, with "
+              "/bin/sh and sleep.  [default: that of the container compute]")  # fmt: skip
 @seconds_option(
     "--driver-wait", DRIVER_WAIT.total_seconds(), 0, 3600,
     "With --live: how long a launcher pod is refused while no device or selector shows which driver will serve a "
     "request.",
 )  # fmt: skip
 @click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024,
-    show_default=True,
-              help="The largest request that is read.")  # fmt: skip
-@shared(
-    "--timeout",
-    detail="For one answer; less than the webhook configuration's timeoutSeconds.",
-    default=8.0,
-    type=click.FloatRange(0.1, 30),
-)
+              show_default=True, help="The largest request that is read.")  # fmt: skip
+@shared("--timeout", detail="For one answer; less than the webhook configuration's timeoutSeconds.", default=8.0,
+        type=click.FloatRange(0.1, 30))  # fmt: skip
 @seconds_option(
     "--announce", 10.0, 0, 300,
     "Time from SIGTERM until no connections are accepted, in which a cluster notices that this replica isn't ready.",
