@@ -10,9 +10,8 @@ from virt_dra.doctor import cluster_checks as cluster
 from virt_dra.doctor import install_checks as install
 from virt_dra.doctor.caller_checks import callers
 from virt_dra.doctor.driver_checks import node_driver
-from virt_dra.doctor.extender_checks import extender
 from virt_dra.doctor.facts import ClusterFacts
-from virt_dra.doctor.keeper_checks import keeper
+from virt_dra.doctor.optional_checks import extender, keeper
 
 
 def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[CheckFinding, ...]:

@@ -20,8 +20,7 @@ from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.extender.protocol import ExtenderArguments, best_node, priorities
-from virt_dra.fairness.too_slow import TooSlow
-from virt_dra.fairness.use import Tenant, TenantUse
+from virt_dra.fairness.use import Tenant, TenantUse, TooSlow
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.kinds import READ

@@ -1,9 +1,10 @@
-"""Seconds that tenants have used, of which a half is forgotten after each half-life. The clock is passed in."""
+"""Seconds that tenants have used, of which a half is forgotten after each half-life, and what took them too long, which
+isn't tried again for a while. The clock is passed in."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf, log2
@@ -14,6 +15,7 @@ Tenant = tuple[str, ...]
 
 REMEMBERED: Final = 10_000
 """How many tenants' use is remembered, levels included; the least recently used is forgotten first."""
+_SLOW_REMEMBERED: Final = 4096
 
 
 @dataclass
@@ -55,3 +57,22 @@ class TenantUse:
 def levels(tenant: Tenant) -> list[Tenant]:
     """A tenant at each of its levels, the widest first."""
     return list(accumulate((name,) for name in tenant))
+
+
+@dataclass
+class TooSlow:
+    """Remembers what took too long, by tenant, so that a tenant who makes something slow can't have that of others left
+    undone. Bounded."""
+
+    clock: Callable[[], float]
+    seconds: float = 30.0
+    _until: OrderedDict[tuple[Tenant, Hashable], float] = field(default_factory=OrderedDict)
+
+    def add(self, tenant: Tenant, work: Hashable) -> None:
+        self._until[tenant, work] = self.clock() + self.seconds
+        self._until.move_to_end((tenant, work))
+        while len(self._until) > _SLOW_REMEMBERED:
+            self._until.popitem(last=False)
+
+    def has(self, tenant: Tenant, work: Hashable) -> bool:
+        return self._until.get((tenant, work), 0.0) > self.clock()

@@ -210,7 +210,9 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
     if phase in FINISHED:
         # Without the operator's object nothing says more of a device than that the pod has ended, too.
         devices = tuple(
-            _released(device, phase) if device.resolved or (stored is None and device.reason == POD_MISSING) else device
+            replace(device, resolved=False, reason=FINISHED_VMI, message=f"the VMI has finished ({phase})")
+            if device.resolved or (stored is None and device.reason == POD_MISSING)
+            else device
             for device in devices
         )
     why, text = _allocatable(vmi, stored)
@@ -261,10 +263,6 @@ def _unless_unread(device: VmDevice, model: ClusterModel) -> VmDevice:
         if device.reason == missing and not model.knows(kind):
             return replace(device, reason=NOT_READ, message=f"{kind.PLURAL} can't be read")
     return device
-
-
-def _released(device: VmDevice, phase: str) -> VmDevice:
-    return replace(device, resolved=False, reason=FINISHED_VMI, message=f"the VMI has finished ({phase})")
 
 
 def _only_stored(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:

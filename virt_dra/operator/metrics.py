@@ -41,7 +41,7 @@ class ProcessMetrics:
         self, registry: CollectorRegistry | None = None, *, prefix: str = "virt_dra", subject: str = "VMI"
     ) -> None:
         registry = self._registry = CollectorRegistry() if registry is None else registry
-        self._prefix = prefix
+        self._ages = f"{prefix}_informer_age_seconds"
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         results = f"Reconciles of {subject}s, by result (unchanged, written, outdated, refused, gone, failed)."
@@ -77,7 +77,7 @@ class ProcessMetrics:
 
     def _count_ages(self, ages: Callable[[], Counts]) -> None:
         text = "Time since the API server's last answer or watch event for a kind."
-        self._registry.register(ScrapedGauge(f"{self._prefix}_informer_age_seconds", text, ("kind",), ages))
+        self._registry.register(ScrapedGauge(self._ages, text, ("kind",), ages))
 
     def leading(self, leads: bool) -> None:
         self._leader.set(leads)

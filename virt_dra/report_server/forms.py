@@ -6,8 +6,7 @@ from __future__ import annotations
 from string import Template
 from typing import Final
 
-from virt_dra.html.frame import asset, text
-from virt_dra.html.policy import NO_FRAMES, content_policy
+from virt_dra.html.frame import NO_FRAMES, asset, content_policy, text
 
 _STYLE: Final = f"""{asset("design.css")}
 main {{ margin: 3rem auto; max-width: 42rem; }}

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from email.utils import format_datetime
 from html import escape
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs
 from zlib import crc32
@@ -273,7 +272,7 @@ class ReportServer:
             return await self._allowed(token.strip(), None, request)
         session = self._session(request)
         if session is None:
-            stale = {"Set-Cookie": _cookie("", 0)} if _session_id(request) else {}
+            stale = {"Set-Cookie": _cookie("", 0)} if request.cookies.get(COOKIE) else {}
             why = "The session has ended: sign in again." if stale else ""
             raise _Refusal(
                 HTTPStatus.UNAUTHORIZED, why or "sign in, or send a token (Authorization: Bearer)", _BEARER | stale,
@@ -334,7 +333,7 @@ class ReportServer:
         return web.Response(status=303, headers={**_SECURITY, "Location": "/login", "Set-Cookie": _cookie("", 0)})
 
     def _session(self, request: web.BaseRequest) -> Session | None:
-        id = _session_id(request)
+        id = request.cookies.get(COOKIE)
         return self._sessions.find(id, self._clock()) if id else None
 
     # --- the content ------------------------------------------------------------------------------------------------
@@ -345,18 +344,18 @@ class ReportServer:
             why = f"There is no page yet: {stale}" if stale else "The cluster is being read; the page comes by itself."
             raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, why, {"Retry-After": "2", "Refresh": "2"})
         document = request.path == "/report.json"
-        tag = f'W/"{content.version}{"" if document or not stale else "-" + format(crc32(stale.encode()), "x")}"'
+        tag = content.version if document or not stale else f"{content.version}-{crc32(stale.encode()):x}"
         headers = {
             **_SECURITY,
             "Content-Security-Policy": POLICY if document else self._notice.policy,
             "Content-Type": "application/json" if document else _HTML,
-            "ETag": tag,
+            "ETag": f'W/"{tag}"',
             "Last-Modified": format_datetime(content.at, usegmt=True),
             "Vary": "Accept-Encoding, Authorization, Cookie",
         }
         if stale and self._rendering.stale is not None:
             headers["Virt-Dra-Stale-Since"] = format_datetime(self._rendering.stale.since, usegmt=True)
-        if _matches(request.headers.get("If-None-Match", ""), tag):
+        if any(asked.value in (tag, "*") for asked in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         return await _sent(request, headers, self._body(request, content, headers, stale=stale, document=document))
 
@@ -501,13 +500,6 @@ def _check_same_origin(request: web.BaseRequest) -> None:
         raise _Refusal(HTTPStatus.FORBIDDEN, "the form was sent from another site (Sec-Fetch-Site)")
 
 
-def _session_id(request: web.BaseRequest) -> str:
-    cookies: SimpleCookie = SimpleCookie()
-    with suppress(CookieError):
-        cookies.load(request.headers.get("Cookie", ""))
-    return cookies[COOKIE].value if COOKIE in cookies else ""
-
-
 def _cookie(id: str, seconds: int) -> str:
     return f"{COOKIE}={id}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
 
@@ -519,8 +511,3 @@ def _address(request: web.BaseRequest) -> str:
 
 def _wants_html(request: web.BaseRequest) -> bool:
     return "text/html" in request.headers.get("Accept", "")
-
-
-def _matches(given: str, tag: str) -> bool:
-    """Whether ``If-None-Match`` names the tag."""
-    return any(candidate.strip() in (tag, tag.removeprefix("W/"), "*") for candidate in given.split(","))

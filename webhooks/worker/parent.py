@@ -15,8 +15,7 @@ from functools import partial
 from typing import Final, Literal, NoReturn, Protocol
 
 from virt_dra.api.persistent_map import PersistentMap
-from virt_dra.fairness.too_slow import TooSlow
-from virt_dra.fairness.use import Tenant
+from virt_dra.fairness.use import Tenant, TooSlow
 from virt_dra.matching.published_slice import PublishedSlice
 from virt_dra.matching.slice_answers import AnswerCache, DriversQuestion, SelectorQuestion, digest
 from virt_dra.sandbox.keeping import Pauses, keep

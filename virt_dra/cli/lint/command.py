@@ -20,12 +20,10 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
-from virt_dra.cli.lint.codequality import codequality
 from virt_dra.cli.lint.configuration import LintConfiguration, configuration_option
 from virt_dra.cli.lint.exclusion import exclusion
+from virt_dra.cli.lint.exports import codequality, github_lines, junit
 from virt_dra.cli.lint.fixing import STANDARD_INPUT, FixOutcome, decide, show, write
-from virt_dra.cli.lint.github import github_lines
-from virt_dra.cli.lint.junit import junit
 from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif

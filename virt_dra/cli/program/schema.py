@@ -47,8 +47,8 @@ _ENDING: Final = ".schema.json"
 def output_kinds() -> dict[str, str]:
     """The names of schemas of outputs, each with its file's text."""
     folder = files("virt_dra.cli.documents").joinpath("schemas")
-    named = sorted((file.name, file) for file in folder.iterdir() if file.name.endswith(_ENDING))
-    return {name.removesuffix(_ENDING): file.read_text(encoding="utf-8") for name, file in named}
+    named = {file.name.removesuffix(_ENDING): file for file in folder.iterdir() if file.name.endswith(_ENDING)}
+    return {name: file.read_text(encoding="utf-8") for name, file in sorted(named.items())}
 
 
 def object_schema(name: str, version: KubeVirtVersion) -> Json:

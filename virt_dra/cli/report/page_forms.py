@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_dra.cli.topology.colours import STATE_STYLE
-from virt_dra.html.frame import PageForm, asset, form
-from virt_dra.html.policy import NO_FRAMES, content_policy
+from virt_dra.html.frame import NO_FRAMES, PageForm, asset, content_policy, form
 
 _SCRIPTS: Final = ("page.js", "map.js")
 

@@ -173,36 +173,20 @@ def best_cells(column: ComparedColumn, policies: Sequence[ComparedPolicy]) -> li
 _SAME: Final = 1e-9
 
 
-@dataclass(frozen=True)
-class _Criterion:
-    value: Callable[[Measures], float]
-    """The less, the better."""
-    sentence: Callable[[str, float, str, Comparison], str]
-    """Of the best, by how much on average, the next."""
+_Criterion = tuple[Callable[[Measures], float], str]
+"""A measure of which less is better, and the sentence: of the best, by how much on average, the next."""
 
-
-def _placed(best: str, by: float, other: str, of: Comparison) -> str:
-    return f"{best} {_verb(best, 'place')} {_number(by)} more of {of.measures[0].cards:,} {of.unit} than {other}"
-
-
-def _waiting(best: str, by: float, other: str, of: Comparison) -> str:
-    return f"with {best} {_number(by)} fewer of {of.arrivals} VMs wait at the end than with {other}"
-
-
-def _waited(best: str, by: float, other: str, of: Comparison) -> str:
-    return f"with {best} the 95th percentile of the waits is {wait_text(by)} shorter than with {other}"
-
-
-def _fragmented(best: str, by: float, other: str, of: Comparison) -> str:
-    cards = of.measures[0].cards
-    return f"{best} {_verb(best, 'leave')} {_number(by * cards)} fewer of {cards:,} {of.unit} in fragments than {other}"
-
-
-_UNUSED: Final = _Criterion(lambda of: of.unallocated, _placed)
-_BY_TIME: Final = (
-    _Criterion(lambda of: of.waiting, _waiting),
-    _Criterion(lambda of: of.pending_p95, _waited),
-    _Criterion(lambda of: of.last.fragmentation, _fragmented),
+_UNUSED: Final[_Criterion] = (
+    lambda of: of.unallocated,
+    "{best} place{s} {by} more of {cards:,} {unit} than {other}",
+)
+_BY_TIME: Final[tuple[_Criterion, ...]] = (
+    (lambda of: of.waiting, "with {best} {by} fewer of {arrivals} VMs wait at the end than with {other}"),
+    (lambda of: of.pending_p95, "with {best} the 95th percentile of the waits is {wait} shorter than with {other}"),
+    (
+        lambda of: of.last.fragmentation,
+        "{best} leave{s} {by_cards} fewer of {cards:,} {unit} in fragments than {other}",
+    ),
 )
 
 
@@ -246,7 +230,8 @@ def _over_sizes(policies: Sequence[ComparedPolicy], comparison: Comparison) -> s
 
 
 def _told_apart(criterion: _Criterion, policies: Sequence[ComparedPolicy], comparison: Comparison) -> str | None:
-    means = {of.policy: sum(map(criterion.value, of.measures)) / len(of.measures) for of in policies}
+    value, sentence = criterion
+    means = {of.policy: sum(map(value, of.measures)) / len(of.measures) for of in policies}
     least = min(means.values())
     best = [name for name, mean in means.items() if mean - least <= _SAME]
     others = {name: mean for name, mean in means.items() if mean - least > _SAME}
@@ -256,21 +241,21 @@ def _told_apart(criterion: _Criterion, policies: Sequence[ComparedPolicy], compa
     by_policy = {of.policy: {result.run.seed: result.measures for result in of.results} for of in policies}
     seeds = by_policy[next_best].keys() & by_policy[best[0]].keys()
     better = sum(
-        all(criterion.value(by_policy[name][seed]) < criterion.value(by_policy[next_best][seed]) for name in best)
-        for seed in seeds
+        all(value(by_policy[name][seed]) < value(by_policy[next_best][seed]) for name in best) for seed in seeds
     )
-    sentence = criterion.sentence(_listed(best), others[next_best] - least, next_best, comparison)
-    return (
-        f"{sentence}, in {better} of {len(seeds)} seeds" if len(seeds) > 1 else f"{sentence} ({comparison.seeds_text})"
+    by, cards = others[next_best] - least, comparison.measures[0].cards
+    said = sentence.format(
+        best=best[0] if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]}",
+        s="s" if len(best) == 1 else "",
+        by=_number(by),
+        by_cards=_number(by * cards),
+        wait=wait_text(by),
+        cards=cards,
+        other=next_best,
+        unit=comparison.unit,
+        arrivals=comparison.arrivals,
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _verb(subject: str, verb: str) -> str:
-    return verb if " and " in subject else f"{verb}s"
+    return f"{said}, in {better} of {len(seeds)} seeds" if len(seeds) > 1 else f"{said} ({comparison.seeds_text})"
 
 
 def _number(value: float) -> str:

@@ -129,7 +129,7 @@ def _document(folds: Sequence[NodeFold], unknown: Sequence[UnknownFact], output:
 
 
 def _page(nodes: Sequence[TopologyNode], source: str, asked: str, *, fold: bool) -> str:
-    from virt_dra.cli.topology.page import topology_page
+    from virt_dra.cli.topology.map_html import topology_page
 
     return topology_page(nodes, source, asked, fold=fold)
 
