@@ -33,6 +33,16 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
+_BEFORE_THEME: Final = 400
+
+
+def _collapse_menu(application: Sphinx, page: str, template: str, context: dict[str, Any], document: object) -> None:
+    """Of pages that have others below them, the menu lists those that lead to this page alone. With all, which the
+    theme asks for, each page repeats 200 entries, and they are most of a build's work."""
+    whole_menu = context["toctree"]
+    context["toctree"] = lambda **wanted: whole_menu(**{**wanted, "collapse": True})
+
+
 class BuildFailed(ValueError):
     """What Sphinx warned of; each warning on a line of its own."""
 
@@ -56,6 +66,7 @@ def build(source: Path, target: Path) -> None:
             warning=warnings,
             freshenv=True,
         )
+        application.connect("html-page-context", _collapse_menu, priority=_BEFORE_THEME)
         application.build(force_all=True)
     reported = warnings.getvalue().replace(f"{source}/", "").strip()
     if reported or application.statuscode:
