@@ -164,8 +164,7 @@ def _refuse_removed_fields(raw: Json, kind: str) -> None:
 
 
 def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Callable[[Json], Json]) -> Json:
-    """The object with every request, device and allocation result converted. Requests and devices raise with their
-    path."""
+    """The object with its requests, devices and results converted. Requests and devices raise with their path."""
     if kind == "ResourceClaim":
         results = ("status", "allocation", "devices", "results")
         raw = _with_converted_items(raw, results, _without_empty_tolerations, kind)
@@ -178,8 +177,7 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
 
 
 def _request_to_v1(request: Json) -> Json:
-    """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any inlined field says
-    something."""
+    """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any of these says something."""
     inlined, rest = _split(request, EXACT)
     if _is_object_list(rest.get("firstAvailable")):
         rest["firstAvailable"] = [_without_empty_tolerations(sub) for sub in rest["firstAvailable"]]
@@ -286,8 +284,7 @@ def _with_flat_source(claim: Json) -> Json:
 
 
 class _Contradiction(ValueError):
-    """Raised where the same field is given in two places with different values. Carries the path below the converted
-    entry."""
+    """A field that has different values in two places. Carries the path below the converted entry."""
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
@@ -318,8 +315,7 @@ def _at(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json]) -> Jso
 
 
 def _with_converted_items(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json], kind: str) -> Json:
-    """The object with ``change`` applied to every object of the list at ``path``. Raises one WireError for all
-    contradictions."""
+    """The object with every object of the list at ``path`` changed. Raises one WireError for all contradictions."""
     problems: list[tuple[str, str]] = []
 
     def changed(index: int, entry: Any) -> Any:

@@ -297,8 +297,7 @@ class ResourceHealth(Wire):
 
 
 class ResourceStatus(Wire):
-    """Health of a resource of a container (KEP-4680). ``name`` of a claim's: ``claim:<entry>/<request>`` or
-    ``claim:<entry>``."""
+    """Health of a resource of a container (KEP-4680). ``name`` of a claim's: ``claim:<entry>[/<request>]``."""
 
     name: Str = ""
     resources: List[ResourceHealth] = ()
@@ -379,8 +378,7 @@ class Pod(TypedObject):
 
     @property
     def claim_keys(self) -> tuple[str, ...]:
-        """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from
-        templates."""
+        """The keys of the claims that the pod's entries may lead to: named directly, and generated from templates."""
         direct = (entry.resource_claim_name for entry in self.spec.resource_claims)
         recorded = (status.resource_claim_name for status in self.status.resource_claim_statuses)
         return tuple(dict.fromkeys(f"{self.namespace}/{name}" for name in (*direct, *recorded) if name))

@@ -181,8 +181,7 @@ class Network(Wire):
 
 
 class DeviceAttributes(Wire):
-    """The resolved identity of a device (K-5.12). ``mdevUUID`` (the design) is read, ``mDevUUID`` (KubeVirt) is
-    written."""
+    """The identity of a device (K-5.12). ``mdevUUID`` (the design) is read, ``mDevUUID`` (KubeVirt) is written."""
 
     pci_address: Str | None = None
     mdev_uuid: Str | None = Field(
@@ -267,8 +266,7 @@ class VirtualMachine(TypedObject):
 
 
 def vm_or_vmi_kind(raw: Mapping[str, object]) -> object:
-    """The kind of an object that is a VMI or a VM: what it says, else VM where its spec has a template, as only a VM's
-    has."""
+    """The kind of an object that is a VMI or a VM: what it says, else VM if its spec has a template, as only a VM's."""
     spec = raw.get("spec")
     implied = VirtualMachine if isinstance(spec, Mapping) and "template" in spec else VirtualMachineInstance
     return raw.get("kind") or implied.KIND
@@ -310,8 +308,7 @@ class NodeMediatedDeviceTypesConfig(Wire):
 
 
 class MediatedDevicesConfiguration(Wire):
-    """``mediated_devices_types``, here and by node, is the deprecated spelling, which counts where the other has
-    none."""
+    """``mediated_devices_types``, here and by node, is the deprecated spelling, and counts if the other has none."""
 
     mediated_device_types: List[Str] = ()
     mediated_devices_types: List[Str] = ()

@@ -195,8 +195,7 @@ class Gates:
         return replace(cls.for_version(version, listed | dict(choices or {})), disabled=disabled)
 
     def how_to_enable(self, gate: str) -> str:
-        """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is
-        refused there (K-1.11)."""
+        """How to enable a gate in the KubeVirt object, as a clause. A gate in both lists is refused there (K-1.11)."""
         stages = _GATES.get(gate)
         default = stages is not None and stages.beta is not None and self.version >= stages.beta
         if default:
@@ -211,8 +210,7 @@ _LISTS = "spec.configuration.developerConfiguration"
 
 
 def listed_twice(configuration: DeveloperConfiguration) -> tuple[str, ...]:
-    """Gates in both lists of a KubeVirt object: on, but each update of the object is refused while they are
-    (K-1.11)."""
+    """Gates in both lists of a KubeVirt object: on, but its updates are refused while they are (K-1.11)."""
     disabled = frozenset(configuration.disabled_feature_gates)
     return tuple(dict.fromkeys(gate for gate in configuration.feature_gates if gate in disabled))
 

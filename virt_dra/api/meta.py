@@ -129,8 +129,7 @@ def controller_reference(owner: TypedObject, *, blocks_deletion: bool | None = N
 
 
 def parse_time(text: str) -> datetime:
-    """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time that in UTC is before the year 1 or after
-    9999."""
+    """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time outside of the years 1 to 9999 in UTC."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")

@@ -20,13 +20,11 @@ W = TypeVar("W")
 D = TypeVar("D")
 
 _FILL: Final = 4
-"""Buckets are doubled when there are this many times more entries than the square of their number; fewer are never
-needed."""
+"""Buckets are doubled when there are this many times more entries than the square of their number."""
 
 
 class PersistentMap(Mapping[K, V]):
-    """An immutable mapping; :meth:`set`, :meth:`without` and :meth:`changed` derive new ones. Hashable if its values
-    are."""
+    """An immutable mapping; :meth:`set`, :meth:`without`, :meth:`changed` derive others. Hashable if its values are."""
 
     __slots__ = ("_buckets", "_mask", "_size")
 
@@ -91,8 +89,7 @@ class PersistentMap(Mapping[K, V]):
         return self.changed({}, keys)
 
     def changed(self, put: Mapping[K, W], gone: Iterable[K] = ()) -> PersistentMap[K, V | W]:
-        """A map without the keys ``gone``, which may be missing, and then with ``put``. Copies each bucket at most
-        once."""
+        """A map without the keys ``gone``, which may be missing, then with ``put``. Copies a bucket once at most."""
         mask, size = self._mask, self._size
         copies: dict[int, dict[K, V | W]] = {}
         for key in gone:

@@ -15,8 +15,7 @@ def generation_of(published: ResourceSlice) -> int:
 
 
 def newest_generation(members: Iterable[T], generation: Callable[[T], int]) -> tuple[int, tuple[T, ...]]:
-    """The highest generation among the members of one pool (at least one), and the members that have it, in their
-    order."""
+    """The highest generation among the members of a pool (at least one), and those that have it, in their order."""
     numbered = [(generation(member), member) for member in members]
     newest = max(number for number, _ in numbered)
     return newest, tuple(member for number, member in numbered if number == newest)

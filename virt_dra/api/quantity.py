@@ -86,8 +86,7 @@ class Quantity:
 
     _nano: int
     _scale: int | None
-    """Upstream's int64 form is a number of this power of ten; None where upstream takes its decimal form (see
-    :meth:`as_int64`)."""
+    """The power of ten of upstream's int64 form; None where it takes its decimal form (see :meth:`as_int64`)."""
     _text: str | None
     _kept: str | None
     """The text it was read from, where upstream keeps it instead of writing the amount anew (see :attr:`spelling`)."""
@@ -98,8 +97,7 @@ class Quantity:
 
     @classmethod
     def from_number(cls, number: int | Fraction, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
-        """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError`
-        beyond 4000 digits."""
+        """A number of units, rounded to nano away from zero. Raises :class:`QuantityError` beyond 4000 digits."""
         if isinstance(number, int):
             return _make(number * _NANO, QuantityFormat(format), 0)
         scaled = number * _NANO
@@ -156,8 +154,7 @@ class Quantity:
         return self._nano // _NANO if self._scale is not None and self._scale >= 0 and self.fits_int64() else None
 
     def as_approximate_float(self) -> float:
-        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating
-        point; else infinite."""
+        """Upstream's ``AsApproximateFloat64()``: the int64 form's number times the power of ten; else infinite."""
         if self._scale is None:
             try:
                 return self._nano / _NANO
@@ -293,8 +290,7 @@ def _make(nano: int, format: QuantityFormat, scale: int | None = None, kept: str
 
 
 def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:
-    """A quantity without the limit on digits, for sums: adding up valid quantities must not fail, and makes them only a
-    little longer."""
+    """A quantity without the limit on digits, for sums: adding up valid quantities mustn't fail."""
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
     if scale is not None and not -_INT64 <= nano // 10 ** (9 + scale) < _INT64:
@@ -307,8 +303,7 @@ def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: st
 
 
 _REMEMBERED: Final = 64
-"""Characters of a text whose quantity is remembered: tenants write these texts, and zeros in front may be any
-number."""
+"""Characters of a text whose quantity is remembered: tenants write these texts, with any number of zeros in front."""
 
 
 def _parsed(text: str) -> Quantity:
@@ -350,8 +345,7 @@ def _kept(text: str, whole: str, decimals: str, scale: int | None, binary: int) 
 
 
 def _int64_scale(whole: str, decimals: str, power: int, binary: int) -> int | None:
-    """The power of ten of upstream's int64 form, None for a text that is too long for it or has both a fraction and a
-    binary suffix."""
+    """The power of ten of upstream's int64 form, None if the text is too long or has a fraction and a binary suffix."""
     digits = max(len(whole.lstrip("0")), 1)
     if binary:
         return 0 if not decimals and digits <= 14 - binary * 3 // 10 else None
@@ -383,8 +377,7 @@ def _suffix(text: str, suffix: str) -> tuple[int, int, QuantityFormat]:
 
 
 def _scaled(digits: str, places: int, binary: int) -> int:
-    """digits · 10^places · 2^binary, rounded up to a whole number. Never builds a power of ten larger than the number
-    of digits."""
+    """digits · 10^places · 2^binary, rounded up to a whole number. Builds no power of ten beyond their number."""
     number = int(digits) << binary
     if places >= 0:
         return number * int("1" + "0" * places)

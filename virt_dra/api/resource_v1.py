@@ -142,8 +142,7 @@ class ResourceSliceSpec(Wire):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, raw: object) -> object:
-        """Read null as absent: validity of a slice depends on which of these two lists is present, even if empty
-        (C-14.4)."""
+        """Read null as absent: a slice's validity depends on which of two lists is present, even if empty (C-14.4)."""
         if isinstance(raw, dict) and (raw.get("devices", ()) is None or raw.get("sharedCounters", ()) is None):
             return {
                 key: value

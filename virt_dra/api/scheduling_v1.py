@@ -59,8 +59,7 @@ class PodGroupResourceClaimStatus(Wire):
 
 
 class DisruptionMode(Wire):
-    """The way in which a group's pods may be disrupted. ``single``: each on its own; ``all``: only all together.
-    Exactly one of both."""
+    """How a group's pods may be disrupted: each on its own, or ``all`` together. Exactly one of both."""
 
     single: Json | None = None
     all: Json | None = None

@@ -35,8 +35,7 @@ class SemVerError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class SemVer:
-    """An immutable version. ``prerelease`` has integers for numeric identifiers; ``build`` is kept for the text
-    only."""
+    """An immutable version. ``prerelease`` has integers for numeric identifiers; ``build`` is for the text only."""
 
     major: int
     minor: int

@@ -95,8 +95,7 @@ class Wire(BaseModel):
 
     @classmethod
     def empty(cls) -> Self:
-        """An object without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs
-        nothing at import."""
+        """An object without fields. Unlike ``cls()`` it needs no compiled schema, so as a default it costs nothing."""
         instance: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
         return instance
 
@@ -117,14 +116,12 @@ class Wire(BaseModel):
         return self.model_copy(update=changes)
 
     def replacing(self, **fields: object) -> Self:
-        """A copy with those of the fields that are other objects; itself if none is: an absent field that keeps its
-        default stays absent."""
+        """A copy with those fields that are other objects; itself if none is: an absent default stays absent."""
         changes = {name: value for name, value in fields.items() if getattr(self, name) is not value}
         return self.with_(**changes) if changes else self
 
     def without(self, *fields: str) -> Self:
-        """A copy in which the given fields (Python names, or wire names of what no type knows) are absent; itself if
-        they are."""
+        """A copy in which the given fields (Python names, or unknown wire names) are absent; itself if they are."""
         extra = self.model_extra or {}
         there = [field for field in fields if field in self.model_fields_set or field in extra]
         if not there:
@@ -153,8 +150,7 @@ class Stamp(Generic[W]):
     never changed."""
 
     def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
-        """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object
-        brings."""
+        """``same``: field (Python name) -> its value in all of them. ``different``: fields that each object brings."""
         unset = {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
         self._kind = kind
         self._values = {**unset, **same}
@@ -195,8 +191,7 @@ _EMPTY: Mapping[str, Callable[[], object]] = {"model_type": dict, "model_attribu
 
 
 def _type_at(kind: object, path: Iterable[int | str]) -> object:
-    """The declared type of what stands at a path (wire names) in a value of a type; None if the type doesn't know
-    it."""
+    """The declared type of what is at a path (wire names) in a value of a type; None if the type doesn't know it."""
     for part in path:
         origin, arguments = get_origin(kind), get_args(kind)
         if origin in (tuple, dict):
@@ -218,8 +213,7 @@ def bare_type(annotation: Any) -> Any:
 
 
 def field_path(location: tuple[int | str, ...]) -> str:
-    """``("spec", "devices", 0, "name")`` -> ``spec.devices[0].name``. Map keys that are no identifiers become
-    ``[key]``."""
+    """``("spec", "devices", 0, "name")`` -> ``spec.devices[0].name``. Other map keys become ``[key]``."""
     path = ""
     for part in location:
         if isinstance(part, int):

@@ -1,5 +1,4 @@
-"""The type checker: resolves names and overloads, checks literals (L-2.*, L-3.*), and writes types into the tree. It
-reports every fault."""
+"""The type checker: resolves names and overloads, checks literals (L-2.*, L-3.*), writes types into the tree."""
 
 from __future__ import annotations
 
@@ -80,23 +79,10 @@ def _inherits_doubt(node: SyntaxNode) -> bool:
     return False
 
 
-_MESSAGES = frozenset(
-    (
-        *(
-            "Any",
-            "BoolValue",
-            "BytesValue",
-            "DoubleValue",
-            "Duration",
-            "Empty",
-            "FloatValue",
-            "Int32Value",
-            "Int64Value",
-            "ListValue",
-        ),
-        *("StringValue", "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value"),
-    )
-)
+_MESSAGES = frozenset((
+    "Any", "BoolValue", "BytesValue", "DoubleValue", "Duration", "Empty", "FloatValue", "Int32Value", "Int64Value",
+    "ListValue", "StringValue", "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value",
+))  # fmt: skip
 """Messages of google.protobuf that cel-go can create from a literal."""
 
 _LONGEST_NAME = 8
@@ -117,8 +103,7 @@ class _Checker:
         self._exempt = 0
         """How many calls of format() surround the node: mixed lists are allowed in their arguments."""
         self._resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[tuple[Overload, ...], Type]] = {}
-        """Memoized overloads for argument types without type variables; long expressions resolve the same calls many
-        times."""
+        """Memoized overloads for argument types without variables; long expressions repeat the same calls."""
         self.visited: list[SyntaxNode] = []
         """Every node, parents before their children."""
         self._judged: list[SyntaxNode] = []
@@ -133,8 +118,7 @@ class _Checker:
             variable.type = self._unifier.resolve(variable.type, close=True)
 
     def validate(self, patterns: Patterns) -> None:
-        """Report faults that show only once all types are known: literal arguments (L-2.5) and mixed aggregates
-        (L-2.3)."""
+        """Report what shows only once all types are known: literal arguments (L-2.5), mixed aggregates (L-2.3)."""
         calls = [node for node in self._judged if isinstance(node, Call)]
         for call in calls:
             self._check_literals(call, patterns)
@@ -148,8 +132,7 @@ class _Checker:
         self.issues += filter(None, map(format_issue, reversed(calls)))
 
     def _check_one_type(self, parts: list[tuple[SyntaxNode, bool]], most: int = MAX_ISSUES) -> None:
-        """Report elements whose type differs from the first one's, at most ``most`` of them: one of a list, all of a
-        map."""
+        """Report elements whose type differs from the first one's, at most ``most``: one of a list, all of a map."""
         first: Type | None = None
         for node, optional in parts:
             given = node.type.params[0] if optional and node.type.params else node.type
@@ -318,8 +301,7 @@ class _Checker:
     def _overloaded(
         self, offset: int, function: str, member: bool, arguments: list[Type]
     ) -> tuple[tuple[Overload, ...], Type]:
-        """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are
-        none."""
+        """The overloads that take the arguments, and the result's type; none, ERROR and an issue if there are none."""
         given = tuple(arguments)
         resolved = self._resolved.get((function, member, given))
         if resolved is not None:

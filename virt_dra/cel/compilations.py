@@ -1,5 +1,4 @@
-"""The cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once
-compiled."""
+"""The cache of compiled expressions, limited in bytes: users choose the texts, and 10 KiB take a megabyte compiled."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _BASE: Final = 3_000
 _PER_NODE: Final = 450
 _PER_LATER_NODE: Final = 320
 _PER_CHARACTER: Final = 5
-"""Bytes (measured, at most): of any expression, of a node of its tree (beyond KEPT_NODES the counted form is not kept
-with it), of its text."""
+"""Bytes (measured, at most): of any expression, of a node (beyond KEPT_NODES without the counted form), of its text."""
 
 _COMPILING: Final = 250.0
 _COMPILING_CHARACTER: Final = 8.0

@@ -60,8 +60,7 @@ PlainForm = Callable[[Mapping[str, Value], Budget], Value]
 """A compiled function of the variables' values and the evaluation's budget."""
 
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What generated code and library functions may raise; anything but an EvaluationError means that a value's type did
-not fit."""
+"""What generated code and library functions may raise; but for EvaluationError it means an unfit type of a value."""
 
 _UNUSED = Budget()
 """The budget of programs that charge nothing: any charge is a defect, and fails at once."""
@@ -193,8 +192,7 @@ class Program:
         return (value.error if isinstance(value, FailedValue) else value), meter.cost
 
     def _count(self) -> tuple[Run, int]:
-        """The counted form. For a large expression it takes four times the memory of everything else, so few of these
-        are kept."""
+        """The counted form, of which few large ones are kept: they take four times the memory of everything else."""
         built = count(self._root, self._environment, self.work_estimate)
         if self.work_estimate.nodes <= KEPT_NODES:
             self._counted = built
@@ -225,8 +223,7 @@ class Program:
 
 _ESTIMATE: Final = 10.0
 _COUNT: Final = 6.0
-"""Microseconds for each node: of estimating the worst case, and of building the counted form. Both happen once, on
-first use."""
+"""Microseconds for each node: of estimating the worst case, and of building the counted form, once each."""
 COUNTED_NODE: Final = 1_400
 _COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
 """Counted forms of large expressions, and the bytes that a node of one takes."""
@@ -519,8 +516,7 @@ _FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cid
 
 
 def _folded(node: Call, overload: Overload) -> Value:
-    """The value of a constructor applied to literals; None for other calls, and for one that fails, which evaluation
-    reports."""
+    """The value of a constructor applied to literals; None for others, and for one that fails when evaluated."""
     if node.function not in _FOLDABLE or overload.implementation is None or overload.budget:
         return None
     values = [argument.value for argument in node.args if isinstance(argument, Literal)]

@@ -85,6 +85,5 @@ def _version(name: str, text: str) -> SemVer:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> SemVer:
-    """The version of a text, cached since a cluster's devices have few versions. Raises SemVerError, which isn't
-    cached."""
+    """The version of a text, cached since devices have few versions. Raises SemVerError, which isn't cached."""
     return SemVer.parse(text, uint64=True)

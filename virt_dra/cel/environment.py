@@ -11,8 +11,7 @@ from virt_dra.cel.types import Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Environment:
-    """What an expression may refer to. Immutable and compared by identity: compiled expressions are cached by
-    environment."""
+    """What an expression may refer to. Compared by identity: compiled expressions are cached by environment."""
 
     name: str
     variables: Mapping[str, Type]

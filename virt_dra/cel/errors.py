@@ -19,8 +19,7 @@ class CelError(Exception):
 
 @dataclass(frozen=True)
 class Issue:
-    """One fault in an expression's text; ``offset`` counts characters from its start, None where there is no place to
-    point at."""
+    """A fault in an expression's text; ``offset``: in characters from its start, None if there is no place for it."""
 
     offset: int | None
     message: str
@@ -63,8 +62,7 @@ class Stopped(Interrupted, EvaluationAborted):
 
 
 class InternalFault(EvaluationAborted):
-    """An operation that upstream's evaluator reports as an internal error; a selector that needs it selects nothing
-    there either."""
+    """An operation that is an internal error of upstream's evaluator; a selector that needs it selects nothing."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"internal error: {message}")

@@ -31,8 +31,7 @@ class DeviceExpression(Generic[V]):
 
     @property
     def cost_estimate(self) -> int:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds
-        it."""
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 if unbounded."""
         return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[V]:

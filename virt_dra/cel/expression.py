@@ -20,16 +20,14 @@ from virt_dra.cel.types import Type, TypeTooLarge
 T = TypeVar("T")
 
 Pieces: TypeAlias = Generator[None, None, T]
-"""Work that returns T, in pieces between which it may be left for later: those of the longest expression take some 10
-ms."""
+"""Work that returns T, in pieces between which it may rest: those of the longest expression take some 10 ms."""
 
 ResultRule = Callable[[Type], str | None]
 """Maps the static type of an expression to the reason for refusing it, or None."""
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which JSON escapes may contain; Kubernetes' reader replaces it by the replacement
-character."""
+"""Half of a surrogate pair, which JSON escapes may contain; Kubernetes reads the replacement character."""
 
 
 def compile_expression(

@@ -33,8 +33,7 @@ _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
 
 def invalid_literal(function: str, member: bool, place: int, value: LiteralValue, patterns: Patterns) -> str | None:
-    """The fault of a literal as the argument at ``place`` of a function; None if it is valid. Raises
-    PatternsTooLarge."""
+    """The fault of a literal as the argument at ``place`` of a function, if any. Raises PatternsTooLarge."""
     if function == "duration" and not member and isinstance(value, str):
         return None if parse_duration(value) is not None else "invalid duration argument"
     if function == "timestamp" and not member:

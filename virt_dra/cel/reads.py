@@ -1,5 +1,4 @@
-"""The parts of a device that an expression reads: it is evaluated once for all devices that are equal in these
-parts."""
+"""The parts of a device that an expression reads: it is evaluated once for all devices that are equal in them."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, Synta
 
 
 class Reads(NamedTuple):
-    """The parts of a device on which an expression's value depends, absence included. Names are (domain,
-    identifier)."""
+    """The parts of a device on which an expression's value depends, also if absent. Names: (domain, identifier)."""
 
     driver: bool
     allow_multiple_allocations: bool
@@ -61,8 +59,7 @@ def reads(root: SyntaxNode) -> Reads | None:
 
 
 class Wanted(NamedTuple):
-    """A value that an attribute, a capacity or the driver must have for an expression to be true. ``field``: which of
-    these."""
+    """The value of an attribute, a capacity or the driver (``field``) without which an expression isn't true."""
 
     field: str
     domain: str
@@ -105,8 +102,7 @@ def _named(node: SyntaxNode) -> tuple[str, str, str] | None:
 
 
 def _domain(node: SyntaxNode) -> tuple[str, str] | None:
-    """``device.attributes["domain"]`` or ``device.attributes.domain``, which is an empty map if it isn't there
-    (L-3.4)."""
+    """``device.attributes["domain"]`` or ``device.attributes.domain``, an empty map if it isn't there (L-3.4)."""
     if isinstance(node, Select) and not node.optional and not node.test:
         field, domain = _field(node.operand), node.name
     elif (

@@ -205,8 +205,7 @@ def _nullable(candidate: Type) -> bool:
 
 @dataclass(slots=True)
 class Unifier:
-    """Unification: the bindings of type variables. A failed unification is undone (textbook unification with a
-    trail)."""
+    """Unification: the bindings of type variables. A failed one is undone (textbook unification with a trail)."""
 
     types: Types
     bound: dict[Type, Type] = field(default_factory=dict)
@@ -311,8 +310,7 @@ class Unifier:
         return False
 
     def resolve(self, root: Type, *, close: bool = False, local: dict[Type, Type] | None = None) -> Type:
-        """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters
-        first."""
+        """The type with bound variables replaced; with ``close`` others become dyn; ``local`` renames parameters."""
         if not root.open:
             return root
         if root.kind is TypeKind.PARAM and local is None and root not in self.bound:

@@ -1,5 +1,4 @@
-"""The checks of expressions that :mod:`virt_dra.api.validation` takes from the layer above: compiling and estimating
-them."""
+"""The checks of expressions that :mod:`virt_dra.api.validation` gets from above: compiling and estimating them."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ Compile = Callable[[str, Environment], CompiledSelector | DerivedAttribute]
 
 
 def expression_fault(compiled: Compile, environment: Environment, expression: str) -> str | None:
-    """The reason for which the API server refuses an expression, in its words; None if it accepts it (C-14.1,
-    A-21.8)."""
+    """Why the API server refuses an expression, in its words; None if it accepts it (C-14.1, A-21.8)."""
     try:
         estimate = compiled(expression, environment).cost_estimate
     except CompileError as error:
@@ -59,6 +57,5 @@ def compiled_rules(gates: FeatureGates) -> Rules:
 
 
 EMBEDDED_GATES = replace(FeatureGates.all(), fractional_capacity_range=False)
-"""All gates on, so that no field is dropped (decision 0007), except one that drops none: it is off as in a plain
-1.37."""
+"""All gates on, so that no field is dropped (decision 0007), but one that drops none: off as in a plain 1.37."""
 COMPILED = compiled_rules(EMBEDDED_GATES)

@@ -41,8 +41,7 @@ class Zone:
 
     @staticmethod
     def at_offset(offset: int) -> Zone:
-        """The zone of an offset. Go shares one object for each whole hour in use, and creates a new one for any other
-        offset."""
+        """The zone of an offset. Go shares an object for each whole hour in use, others are new each time."""
         return _WHOLE_HOURS.get(offset) or Zone(offset)
 
 
@@ -51,8 +50,7 @@ _WHOLE_HOURS: Final = {hour * 3600: Zone(hour * 3600) for hour in range(-12, 15)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``zone`` matters for writing, and as a
-    map's key."""
+    """``nanoseconds`` since 1970-01-01T00:00:00Z, in the years 1 to 9999; ``zone``: for writing, and map keys."""
 
     nanoseconds: int
     zone: Zone | None = field(default=None, compare=False)
@@ -89,8 +87,7 @@ class TypeValue:
 
 
 class CalculatedQuantity(Quantity):
-    """A sum or difference of quantities. Upstream holds it by reference, and a quantity on the left of ``==`` can't be
-    compared with it."""
+    """A sum or difference of quantities, by reference upstream: no quantity left of ``==`` can be compared with it."""
 
     __slots__ = ()
 
@@ -242,8 +239,7 @@ def is_key(entries: dict[Value, Value], key: Value) -> bool:
 
 
 def constant_keys(values: Iterable[Value]) -> frozenset[Value]:
-    """The keys for ``x in [constants]``: a number is contained in all its types, a double also as the int that it is
-    nearest to."""
+    """The keys for ``x in [constants]``: a number is there in all its types, a double also as the nearest int."""
     keys: set[Value] = set()
     for value in values:
         keys.add(map_key(value))

@@ -17,8 +17,7 @@ class CannotChange(ValueError):
 
 @dataclass(frozen=True)
 class SetMember:
-    """The scalar at ``path`` becomes ``value``, JSON as text; where nothing is there, it is added, unless ``add`` is
-    False."""
+    """The scalar at ``path`` becomes ``value``, JSON as text; one that is missing is added, unless ``add`` is False."""
 
     path: MemberPath
     value: str
@@ -42,8 +41,7 @@ class RemoveMember:
 
 @dataclass(frozen=True)
 class NestMembers:
-    """The members ``names`` of the object at ``path`` move into a new member ``under``, where the first of them
-    stands."""
+    """The members ``names`` of the object at ``path`` move into a new member ``under``, in place of the first."""
 
     path: MemberPath
     names: tuple[str, ...]

@@ -1,5 +1,4 @@
-"""Edits of a text as a unified diff, which ``patch`` and people read. Nothing is searched for: the cost is linear in
-text and edits."""
+"""Edits of a text as a unified diff, made without a search: the cost is linear in text and edits."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class DiffedText:
         return [0, *accumulate(map(len, self.lines))]
 
     def unified_diff(self, name: str, edits: Sequence[TextEdit]) -> str:
-        """The diff of the text and what edits in order make of it; "" without a difference. Lines end with a newline;
-        other breaks stay."""
+        """The diff of what edits in order make of it; "" without one. Lines end with a newline; other breaks stay."""
         regions = list(_together(_regions(self, edits)))
         if not regions:
             return ""
@@ -124,8 +122,7 @@ def _hunks(regions: Sequence[_Region]) -> Iterator[list[_Region]]:
 
 
 def _range(first: int, length: int) -> str:
-    """A range in the notation of a hunk's head: lines count from 1, and an empty range is named by the line before
-    it."""
+    """A range as in a hunk's head: lines count from 1, and an empty range is named by the line before it."""
     start = first + 1 if length else first
     return str(start) if length == 1 else f"{start},{length}"
 

@@ -26,8 +26,7 @@ from virt_dra.api.editing.written_values import flow, item_lines, member_lines, 
 
 
 class WrittenObjects:
-    """The objects at some places of a text, read once for any number of changes. Raises :class:`CannotChange`, as its
-    method does."""
+    """The objects at some places of a text, read once for all changes. Raises :class:`CannotChange`, as its method."""
 
     def __init__(self, text: str, places: Collection[NodePlace]) -> None:
         self._lines = TextLines(text)
@@ -260,8 +259,7 @@ class _DocumentEditor:
         )
 
     def _nest_block(self, owner: TextNode, runs: Sequence[Sequence[int]], under: str) -> Iterator[TextEdit]:
-        """The first run of entries is indented where it stands; those further down are moved below it, with comments
-        above them."""
+        """The first run of entries is indented where it stands; others are moved below it, with comments above them."""
         first = owner.entries[runs[0][0]][0]
         column = first.column
         head = scalar(under, self._quote(owner))

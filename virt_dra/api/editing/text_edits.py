@@ -42,8 +42,7 @@ def edited(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def joined(first: Sequence[TextEdit], second: Sequence[TextEdit]) -> list[TextEdit]:
-    """One list of edits that does what two do in turn. ``second``: places in the text that ``first`` makes. Both are in
-    order."""
+    """The edits that do what two lists do in turn. ``second``: in the text that ``first`` makes. Both are in order."""
     pieces = _pieces(first)
     result: list[_Piece] = []
     number, offset = 0, 0
@@ -72,8 +71,7 @@ _REST = 1 << 62
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of an edited text: new text, or (``text`` is None) ``length`` characters of the original from
-    ``start``."""
+    """A part of an edited text: new, or (``text`` is None) ``length`` characters of the original from ``start``."""
 
     start: int
     length: int

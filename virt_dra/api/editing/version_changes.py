@@ -1,5 +1,4 @@
-"""The changes that write an object of resource.k8s.io in v1, as :func:`virt_dra.api.conversion.to_v1` understands it
-(A-22.2, A-22.3)."""
+"""The changes that write an object of resource.k8s.io in v1, as ``conversion.to_v1`` reads it (A-22.2, A-22.3)."""
 
 from __future__ import annotations
 

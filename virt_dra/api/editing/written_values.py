@@ -35,8 +35,7 @@ def flow(value: Any, style: str = "") -> str:
 
 
 def member_lines(name: str, value: Any, step: int, dashes: int) -> Iterator[str]:
-    """The lines of ``name: value`` in block style. ``step``: by which members are indented; ``dashes``: by which a
-    list's dashes are."""
+    """The lines of ``name: value`` in block style. ``step``, ``dashes``: indents of members, of dashes."""
     if isinstance(value, list) and value and any(isinstance(item, dict) for item in value):
         yield f"{scalar(name)}:"
         for item in value:

@@ -39,8 +39,7 @@ from virt_dra.api.wire import WireError
 
 @dataclass(frozen=True)
 class MissingReference:
-    """A reference to an object that isn't known. ``kind``: "" where only a volume names it. ``field``: the path of the
-    reference in the VM."""
+    """An object that isn't known. ``kind``: "" where only a volume names it. ``field``: of the reference, in the VM."""
 
     kind: str
     name: str
@@ -68,15 +67,13 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Instancetypes:
-    """All instancetypes, preferences and revisions that VMs may name, by kind, namespace ("" for cluster-scoped ones)
-    and name."""
+    """The instancetypes, preferences and revisions to name, by kind, namespace ("" for cluster-scoped) and name."""
 
     objects: Mapping[tuple[str, str, str], TypedObject] = field(default_factory=dict)
 
     @classmethod
     def from_objects(cls, objects: Iterable[TypedObject], namespace: str) -> Instancetypes:
-        """The instancetypes among the objects; of two with one name the later. ``namespace``: of those that name
-        none."""
+        """The instancetypes among the objects; of one name the last. ``namespace``: of those that name none."""
         by_name: dict[tuple[str, str, str], TypedObject] = {}
         for obj in objects:
             group, kind = obj.api_version.rpartition("/")[0], obj.kind
@@ -87,8 +84,7 @@ class Instancetypes:
 
 
 def expand(vm: VirtualMachine, instancetypes: Instancetypes, namespace: str) -> Expansion:
-    """The VM with its instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none.
-    Raises nothing."""
+    """The VM with instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none."""
     namespace = vm.namespace or namespace
     try:
         instancetype = _referenced_spec(vm, instancetypes, namespace, _INSTANCETYPES)
@@ -132,8 +128,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Family:
-    """One of the two: ``member`` of the VM's spec, its kinds, its reference in the VM's status, and what its spec
-    is."""
+    """Either: ``member`` of the VM's spec, its kinds, its reference in the VM's status, and what its spec is."""
 
     member: str
     matcher: str
@@ -161,8 +156,7 @@ _PREFERENCES: Final = _Family(
 def _referenced_spec(
     vm: VirtualMachine, instancetypes: Instancetypes, namespace: str, family: _Family
 ) -> InstancetypeSpec | PreferenceSpec | MissingReference | None:
-    """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises
-    :class:`_Refused`."""
+    """The spec of the instancetype or preference that the VM names, if any (K-16.1). Raises :class:`_Refused`."""
     matcher = (vm.spec.model_extra or {}).get(family.member)
     if not isinstance(matcher, Mapping):
         return None

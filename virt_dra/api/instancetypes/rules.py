@@ -1,5 +1,4 @@
-"""Applying an instancetype and a preference to a VM's template (K-16.2 to K-16.6). Pure but for the template, which is
-changed in place."""
+"""Applying an instancetype and a preference to a VM's template, in place (K-16.2 to K-16.6). Pure otherwise."""
 
 from __future__ import annotations
 

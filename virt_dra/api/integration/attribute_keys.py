@@ -44,8 +44,7 @@ class InvalidKeys(ValueError):
 
 @dataclass(frozen=True)
 class DriverKeys:
-    """Attribute keys that carry addresses of one driver's devices, besides the standard ones. Bare keys are the
-    driver's own."""
+    """Further attribute keys that carry addresses of one driver's devices. Bare keys are the driver's own."""
 
     driver: str
     pci: tuple[str, ...] = ()
@@ -94,8 +93,7 @@ class Unusable:
 
 
 Need = Literal["any", "pci", "none"]
-"""The address a device needs: of either kind; a PCI address (SR-IOV, K-7.21); none (a network binding plugin finds its
-device itself)."""
+"""The address a device needs: of either kind; a PCI address (SR-IOV, K-7.21); none (a binding plugin finds it)."""
 
 
 def needed(needs: Need, published: Addresses | Unusable) -> Addresses | Unusable:
@@ -111,8 +109,7 @@ def needed(needs: Need, published: Addresses | Unusable) -> Addresses | Unusable
 
 
 def read_keys(raw: object, path: str) -> tuple[DriverKeys, ...]:
-    """Extra keys from configuration: a list of ``{driver, pci: [keys], mdev: [keys]}`` (K-6.6). Raises
-    :class:`InvalidKeys`."""
+    """The keys of a list of ``{driver, pci: [keys], mdev: [keys]}`` (K-6.6). Raises :class:`InvalidKeys`."""
     if not isinstance(raw, list):
         raise InvalidKeys(f"{path}: must be a list of objects {{driver, pci: [keys], mdev: [keys]}}")
     return tuple(_read_driver(entry, f"{path}[{position}]") for position, entry in enumerate(raw))
@@ -228,8 +225,7 @@ def addresses(
 def published_keys(
     driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()
 ) -> tuple[str | None, str | None]:
-    """The keys, as published, of a device's PCI address and of its mdev UUID, usable or not; None for what it doesn't
-    have."""
+    """The keys, as published, of a device's PCI address and of its mdev UUID, usable or not; None without one."""
     of_mdev, of_pci = _keys(driver, tuple(extra))
     pci, mdev = (_first(attributes, pairs) for pairs in (of_pci, of_mdev))
     return pci.key if pci else None, mdev.key if mdev else None

@@ -28,8 +28,7 @@ class CheckFindingJson(TypedDict):
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """A finding of a check. ``id``: of the check. ``where``: the object or component. ``advice``: the remedy; empty if
-    none is needed."""
+    """A finding of a check. ``id``: of the check. ``where``: the object or component. ``advice``: if any."""
 
     id: str
     level: Level

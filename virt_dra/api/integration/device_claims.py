@@ -58,8 +58,7 @@ class AssignedDevice:
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The variables that KubeVirt reads for the resource: of PCI addresses, of mdev UUIDs (K-7.2). One of them is
-        to stay empty."""
+        """The resource's variables of PCI addresses and of mdev UUIDs (K-7.2). One of them is to stay empty."""
         return resource_variable(PCI_PREFIX, self.resource), resource_variable(MDEV_PREFIX, self.resource)
 
 

@@ -16,8 +16,7 @@ MetadataSupport = Literal["always", "optional", "never", "unknown"]
 
 @dataclass(frozen=True)
 class KnownDriver:
-    """A driver that is known by name. ``classes``: DeviceClasses that it brings along. ``unfit``: why its devices can't
-    serve VMs, or ""."""
+    """A driver known by name. ``classes``: that it brings along. ``unfit``: why its devices can't serve VMs, if so."""
 
     name: str
     metadata: MetadataSupport
@@ -68,8 +67,7 @@ WRITER_ANNOTATIONS: Final = (WRITES_METADATA_ANNOTATION, WRITES_NO_METADATA_ANNO
 
 
 def metadata_writers(classes: Iterable[DeviceClass] = ()) -> frozenset[str]:
-    """The drivers that write metadata files: those that always do, as changed by the annotations of a cluster's
-    DeviceClasses."""
+    """The drivers that write metadata files: those that always do, as annotations of DeviceClasses change them."""
     classes = tuple(classes)
     return (ALWAYS_WRITE | _named(classes, WRITES_METADATA_ANNOTATION)) - _named(classes, WRITES_NO_METADATA_ANNOTATION)
 

@@ -116,8 +116,7 @@ def patch_against_sweep(kubevirt: KubeVirt) -> Json:
 def sweep_finding(
     kubevirt: KubeVirt, named: KubeVirtVersion | None, types: Iterable[MadeMdevType]
 ) -> CheckFinding | None:
-    """The error about a KubeVirt that removes mdevs of these types of others, with the patch. ``named``: overrides its
-    version."""
+    """The error about a KubeVirt that removes others' such mdevs, with the patch. ``named``: overrides its version."""
     version = named or ObservedVersion.parse(kubevirt.status.observed_kube_virt_version or "").version
     if not is_swept(kubevirt, version, types):
         return None

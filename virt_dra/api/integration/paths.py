@@ -40,8 +40,7 @@ PATH_CHOICES: Final[tuple[PathChoice, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVI
 
 DOMAIN: Final = "virt-dra.io"
 POLICY_ANNOTATION: Final = f"{DOMAIN}/placement-policy"
-"""On VMs' templates (KubeVirt copies it to pods) and namespaces, by the user: a placement policy, for `virt-dra
-extender`."""
+"""On VMs' templates (copied to pods) and namespaces, by the user: a placement policy, for `virt-dra extender`."""
 PATH_ANNOTATION: Final = f"{DOMAIN}/integration-path"
 """On VMIs and VM templates, by the user: a :data:`PathChoice`."""
 DEVICE_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/device-claims"
@@ -59,12 +58,10 @@ METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
 ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
 """On launcher pods, by the operator: the value of an environment variable."""
 ADDRESSES_READY_ANNOTATION: Final = f"{ADDRESSES_DOMAIN}/ready"
-"""On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables have their values. The init container
-waits for it."""
+"""On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables are set. The pod waits for it."""
 ADDRESSES_READY: Final = "true"
 RETRY_ANNOTATION: Final = f"{DOMAIN}/pod-retry"
-"""On VMIs, by the operator: when it last made virt-controller try again to create the launcher pod that the pod webhook
-refused."""
+"""On VMIs, by the operator: when it last had virt-controller try again to create a pod that the webhook refused."""
 POD_WEBHOOK: Final = "launcher-pods.virt-dra.io"
 """The name of the pod webhook in its configuration, by which the API server's errors name it."""
 
@@ -83,12 +80,10 @@ WAIT_CONTAINER: Final = "virt-dra-wait-for-addresses"
 WAIT_VOLUME: Final = "virt-dra-addresses"
 WAIT_DIRECTORY: Final = "/var/run/virt-dra/addresses"
 WAIT_FILE: Final = "ready"
-"""In :data:`WAIT_DIRECTORY`: the content of :data:`ADDRESSES_READY_ANNOTATION`. It is there and empty until the
-operator has written."""
+"""In :data:`WAIT_DIRECTORY`: what :data:`ADDRESSES_READY_ANNOTATION` says; empty until the operator has written."""
 
 SHIM_FILE: Final = f"{DOMAIN}{FILE_SUFFIX}"
-"""The one file of a metadata volume. Its driver isn't known when the pod is made; readers look for the suffix only
-(K-7.9)."""
+"""The one file of a metadata volume. Its driver isn't known by then; readers look for the suffix only (K-7.9)."""
 
 _NAME_LIMIT = 63
 _HASH = 16
@@ -107,16 +102,14 @@ def own_pod_annotations(annotations: Iterable[str]) -> tuple[str, ...]:
 
 
 def metadata_annotation(claim: str, request: str) -> str:
-    """The key for a pair, both DNS labels: ``metadata.virt-dra.io/<claim>.<request>``, shortened where that is too
-    long."""
+    """The key for a pair, both DNS labels: ``metadata.virt-dra.io/<claim>.<request>``, shortened if too long."""
     name = f"{claim}.{request}"
     # A label has no "_", so that a shortened name is never another pair's.
     return f"{METADATA_DOMAIN}/{name if len(name) <= _NAME_LIMIT else _shortened(name, '_')}"
 
 
 def address_annotation(variable: str) -> str:
-    """The key for a variable of :func:`resource_variable`: ``addresses.virt-dra.io/<variable>``, shortened where that
-    is too long."""
+    """The key for a :func:`resource_variable`: ``addresses.virt-dra.io/<variable>``, shortened if too long."""
     # A variable has no ".".
     return f"{ADDRESSES_DOMAIN}/{variable if len(variable) <= _NAME_LIMIT else _shortened(variable, '.')}"
 
@@ -167,8 +160,7 @@ DRIVER_WRITES_NO_METADATA: Final = "DriverWritesNoMetadata"
 DRIVER_UNKNOWN: Final = "DriverUnknown"
 """metadata-shim: nothing says which driver will serve the request, so the KubeVirt release alone decides."""
 DRIVERS_DIFFER: Final = "DriversDiffer"
-"""native, with a warning: some of the drivers write the file, some don't; a volume would keep the former's pods from
-starting."""
+"""native, with a warning: some drivers write the file; a volume would keep their pods from starting."""
 OLD_METADATA_PATH: Final = "OldMetadataPath"
 """metadata-shim: this KubeVirt looks where no driver writes (K-7.11)."""
 ASKED_FOR: Final = "AskedFor"
@@ -196,8 +188,7 @@ BY_CHOICE: Final = frozenset({ASKED_FOR, NATIVE_NOT_READ, NO_METADATA_READ, NO_D
 
 @dataclass(frozen=True)
 class ClaimRequestPair:
-    """A claim entry of the pod, by its pod-local name, and one of its requests. ``request`` is "" for the whole
-    claim."""
+    """A claim entry of the pod, by its name there, and one of its requests. ``request`` is "" for the whole claim."""
 
     claim: str
     request: str

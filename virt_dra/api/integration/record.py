@@ -45,8 +45,7 @@ class RecordedPair(StrictWire):
 
 
 class RecordedDevice(StrictWire):
-    """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the
-    record."""
+    """A device of the device-plugin path: its address goes into variables of ``resource``, in the record's order."""
 
     kind: DeviceListName
     name: Str

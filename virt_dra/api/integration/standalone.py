@@ -14,8 +14,7 @@ from virt_dra.api.integration.device_metadata import BASE, request_directory
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, DOMAIN, SHIM_FILE
 
 VMI_ANNOTATION: Final = f"{DOMAIN}/vmi"
-"""On launcher pods: the VMI as JSON, without status. Written when the pod is made; the VMI's spec doesn't change
-afterwards."""
+"""On launcher pods: the VMI as JSON, without status. Written when the pod is made; the spec doesn't change later."""
 POD_DEVICE_STATUS_ANNOTATION: Final = DEVICE_STATUS_ANNOTATION
 """On launcher pods: the deviceStatus as JSON, from when every device is resolved."""
 
@@ -25,8 +24,7 @@ VMI_FILE: Final = "vmi.json"
 DEVICE_STATUS_FILE: Final = "device-status.json"
 """Empty until the annotation is there."""
 METADATA_FOLDER: Final = "dra-device-attributes"
-"""In :data:`INFO_DIRECTORY`: metadata files (K-7.7) of networks' devices, for which deviceStatus has no place
-(K-5.12)."""
+"""In :data:`INFO_DIRECTORY`: metadata (K-7.7) of networks' devices, for which deviceStatus has no place (K-5.12)."""
 
 RUN_VOLUME: Final = "virt-dra-run"
 RUN_DIRECTORY: Final = "/run/virt-dra"
@@ -46,7 +44,6 @@ COMMAND: Final = ("virt-dra-launcher",)
 
 
 def metadata_file(entry: PodResourceClaim, request: str) -> str:
-    """The place in :data:`INFO_DIRECTORY` of the metadata of one request. Names must be validated before: nothing is
-    escaped here."""
+    """The place in :data:`INFO_DIRECTORY` of a request's metadata. Names must be valid: nothing is escaped here."""
     directory = request_directory(entry.name, entry.resource_claim_name, request)
     return f"{METADATA_FOLDER}/{directory.removeprefix(f'{BASE}/')}/{SHIM_FILE}"

@@ -1,5 +1,4 @@
-"""A VMI as it is admitted where its VM keeps its devices: with the devices of its line of profiles, and its own claims
-in place of templates."""
+"""A VMI as admitted where its VM keeps its devices: with those of its line, and own claims in place of templates."""
 
 from __future__ import annotations
 

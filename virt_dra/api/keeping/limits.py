@@ -65,8 +65,7 @@ class KeepLimits:
         return f"KeepPolicy {visible(limit.policy)} of the namespace allows devices to be kept for {allowed} only"
 
     def exceeded(self, devices: DevicesByClass) -> str:
-        """The limit that so many devices of stopped VMs are over: the policy, what it allows, and what they are. "" if
-        none."""
+        """The limit that so many devices of stopped VMs are over: policy, what it allows, what they are; "" if none."""
         total = sum(devices.values())
         for policy in self.policies:
             spec = policy.spec
@@ -107,8 +106,7 @@ def stopped_since(claim: ResourceClaim, now: datetime | None = None) -> datetime
 
 
 def stopped_vms(claims: Iterable[ResourceClaim], now: datetime | None = None) -> list[StoppedVm]:
-    """The stopped VMs that keep some of these claims, which are kept ones of one namespace. ``now``: see
-    :func:`marked_time`."""
+    """The stopped VMs that keep some of these claims of one namespace. ``now``: see :func:`marked_time`."""
     devices: dict[str, Counter[str]] = {}
     since: dict[str, datetime] = {}
     for claim in claims:

@@ -77,8 +77,7 @@ def asked_terms(*annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def parsed_duration(annotation: str, value: str, others: str) -> timedelta:
-    """A duration such as 30m, 24h or 1d12h. ``others``: which values are allowed beside it. Raises
-    :class:`KeepingError`."""
+    """A duration such as 30m, 24h or 1d12h. ``others``: the values allowed beside it. Raises :class:`KeepingError`."""
     duration = duration_of(value)
     if duration is None:
         wanted = f"{others} nor a duration between 1s and {LONGEST.days}d, such as 30m, 24h or 1d12h"

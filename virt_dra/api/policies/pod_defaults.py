@@ -26,8 +26,7 @@ GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def with_core_defaults(obj: TypedObject) -> TypedObject:
-    """The object with Kubernetes' defaults of core/v1, as far as control loops see them; itself if there is nothing to
-    fill in."""
+    """The object with Kubernetes' defaults of core/v1, as far as control loops see them; itself if it has them."""
     if isinstance(obj, Pod):
         return _pod(obj)
     if isinstance(obj, Namespace) and obj.name and obj.metadata.labels.get(NAME_LABEL) != obj.name:
@@ -45,8 +44,7 @@ def new_pod_status(pod: Pod) -> PodStatus:
 
 
 def with_label_keys(pod: Pod) -> Pod:
-    """A new pod whose selectors of other pods (affinity, topology spread) have its own values of matchLabelKeys and
-    mismatchLabelKeys."""
+    """A new pod whose selectors of other pods (affinity, spread) have its own values of matchLabelKeys and the like."""
     labels, affinity = pod.metadata.labels, pod.spec.affinity
 
     def term(given: PodAffinityTerm) -> PodAffinityTerm:
@@ -84,8 +82,7 @@ def _has_keys(given: PodAffinity | None) -> bool:
 def _narrowed(
     selector: LabelSelector | None, keys: Mapping[str, Sequence[str]], labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """The selector with a requirement for each key that the pod has as a label; an absent one selects nothing and stays
-    absent."""
+    """The selector with a requirement for each key that is a label of the pod; one that is absent stays absent."""
     more = [
         NodeSelectorRequirement(key=key, operator=operator, values=(labels[key],))
         for operator, label_keys in keys.items()

@@ -1,5 +1,4 @@
-"""What may change in a pod after it was created: gates go, tolerations come, images are exchanged; a gated pod may be
-narrowed down."""
+"""What may change in a pod: gates go, tolerations come, images are exchanged; a gated pod may be narrowed down."""
 
 from __future__ import annotations
 

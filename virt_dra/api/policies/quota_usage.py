@@ -41,8 +41,7 @@ _ALIASES = ("services", "secrets", "configmaps", "persistentvolumeclaims", "reso
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """The surroundings on which an object's usage depends: the classes by name, the pod and the claims that a pod owns
-    by UID, the time."""
+    """What an object's usage depends on: classes by name, the pod and the claims that a pod owns by UID, the time."""
 
     classes: Mapping[str, DeviceClass]
     pod_of: Callable[[str, str], Pod | None]

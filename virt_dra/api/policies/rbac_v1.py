@@ -13,8 +13,7 @@ API_GROUP = "rbac.authorization.k8s.io"
 
 
 class PolicyRule(Wire):
-    """What is allowed: every verb on every resource (``resource/subresource``) of every group; with names, on those
-    objects only."""
+    """What is allowed: each verb on each resource (``resource/subresource``) of each group; with names, on these."""
 
     verbs: List[Str] = ()
     api_groups: List[Str] = ()

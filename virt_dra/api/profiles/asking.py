@@ -19,8 +19,7 @@ from virt_dra.api.counting import cut_after
 from virt_dra.api.validation.field_errors import Errors, FieldError, each_invalid, invalid, too_long, too_many
 
 DEVICES_ANNOTATION: Final = "virt-dra.io/devices"
-"""On a VMI; KubeVirt copies it from ``spec.template.metadata`` of a VM and from ``spec.annotations`` of its
-instancetype."""
+"""On a VMI; KubeVirt copies it from a VM's ``spec.template.metadata`` and its instancetype's ``spec.annotations``."""
 LINE_MAX: Final = 4096
 """Bytes of a line."""
 ITEMS_MAX: Final = 16

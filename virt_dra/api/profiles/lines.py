@@ -1,5 +1,4 @@
-"""VMs as they are admitted: with the devices that their lines ask for, by the profiles, instancetypes and namespaces at
-hand. Pure."""
+"""VMs as admitted: with the devices that their lines ask for, by profiles, instancetypes and namespaces. Pure."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ class DocumentError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """One JSON value: ``None`` for an empty document. ``length`` in characters of text; ``expanded``: aliases were
-    followed."""
+    """A JSON value, ``None`` if empty. ``length``: in characters of text; ``expanded``: aliases were followed."""
 
     value: object
     line: int
@@ -62,8 +61,7 @@ def limit_depth(parsed: Parsed, name: str) -> None:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested more than so many levels deep; the value itself is the first. Does not
-    recurse."""
+    """Whether lists and objects nest more than so many levels deep, the value's included. Does not recurse."""
     level = [value]
     for _ in range(levels):
         level = [

@@ -51,8 +51,7 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
 MAX_DOCUMENTS = 100_000
-"""The most documents of one YAML text, empty ones included. Bulk output of a cluster is a List, whose objects don't
-count as documents."""
+"""The most documents of one YAML text, empty ones included. Objects of a List don't count."""
 _LONGEST_NAME = 253
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
@@ -313,8 +312,7 @@ def _flattened(parsed: Parsed, source: DocumentSource) -> Iterator[Document]:
 
 
 def _items(raw: object) -> list[Any] | None:
-    """The objects of a List kind, each with kind and version (the API server leaves them out in typed lists), or
-    None."""
+    """The objects of a List kind, each with kind and version (which API servers leave out in typed lists), or None."""
     if not isinstance(raw, dict) or "items" not in raw:
         return None
     kind, items = raw.get("kind"), raw["items"]

@@ -32,8 +32,7 @@ _given: dict[tuple[str, ...], set[str]] = {}
 
 
 def share_members(*objects: Wire) -> None:
-    """Let objects have the sets of their given members and of their unknown ones in common with others: 280 bytes less
-    for each."""
+    """Let objects share the sets of their given members and of unknown ones with others: 280 bytes less for each."""
     for obj in objects:
         if obj.model_extra:
             continue  # its unknown members count as given, and their names may be of any length
@@ -62,8 +61,7 @@ class _Memory(Generic[V]):
 
 
 class InternTable(Generic[W]):
-    """Reads values of one type. The same members in the same order give the same object, unless they are long or were
-    forgotten."""
+    """Reads values of a type. The same members in the same order give the same object, unless long or forgotten."""
 
     def __init__(self, kind: type[W]) -> None:
         self._kind = kind
@@ -85,8 +83,7 @@ class TemplateTable(Generic[W]):
     """Reads objects that differ in their name and one map of parts, if at all, and share the rest with many others."""
 
     def __init__(self, kind: type[W], name: str, parts: str, part: type[Wire]) -> None:
-        """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the
-        map's values."""
+        """``name``, ``parts``: the members that differ, in Python and JSON. ``part``: the type of the map's values."""
         self._name = name
         self._parts = parts
         self._known: _Memory[W] = _Memory()

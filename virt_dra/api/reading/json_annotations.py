@@ -17,8 +17,7 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class AnnotationError(ValueError):
-    """An annotation that can't be used. ``problems``: (path below the annotation or "", message); ``field``: the
-    annotation's path."""
+    """An annotation that can't be used. ``problems``: (path below it or "", message); ``field``: its path."""
 
     def __init__(self, field: str, problems: Iterable[tuple[str, str]]) -> None:
         self.field = field

@@ -1,5 +1,4 @@
-"""JSON text -> values: one value, concatenated values or JSON lines. Numbers as Kubernetes reads them, duplicate keys
-refused."""
+"""JSON text -> values: one, concatenated ones, or JSON lines. Numbers as in Kubernetes, duplicate keys refused."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _find_duplicate(text: str, position: int) -> int:
-    """The position of the first key that its object already has. Reads tokens only; the text is known to be well-formed
-    so far."""
+    """The position of the first key that its object already has. Reads tokens only; the text is well-formed so far."""
     objects: list[set[str] | None] = []
     previous = ""
     for token in _TOKEN.finditer(text, position):

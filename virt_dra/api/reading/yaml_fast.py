@@ -22,8 +22,7 @@ from virt_dra.api.reading.document_error import DocumentError, Parsed
 MIN_LENGTH = 64 * 1024
 """The shortest text for the fast parser; for shorter ones there is nothing to gain."""
 _MIN_CHUNK = 64
-"""The shortest document for the fast parser; shorter neighbours are read exactly together, as starting a document costs
-more than reading it."""
+"""The shortest document for the fast parser; shorter neighbours are read exactly together: starting costs more."""
 _ANCHORED_LINE = 256
 """The longest line beside anchors for the fast parser: it limits the number of aliased nodes, but not their length."""
 
@@ -99,8 +98,7 @@ def _parse_large(text: str, name: str) -> Iterator[Parsed]:
 
 
 def _parts(text: str, verdicts: dict[str, bool]) -> Iterator[tuple[str, bool]]:
-    """The text in parts: each document for the fast parser alone (true), and runs of other documents together
-    (false)."""
+    """The text in parts: a document for the fast parser alone (true), or a run of other documents (false)."""
     odd: list[str] = []
     for chunk in chunks(text):
         if len(chunk) < _MIN_CHUNK or not (_is_clear(chunk, verdicts) or _ITEMS.search(chunk)):
@@ -202,8 +200,7 @@ def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
 
 
 def _may_contain_itself(chunk: str) -> bool:
-    """Whether an alias may stand inside the node that it names (yaml-rs reads such an alias as null), or an anchor is
-    given twice."""
+    """Whether an alias may be inside the node that it names (null to yaml-rs), or an anchor is given twice."""
     names: set[str] = set()
     aliases: dict[str, list[int]] = {}
     for alias in _ALIAS.finditer(chunk):

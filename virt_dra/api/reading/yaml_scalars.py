@@ -52,8 +52,7 @@ _REMEMBERED = 64
 
 
 def plain_scalar(text: str) -> JsonScalar:
-    """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not
-    have."""
+    """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON hasn't."""
     return _remembered(text) if len(text) <= _REMEMBERED else _plain(text)
 
 
@@ -109,8 +108,7 @@ def whole(number: float) -> int | float:
 
 
 def tagged_scalar(tag: str, text: str) -> JsonScalar:
-    """The value of a scalar with an explicit tag (long form). Unknown tags read as strings. Raises
-    :class:`ScalarError`."""
+    """The value of a scalar with a tag (long form). Unknown tags read as strings. Raises :class:`ScalarError`."""
     if tag == BINARY:
         try:
             return base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True).decode(errors="replace")

@@ -30,8 +30,7 @@ from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed
 from virt_dra.api.reading.yaml_scalars import MERGE, ScalarError, key_text, plain_key, plain_scalar, tagged_scalar
 
 MAX_ALIAS_NODES = 400_000
-"""The most nodes (scalars, lists, mappings) that a document's aliases may expand to, besides ten times the nodes
-written."""
+"""The most nodes (scalars, lists, mappings) that aliases may expand to, besides ten times the nodes written."""
 _NODE_LENGTH = 64
 """Characters of a scalar that count as a further node, since aliases repeat long texts, too."""
 
@@ -47,8 +46,7 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """libyaml's events as far as this module reads them; which attributes an event really has follows from its
-    class."""
+    """libyaml's events as far as they are read here; which attributes an event really has follows from its class."""
 
     start_mark: _Mark
     anchor: str
@@ -116,8 +114,7 @@ _NO_DOCUMENT = "not a YAML document"
 
 
 class _DocumentReader:
-    """Reads one document. ``base`` is the line at which the stream stands in its file, ``document`` the document's
-    number in it."""
+    """Reads one document. ``base``: the line of the stream in its file, ``document``: the document's number in it."""
 
     def __init__(self, name: str, base: int, document: int) -> None:
         self._name = name

@@ -27,8 +27,7 @@ def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
-    """Quotes where a reader could take the string for something else, literal style for lines of text, else the
-    emitter's choice."""
+    """Quotes where a reader could take it for something else, literal style for lines, else the emitter's choice."""
     if "\n" in text:
         lines = text.split("\n")
         literal = not text[0].isspace() and all(line.isprintable() and line == line.rstrip() for line in lines)
@@ -59,8 +58,7 @@ _Dumper.add_multi_representer(StrEnum, lambda dumper, word: _represent_text(dump
 
 
 def write_yaml(value: object) -> str:
-    """One YAML document of a JSON value, keys in their order. Raises ValueError for a string that is no Unicode
-    text."""
+    """One YAML document of a JSON value, keys in order. Raises ValueError for a string that is no Unicode text."""
     return write_documents((value,))
 
 

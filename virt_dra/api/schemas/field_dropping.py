@@ -45,8 +45,7 @@ _OWN_PLACE = ("node_name", "node_selector", "all_nodes")
 
 
 def without_disabled_fields(new: ObjectT, old: ObjectT | None, gates: FeatureGates) -> ObjectT:
-    """``new`` without the fields outside of status that belong to a gate that is off; the same object if there are
-    none."""
+    """``new`` without the fields outside of status that belong to a gate that is off; itself if there are none."""
     changed: TypedObject = new
     if isinstance(new, ResourceClaim):
         devices = old.spec.devices if isinstance(old, ResourceClaim) else None
@@ -81,8 +80,7 @@ def without_disabled_fields(new: ObjectT, old: ObjectT | None, gates: FeatureGat
 
 
 def without_disabled_status(new: ObjectT, old: ObjectT, gates: FeatureGates) -> ObjectT:
-    """``new`` without the fields of its status that belong to a gate that is off. Claims, pods and PodGroups have such
-    fields."""
+    """``new`` without the fields of status that belong to a gate that is off, as claims, pods and PodGroups have."""
     if isinstance(new, PodGroup) and isinstance(old, PodGroup):
         dropped = not gates.workload_resource_claims and not old.spec.resource_claims
         return new.replacing(status=new.status.without("resource_claim_statuses")) if dropped else new

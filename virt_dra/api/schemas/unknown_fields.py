@@ -187,8 +187,7 @@ def _walk(
 
 
 def _meant(kind: type[Wire], name: str, declared: Fields) -> str | None:
-    """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without
-    it."""
+    """The most similar field; for a request also of those under ``exactly``, which v1beta1 writes without it."""
     meant = nearest(name, declared)
     if meant is None and kind is DeviceRequest and "exactly" in declared:
         inner = nearest(name, _EXACT)

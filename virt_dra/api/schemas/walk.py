@@ -72,8 +72,7 @@ class Schema:
     """A structural schema, taken apart for fast walks. Made by :meth:`of`; not to be changed."""
 
     kind: str
-    """``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``, ``int-or-string``; "" stands for any
-    value."""
+    """``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``, ``int-or-string``; "": any value."""
     properties: Mapping[str, Schema]
     required: KeysView[str]
     rest: Schema | None
@@ -200,8 +199,7 @@ def _below(owner: Schema, name: str) -> str | None:
 
 
 def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema | None]]:
-    """Path, name and the schema that lacks it, if any: also in what stands where the schema wants something else, as an
-    API server does."""
+    """Path, name and the schema that lacks it, if any: also in a value of the wrong type, as an API server does."""
     if isinstance(value, dict):
         for key, item in value.items():
             inner = schema.properties.get(key, schema.rest)
@@ -230,8 +228,7 @@ def _objects_in(items: list[Any], path: str) -> Iterator[tuple[str, Json]]:
 
 
 def pruned(raw: Any, schema: Schema) -> Any:
-    """The value as it is stored, without unknown fields. The value itself isn't changed; the result may share parts
-    with it."""
+    """The value as it is stored, without unknown fields. It isn't changed; the result may share parts with it."""
     if isinstance(raw, dict):
         kept = {}
         for key, item in raw.items():

@@ -83,8 +83,7 @@ def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_R
 
 
 def validate_status_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
-    """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec
-    (C-13.1)."""
+    """The faults of replacing ``old``'s status by that of ``new``, which has the stored metadata and spec (C-13.1)."""
     rule = _STATUS_UPDATE.get(type(new)) if type(new) is type(old) else None
     return _once(rule(new, old) if rule else ())
 

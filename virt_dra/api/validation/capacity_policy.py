@@ -13,8 +13,7 @@ INT64_MAX = 2**63 - 1
 
 
 def capacity(value: DeviceCapacity, path: str, *, shared: bool, rules: Rules) -> Errors:
-    """The faults of one capacity. ``shared``: the device allows multiple allocations; only then may it have a
-    policy."""
+    """The faults of a capacity. ``shared``: the device allows multiple allocations; only then may it have a policy."""
     policy = value.request_policy
     if policy is None:
         return

@@ -168,8 +168,7 @@ def _interface_address(address: str, path: str) -> Errors:
 
 
 def _canonical_address(host: str, length: str) -> str | None:
-    """The canonical form, or None if it is not an address. Leading zeros in IPv4 are read as decimal, as Kubernetes
-    does."""
+    """The canonical form, or None if it is not an address. Leading zeros in IPv4 are read as decimal, as upstream."""
     if not re.fullmatch("[0-9]{1,3}", length):
         return None
     try:

@@ -92,8 +92,7 @@ class _Scope:
 
     rules: Rules
     constrained: Mapping[str, frozenset[str]]
-    """Attributes named by constraints, by what the constraint targets: a request, ``request/alternative`` or ""
-    (all)."""
+    """Attributes of constraints, by what these target: a request, ``request/alternative`` or "" (all)."""
 
     def is_constrained(self, attribute: str, request: str) -> bool:
         targets = {"", request, request.partition("/")[0]}

@@ -1,5 +1,4 @@
-"""DeviceClass (C-14.6). Two classes may have the same extended resource name; the scheduler's cache of names chooses
-one."""
+"""DeviceClass (C-14.6). Two classes may have one extended resource name; the scheduler's cache of names chooses one."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ CONFIGURATIONS_MAX = 32
 
 
 def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Errors:
-    """The faults of a class; ``old`` is the object that an update replaces. Only an unchanged list counts as stored,
-    not a reordered one."""
+    """The faults of a class; ``old``: what an update replaces. Only an unchanged list counts as stored."""
     spec = obj.spec
     check = None if old is not None and spec.selectors == old.spec.selectors else rules.check_selector or unchecked
     yield from selectors(spec.selectors, "spec.selectors", check)
@@ -33,8 +31,7 @@ def device_class(obj: DeviceClass, old: DeviceClass | None, rules: Rules) -> Err
 
 
 def _extended_resource_name(name: str) -> Iterator[str]:
-    """Faults of a name like ``example.com/gpu``: a domain other than kubernetes.io's, and a valid key as a quota's
-    ``requests.…``."""
+    """Faults of a name like ``example.com/gpu``: not of kubernetes.io, and valid as a quota's ``requests.…``."""
     if "/" not in name:
         yield "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
     elif "kubernetes.io/" in name:

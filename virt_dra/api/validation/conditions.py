@@ -24,8 +24,7 @@ _REASON_RULE = (
 
 
 def conditions(entries: Sequence[Condition], path: str, limit: int) -> Errors:
-    """The faults of a list of conditions. Unlike others, a list over its limit is still checked entry by entry, as in
-    Kubernetes."""
+    """The faults of a list of conditions. One over its limit is still checked entry by entry, as upstream."""
     if len(entries) > limit:
         yield too_many(path, len(entries), limit)
     yield from unique_items(entries, path, _condition, lambda entry: entry.type)

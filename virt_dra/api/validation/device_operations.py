@@ -1,5 +1,4 @@
-"""Validation of fields that a published device and an allocation result share: binding conditions, skipped node
-operations (C-14.4)."""
+"""Validation of what devices and allocation results share: binding conditions, skipped node operations (C-14.4)."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def _repeated(names: tuple[str, ...], path: str) -> Errors:
 
 
 def skipped_operations(operations: tuple[str, ...], path: str) -> Errors:
-    """The faults of skipped operations: skipping the preparation of a device requires skipping its counterpart
-    (A-22.7)."""
+    """The faults of skipped operations: whoever skips preparing a device must skip its counterpart (A-22.7)."""
 
     def operation(name: str, at: str) -> Errors:
         if name not in (PREPARE, UNPREPARE, EVERY):

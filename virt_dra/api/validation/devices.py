@@ -101,8 +101,7 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
 
 
 def declared_faults(value: Device, path: str) -> Errors:
-    """The faults of a device in a list that is too long: only those of rules declared on the types, which ignore the
-    limit."""
+    """The faults of a device in a list that is too long: those of rules declared on the types, which ignore limits."""
     for name, attribute in value.attributes.items():
         yield from _union(attribute, f"{path}.attributes[{name}]")
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters", counters_max=None)
@@ -117,8 +116,7 @@ def declared_faults(value: Device, path: str) -> Errors:
 
 
 def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
-    """The faults of taints. The limit is a rule by hand; effects have a declared rule, which applies to every entry in
-    any case."""
+    """The faults of taints. The limit is a rule by hand; that of effects is declared, and applies in any case."""
     if len(values) > TAINTS_MAX:
         yield too_many(path, len(values), TAINTS_MAX)
         yield from items(values, path, lambda value, at: taint_effect(value.effect, at))
@@ -214,8 +212,7 @@ def counter_set(value: CounterSet, path: str) -> Errors:
 
 
 def _counters(counters: Mapping[str, Counter], path: str, limit: int | None = COUNTERS_MAX) -> Errors:
-    """The faults of counters. Any quantity is valid, even a negative one: the allocator decides about it (A-22.12,
-    AC-3)."""
+    """The faults of counters. Any quantity is valid, even a negative one: the allocator decides (A-22.12, AC-3)."""
     if not counters:
         yield required(path)
     else:

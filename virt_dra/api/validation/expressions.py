@@ -18,8 +18,7 @@ PARAMETERS_MAX = 10 * 1024
 
 
 def selectors(entries: Sequence[DeviceSelector], path: str, check: ExpressionCheck | None) -> Errors:
-    """The faults of selectors. ``check`` None: the expressions are stored already and count as valid, whatever their
-    length (C-14.6)."""
+    """The faults of selectors. ``check`` None: they are stored and count as valid, whatever their length (C-14.6)."""
 
     def one(selector: DeviceSelector, at: str) -> Errors:
         if selector.cel is None:
@@ -47,8 +46,7 @@ def unchecked(text: str) -> str | None:
 
 
 def configuration(opaque: OpaqueDeviceConfiguration | None, path: str, *, stored: bool = False) -> Errors:
-    """The faults of opaque configuration, the only kind so far. ``stored``: parameters that were accepted before may be
-    of any length."""
+    """The faults of opaque configuration. ``stored``: parameters that were accepted before may be of any length."""
     if opaque is None:
         yield required(f"{path}.opaque")
         return
@@ -57,8 +55,7 @@ def configuration(opaque: OpaqueDeviceConfiguration | None, path: str, *, stored
 
 
 def json_object(value: Any, path: str, limit: int | None) -> Errors:
-    """The faults of an object of at most ``limit`` bytes as compact JSON. (Any, because that is what arbitrary JSON is
-    in Python.)"""
+    """The faults of an object of at most ``limit`` bytes as compact JSON."""
     if value is None:
         yield required(path)
     elif limit is not None and _json_length(value) > limit:

@@ -134,8 +134,7 @@ class Struct(dict[str, object]):
 
 
 def rendered(value: object) -> str:
-    """A value as apimachinery shows it: text quoted, numbers and booleans plain, others (and :class:`TypedText`) as
-    compact JSON."""
+    """A value as apimachinery shows it: text quoted, others (and :class:`TypedText`) as compact JSON."""
     if isinstance(value, str) and not isinstance(value, TypedText):
         return quoted(value)
     if isinstance(value, Quantity):

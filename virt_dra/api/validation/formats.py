@@ -70,8 +70,7 @@ def pool(name: str, path: str) -> Errors:
 
 
 def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Errors:
-    """``limit`` is in characters, as this rule says, and in bytes, as the rule by hand does. None: only that of a
-    subdomain."""
+    """``limit``: in characters, and in bytes, as of the rule by hand. None: only that of a subdomain."""
     if not name:
         yield required(path)
         return
@@ -153,8 +152,7 @@ def _identifier(name: str, path: str) -> Errors:
 
 
 def fully_qualified_name(name: str, path: str) -> Errors:
-    """The declared rule, which has no rule by hand beside it: other than a qualified name's, its domain is in lower
-    case."""
+    """The declared rule, with none by hand beside it: unlike a qualified name's, its domain is in lower case."""
     parts = name.split("/")
     if len(parts) == 2:
         if not parts[0]:
@@ -219,8 +217,7 @@ def unique_items(
     limit: int | None = None,
     shown: Callable[[T], object] | None = None,
 ) -> Errors:
-    """The faults as :func:`items`, and of entries with the same key. ``shown``: the value that the message shows for a
-    repeated one."""
+    """The faults as :func:`items`, and of repeated keys. ``shown``: what the message shows for a repeated entry."""
     yield from items(entries, path, check, limit)
     if limit is not None and len(entries) > limit:
         return
@@ -239,8 +236,7 @@ def map_entries(
     shown_key: int,
     limit: int | None = None,
 ) -> Errors:
-    """The faults of every key at the map's own path and every value at ``path[key]``, with the key shortened to
-    ``shown_key`` bytes."""
+    """The faults of keys, at the map's path, and of values, at ``path[key]``, the key cut to ``shown_key`` bytes."""
     if limit is not None and len(values) > limit:
         yield too_many(path, len(values), limit)
         return

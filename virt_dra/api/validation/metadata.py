@@ -147,8 +147,7 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Errors:
 
 
 def _is_native(obj: TypedObject) -> bool:
-    """True for Kubernetes' own kinds; a custom resource may have any well-formed finalizer, as KubeVirt's older
-    ones."""
+    """True for Kubernetes' own kinds; a custom resource may have any well-formed finalizer, as KubeVirt's older."""
     group = (obj.api_version or obj.API_VERSION).rpartition("/")[0]
     return not isinstance(obj, UnknownObject) and ("." not in group or group.endswith(".k8s.io"))
 

@@ -46,8 +46,7 @@ def pod(obj: Pod) -> Errors:
 
 
 def pod_update(new: Pod, old: Pod) -> Errors:
-    """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference to the
-    message."""
+    """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference."""
     yield from pod(new)
     if _asked(new) != _asked(old):
         yield forbidden("spec", FIXED_FIELDS)

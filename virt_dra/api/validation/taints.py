@@ -49,8 +49,7 @@ def toleration(value: DeviceToleration, path: str) -> Errors:
 
 
 def taint_rule(obj: DeviceTaintRule, old: DeviceTaintRule | None) -> Errors:
-    """The faults of a rule; ``old`` is the object that an update replaces. A rule without a selector is legal and
-    selects nothing."""
+    """The faults of a rule; ``old``: what an update replaces. One without a selector is legal and selects nothing."""
     selector, path = obj.spec.device_selector, "spec.deviceSelector"
     if selector is not None:
         if selector.driver is not None:

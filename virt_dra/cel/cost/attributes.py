@@ -81,8 +81,7 @@ def chain(root: Run, qualifiers: list[Qualifier], own: int) -> Run:
 
 
 def presence(root: Run, qualifiers: list[Qualifier], name: str, own: int) -> Run:
-    """A closure for ``has(….name)``. As upstream it costs 1 less than the chain; a cost below zero wraps around and
-    exceeds every limit."""
+    """A closure for ``has(….name)``. As upstream it costs 1 less than the chain; below zero it exceeds every limit."""
 
     def run(meter: Meter) -> Value:
         value = _tested(meter, _qualified(meter, root(meter), qualifiers), name)

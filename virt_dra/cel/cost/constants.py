@@ -1,5 +1,4 @@
-"""Constant folding as Kubernetes does it: the parts of an expression that are computed with the program, so that they
-cost nothing."""
+"""Constant folding as in Kubernetes: parts of an expression that are computed with the program, and cost nothing."""
 
 from __future__ import annotations
 

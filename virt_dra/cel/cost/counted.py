@@ -44,8 +44,7 @@ _UNFIT = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
 _SINGLETONS = frozenset(
     ("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches")
 )
-"""Functions that always evaluate both operands; others with several overloads or with three operands stop at the first
-that fails."""
+"""Functions that evaluate both operands; others with several overloads or three operands stop at the first failure."""
 
 
 def count(root: SyntaxNode, environment: Environment, work: WorkEstimate) -> tuple[Run, int]:
@@ -172,8 +171,7 @@ class _Builder:
         return macros.conditional(condition, chosen, other)
 
     def _optional_map(self, node: OptionalMap) -> Step[Run]:
-        """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for
-        ``target.value()``."""
+        """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable is ``target.value()``."""
         outer = len(self._bound)
         target: Run = yield self.build(node.target)
         within = frozenset(list(self._bound)[outer:])

@@ -1,5 +1,4 @@
-"""Ranges of sizes and the arithmetic of estimates: unsigned 64-bit numbers that stop at their maximum, as
-upstream's."""
+"""Ranges of sizes and the arithmetic of estimates: unsigned 64-bit numbers that stop at the maximum, as upstream's."""
 
 from __future__ import annotations
 

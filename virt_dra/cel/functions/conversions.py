@@ -25,8 +25,7 @@ _HEX_DOUBLE = re.compile(r"[-+]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[-+]
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"))
-"""Functions that Kubernetes evaluates on literals while compiling; one that fails there makes the expression
-invalid."""
+"""Functions that Kubernetes evaluates on literals while compiling; if one fails, the expression is invalid."""
 
 
 def _digits(text: str) -> int | None:

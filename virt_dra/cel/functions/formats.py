@@ -1,5 +1,4 @@
-"""Kubernetes' named formats (L-2.8): ``format.dns1123Label().validate(text)`` says what is wrong with a text, in
-Kubernetes' words."""
+"""Kubernetes' named formats (L-2.8): ``format.dns1123Label().validate(text)`` says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
-from types import MappingProxyType
+from functools import partial
 from typing import ClassVar
 
 from virt_dra.api.names import (
@@ -78,42 +77,24 @@ class NamedFormat:
     """The length of the regular expression that Kubernetes' cost assumes for it."""
 
 
-_PATTERN_SIZES = {
-    "byte": 84, "date": 71, "datetime": 71, "dns1035Label": 30, "dns1035LabelPrefix": 30, "dns1123Label": 30,
-    "dns1123LabelPrefix": 30, "dns1123Subdomain": 60, "dns1123SubdomainPrefix": 60, "labelValue": 40,
-    "qualifiedName": 60, "uri": 1103, "uuid": 70,
-}  # fmt: skip
-
-FORMATS = MappingProxyType(
-    {
-        name: NamedFormat(name, check, _PATTERN_SIZES[name])
-        for name, check in {
-            "byte": _simply(_BASE64.fullmatch, "invalid base64"),
-            "date": _simply(_is_date, "invalid date"),
-            "datetime": _simply(_is_datetime, "invalid datetime"),
-            "dns1035Label": dns1035_label,
-            "dns1035LabelPrefix": _prefix(dns1035_label),
-            "dns1123Label": dns1123_label,
-            "dns1123LabelPrefix": _prefix(dns1123_label),
-            "dns1123Subdomain": dns1123_subdomain,
-            "dns1123SubdomainPrefix": _prefix(dns1123_subdomain),
-            "labelValue": label_value,
-            "qualifiedName": label_key,
-            "uri": _uri,
-            "uuid": _simply(_UUID.fullmatch, "does not match the UUID format"),
-        }.items()
-    }
-)
-
-
-def _declare(name: str, named: NamedFormat) -> None:
-    @library.function(f"format.{name}() -> kubernetes.NamedFormat")
-    def constant() -> NamedFormat:
-        return named
-
-
-for _name, _named in FORMATS.items():
-    _declare(_name, _named)
+_CHECKS: dict[str, tuple[FormatCheck, int]] = {
+    "byte": (_simply(_BASE64.fullmatch, "invalid base64"), 84),
+    "date": (_simply(_is_date, "invalid date"), 71),
+    "datetime": (_simply(_is_datetime, "invalid datetime"), 71),
+    "dns1035Label": (dns1035_label, 30),
+    "dns1035LabelPrefix": (_prefix(dns1035_label), 30),
+    "dns1123Label": (dns1123_label, 30),
+    "dns1123LabelPrefix": (_prefix(dns1123_label), 30),
+    "dns1123Subdomain": (dns1123_subdomain, 60),
+    "dns1123SubdomainPrefix": (_prefix(dns1123_subdomain), 60),
+    "labelValue": (label_value, 40),
+    "qualifiedName": (label_key, 60),
+    "uri": (_uri, 1103),
+    "uuid": (_simply(_UUID.fullmatch, "does not match the UUID format"), 70),
+}
+FORMATS = {name: NamedFormat(name, check, size) for name, (check, size) in _CHECKS.items()}
+for _name in FORMATS:
+    library.define({f"format.{_name}() -> kubernetes.NamedFormat": partial(FORMATS.__getitem__, _name)})
 
 
 @library.function("format.named(string) -> optional_type(kubernetes.NamedFormat)")

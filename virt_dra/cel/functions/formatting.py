@@ -41,26 +41,13 @@ _WANTED = {
     "X": "only integers, byte buffers, and strings can be formatted as hex",
     "o": "octal clause can only be used on integers",
 }
-_SCALARS = (
-    "string",
-    "bool",
-    "bytes",
-    "int",
-    "uint",
-    "double",
-    "null_type",
-    "google.protobuf.Duration",
-    "google.protobuf.Timestamp",
-)
+_SCALARS = ("string", "bool", "bytes", "int", "uint", "double", "null_type")
 _ACCEPTED: dict[str, frozenset[str]] = {
-    "s": frozenset((*_SCALARS, "list", "map", "type")),
-    "d": frozenset(("int", "uint")),
-    "f": frozenset(("double", "string")),
-    "e": frozenset(("double", "string")),
+    "s": frozenset((*_SCALARS, "google.protobuf.Duration", "google.protobuf.Timestamp", "list", "map", "type")),
     "b": frozenset(("int", "uint", "bool")),
-    "x": frozenset(("int", "uint", "string", "bytes")),
-    "X": frozenset(("int", "uint", "string", "bytes")),
-    "o": frozenset(("int", "uint")),
+    **dict.fromkeys("do", frozenset(("int", "uint"))),
+    **dict.fromkeys("fe", frozenset(("double", "string"))),
+    **dict.fromkeys("xX", frozenset(("int", "uint", "string", "bytes"))),
 }
 
 
@@ -75,8 +62,7 @@ class FormatFault(ValueError):
 
 
 def parse_format(text: str, arguments: int, *, literal: bool = False) -> Iterator[str | Clause]:
-    """The pieces of a format, in order. Raises FormatFault where the reference would stop, which for a ``literal`` is
-    elsewhere."""
+    """The pieces of a format. Raises FormatFault where the reference would stop, for a ``literal`` elsewhere."""
     position = used = 0
     while position < len(text):
         start = text.find("%", position)

@@ -1,5 +1,4 @@
-"""Functions on lists: Kubernetes' list library version 1, the lists extension version 3, and sets (L-2.7, L-2.8,
-L-2.10)."""
+"""Functions on lists: Kubernetes' list library 1, the lists extension 3, and sets (L-2.7, L-2.8, L-2.10)."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def _loose_order(value: Value, other: Value) -> int:
 
 
 def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Value]:
-    """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or
-    orderless types."""
+    """The values by their keys; equal keys keep their order. Raises EvaluationError for several or orderless types."""
     budget.spend(len(values) * max(1, len(values).bit_length()) * _SORTED)
     budget.grow(2 * len(values))
     if keys and type_name(keys[0]) not in _ORDERED:

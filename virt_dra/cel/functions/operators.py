@@ -1,5 +1,4 @@
-"""Operators: arithmetic, comparison, membership and indexing (L-2.1, L-2.2), with cel-go's overflow checks and
-errors."""
+"""Arithmetic, comparison, membership and indexing (L-2.1, L-2.2), with cel-go's overflow checks and errors."""
 
 from __future__ import annotations
 
@@ -300,8 +299,7 @@ def index_map(entries: dict[Value, Value], key: Value) -> Value:
 
 
 def _position(values: list[Value], index: Value) -> int | None:
-    """The position that an index denotes, None if it is out of range. Raises EvaluationError for a value that is no
-    index."""
+    """The position that an index denotes, None if out of range. Raises EvaluationError for what is no index."""
     require_qualifier(index)
     if isinstance(index, float) and index.is_integer() and INT_MIN < index < INT_MAX:
         index = int(index)

@@ -132,8 +132,7 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def _timestamp(value: Timestamp) -> str:
-    """A time as Go prints it: ``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the
-    offset stands twice."""
+    """A time as Go prints it: ``2020-02-29 12:34:56.789 +0000 UTC``; a nameless zone's offset is there twice."""
     seconds, rest = divmod(value.nanoseconds + value.offset * 10**9, 10**9)
     moment = _EPOCH + timedelta(seconds=seconds)
     decimals = f".{rest:09}".rstrip("0") if rest else ""

@@ -36,8 +36,7 @@ _MOST_CLASSES: Final = 300
 _DEEPEST: Final = 1000
 """The height of a pattern's tree beyond which Go refuses it."""
 _PARENTHESIS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.?|[^\]\\])*(?:\]|\Z)|\(\?P?<|\(\?|[()]", re.DOTALL)
-"""Parentheses that open and close groups, and what may hold others. Brackets that nothing closes go to the end: linear
-time."""
+"""Parentheses of groups, and what may hold others. Brackets that nothing closes go to the end: linear time."""
 _MOST_INSTRUCTIONS: Final = 100_000
 """Instructions of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
 
@@ -53,8 +52,7 @@ _PER_INSTRUCTION: Final = 0.45
 _SEARCH: Final = 1.5
 _PER_BYTE: Final = 0.003
 _PER_STEP: Final = 0.0055
-"""Of an instruction on a byte where RE2 goes through its program one by one; then no more than a thousand or so are
-alive at once."""
+"""Of an instruction on a byte where RE2 goes through its program singly; then no more than some thousand are alive."""
 _PER_ENCODED: Final = 0.02
 _FOUND: Final = 4.0
 _MOST_ALIVE: Final = 1_200
@@ -272,8 +270,7 @@ def matches(budget: Budget, text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=_MATCHES)
 def _matches_short(pattern: str, text: str) -> bool:
-    """Memoized search: a cluster's devices have few models and versions, and a search takes ten times as long as the
-    look-up."""
+    """Memoized search: devices have few models and versions, and a search takes ten times as long as the look-up."""
     return compile_pattern(pattern).search(text) is not None
 
 

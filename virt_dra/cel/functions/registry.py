@@ -19,8 +19,7 @@ from virt_dra.cel.types import BOOL, Type, TypeKind, parse_type, parse_types
 from virt_dra.cel.values import TypeValue, Value, type_name
 
 Implementation = Callable[..., Value]
-"""A Python function over CEL values; its number of arguments is the declaration's (plus a leading Budget if declared
-so)."""
+"""A Python function over CEL values, with the declaration's arguments (after a Budget if declared so)."""
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -38,8 +37,7 @@ class Overload:
     """The type parameters that occur in the declaration."""
     per_character: float = 0.0
     per_call: float = 0.0
-    """Microseconds to charge for a character of the text arguments, and for every call, if the implementation charges
-    nothing itself."""
+    """Microseconds to charge for a character of the arguments and for a call, if the implementation charges nothing."""
 
     def accepts(self, arguments: Sequence[Value]) -> bool:
         """True if the run-time types fit. Only the first element of a list is checked; for a function of
@@ -169,14 +167,12 @@ class Library:
         return declared
 
     def order(self, name: str, *operands: str) -> None:
-        """Sort a function's overloads by these parameters: an argument of unknown type gets the type of the first
-        one."""
+        """Sort a function's overloads by parameters: an argument of unknown type gets the type of the first one."""
         wanted = list(map(parse_types, operands))
         self.functions[name].sort(key=lambda overload: wanted.index(overload.params))
 
     def declare(self, *declarations: str) -> None:
-        """Declare a function without implementation: one that no value here fits, or that the compiler translates
-        itself."""
+        """Declare a function without implementation: no value here fits it, or the compiler translates it."""
         for declaration in declarations:
             self._add(_overload(declaration, None, False))
 

@@ -70,8 +70,7 @@ def last_index_of(budget: Budget, text: str, part: str, last: int | None = None)
 
 
 def _find_last(text: str, part: str) -> int:
-    """The position of the last occurrence, in linear time: Python's own ``rfind`` is quadratic where ``find`` is
-    linear."""
+    """The position of the last occurrence, in linear time: Python's ``rfind`` is quadratic, ``find`` linear."""
     if len(text) * len(part) < 100_000:
         return text.rfind(part)
     reversed_index = text[::-1].find(part[::-1])

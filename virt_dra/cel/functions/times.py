@@ -57,8 +57,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """The timestamp of an RFC 3339 text; None if it is none. Raises EvaluationError for a time outside the years 1 to
-    9999."""
+    """The timestamp of an RFC 3339 text, None if it is none. Raises EvaluationError for years other than 1 to 9999."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -139,8 +138,7 @@ _CYCLE = timedelta(days=146097)
 
 
 def _local(value: Timestamp, zone: str = "UTC") -> datetime:
-    """The time in a zone; moved by 400 years where it leaves Python's years 1 to 9999, so that only the year
-    differs."""
+    """The time in a zone; moved by 400 years where it leaves Python's years 1 to 9999: only the year differs."""
     moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
     place = _zone(zone)
     if moment.year == MAXYEAR:

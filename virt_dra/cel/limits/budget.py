@@ -21,19 +21,16 @@ CHECK_EVERY: Final = 100
 """Steps of comprehensions between two checks of the deadline (L-4.4)."""
 
 STRETCH: Final = 500.0
-"""Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the
-caller."""
+"""Microseconds of work between two checks of the deadline and two reports to the caller."""
 
 InterruptCheck = Callable[[], bool]
 """Returns True if the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
 
 STEP_LIMIT: Final = 5_000_000
-"""Limit of one evaluation in microseconds: more than a cost of 1,000,000 (L-4.1) takes, except for operations that it
-undercharges."""
+"""Microseconds of one evaluation: more than a cost of 1,000,000 (L-4.1) takes, unless it undercharges operations."""
 
 AFTERWARDS: Final = 5_000.0
-"""Microseconds of work that an interrupted evaluation may still do to find out whether its interruption matters
-(L-4.4)."""
+"""Microseconds that an interrupted evaluation may still take to find out whether its interruption matters (L-4.4)."""
 
 TEXT_LIMIT: Final = 100_000
 """Characters (or bytes) of a text that an expression may build; attributes have at most 64, an expression 10,240."""
@@ -106,8 +103,7 @@ class Budget:
         self.due = self.left - stretch
 
     def spend(self, microseconds: float) -> None:
-        """Charge work. Raises BudgetExceeded when nothing is left, Interrupted, and Stopped where the caller's budget
-        is used up."""
+        """Charge work. Raises BudgetExceeded, Interrupted, and Stopped where the caller's budget is used up."""
         self.left -= microseconds
         if self.left < self.due:
             self._settle()
@@ -143,22 +139,19 @@ class Budget:
             self._reported = self.left
 
     def repeat(self, microseconds: float) -> None:
-        """Charge work that an earlier evaluation has done for this one, without deducting it from the caller's. Raises
-        as :meth:`spend`."""
+        """Charge work that an earlier evaluation has done, not deducted from the caller's. Raises as :meth:`spend`."""
         self._reported -= microseconds
         self.spend(microseconds)
 
     def extra(self, microseconds: float) -> None:
-        """Report work that isn't the evaluation's own, such as making again what a cache has dropped: it changes no
-        result of its own."""
+        """Report work that isn't the evaluation's own, such as making again what a cache has dropped."""
         if self._work is not None and self._work.spent(microseconds):
             raise Stopped
 
     # --- loops ---
 
     def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
-        """The values for a comprehension to iterate over, charged ``weight`` microseconds a step. Raises as
-        :meth:`spend`."""
+        """The values for a comprehension, charged ``weight`` microseconds a step. Raises as :meth:`spend`."""
         whole = len(values) * weight
         if self._interrupt is None and whole < STRETCH:
             self.spend(whole)
@@ -188,8 +181,7 @@ class Budget:
     # --- texts and lists ---
 
     def build(self, length: int, per_character: int = 1) -> None:
-        """Charge building a text; ``per_character``: bytes of one. Raises BudgetExceeded, also for a text that is too
-        long."""
+        """Charge building a text; ``per_character``: bytes of one. Raises BudgetExceeded, also for a long text."""
         if length > TEXT_LIMIT:
             raise BudgetExceeded(
                 f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters"

@@ -1,5 +1,4 @@
-"""An LRU cache limited by the size of its values rather than their number, because users choose the texts that they are
-made from."""
+"""An LRU cache limited by the size of its values, since users choose the texts that they are made from."""
 
 from __future__ import annotations
 

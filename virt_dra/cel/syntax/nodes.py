@@ -1,5 +1,4 @@
-"""The syntax tree of an expression. Macros have nodes of their own; the checker fills in types and what names refer
-to."""
+"""The syntax tree of an expression. Macros have own nodes; the checker fills in types and what names refer to."""
 
 from __future__ import annotations
 
@@ -27,15 +26,13 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class SyntaxNode:
-    """A node of the syntax tree. ``offset``: the character that issues point at. ``type``: set by the checker.
-    ``height``: see the parser."""
+    """A node of the tree. ``offset``: where issues point. ``type``: set by the checker. ``height``: see the parser."""
 
     offset: int
     type: Type = field(default=DYN, kw_only=True)
     height: int = field(default=0, kw_only=True)
     unsure: bool = field(default=False, kw_only=True)
-    """True if the type was open and was inferred from how the value is used: the value of ``[dyn(1)].flatten()[0]`` can
-    have any type."""
+    """True if the type was inferred from the value's use: that of ``[dyn(1)].flatten()[0]`` can have any type."""
 
     @property
     def known_type(self) -> Type:

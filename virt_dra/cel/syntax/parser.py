@@ -18,6 +18,7 @@ expressions nest at most MAX_DEPTH deep, and a chain of operators, selections or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -45,27 +46,10 @@ MAX_DEPTH = 250
 MAX_LENGTH = 10 * 1024
 """Characters in an expression (L-2.1)."""
 
-_RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+_RESERVED = frozenset((
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+    "namespace", "return", "var", "void", "while",
+))  # fmt: skip
 _LEAVES = frozenset(("INT", "UINT", "FLOAT", "STRING", "BYTES", "IDENT", "true", "false", "null"))
 _CONTINUED = frozenset(".[({")
 """Tokens after which an operand goes on, as a selection, an index or a call."""
@@ -307,11 +291,8 @@ class _Parser:
             node: SyntaxNode = yield self._expression()
             self._expect(")")
             return node
-        if token.kind == "[":
-            node = yield self._list()
-            return node
-        if token.kind == "{":
-            node = yield self._map()
+        if token.kind in ("[", "{"):
+            node = yield self._list() if token.kind == "[" else self._map()
             return node
         if token.kind == "IDENT" or (token.kind == "." and self._peek() == "IDENT"):
             node = yield self._identifier()
@@ -408,34 +389,29 @@ class _Parser:
             self._next()
         token = self._token
         sign = -1 if negative else 1
-        if token.kind == "INT":
-            self._next()
-            value = sign * _number(token.text)
-            if not -_INT_MAX - 1 <= value <= _INT_MAX:
-                return self._instead(offset, "invalid int literal")
-            return Literal(offset, value, type=INT)
-        if token.kind == "UINT":
-            self._next()
-            value = _number(token.text[:-1])
-            if value > _UINT_MAX:
-                return self._instead(offset, "invalid uint literal")
-            return Literal(offset, value, type=UINT)
-        if token.kind == "FLOAT":
-            self._next()
-            number = sign * float(token.text)
-            if number in (float("inf"), float("-inf")):
-                return self._instead(offset, "invalid double literal")
-            return Literal(offset, number, type=DOUBLE)
-        if token.kind == "STRING":
-            return self._quoted(string_value, STRING)
-        if token.kind == "BYTES":
-            return self._quoted(bytes_value, BYTES)
-        if token.kind in ("true", "false"):
-            return Literal(offset, self._next().kind == "true", type=BOOL)
-        if token.kind == "null":
-            self._next()
-            return Literal(offset, None, type=NULL)
-        raise SyntaxFault(Issue(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"))
+        match token.kind:
+            case "INT":
+                value = sign * _number(token.text)
+                fits, made = -_INT_MAX - 1 <= value <= _INT_MAX, Literal(offset, value, type=INT)
+            case "UINT":
+                value = _number(token.text[:-1])
+                fits, made = value <= _UINT_MAX, Literal(offset, value, type=UINT)
+            case "FLOAT":
+                number = sign * float(token.text)
+                fits, made = not math.isinf(number), Literal(offset, number, type=DOUBLE)
+            case "STRING":
+                return self._quoted(string_value, STRING)
+            case "BYTES":
+                return self._quoted(bytes_value, BYTES)
+            case "true" | "false":
+                fits, made = True, Literal(offset, token.kind == "true", type=BOOL)
+            case "null":
+                fits, made = True, Literal(offset, None, type=NULL)
+            case _:
+                message = f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"
+                raise SyntaxFault(Issue(token.offset, message))
+        self._next()
+        return made if fits else self._instead(offset, f"invalid {made.type.name} literal")
 
     def _quoted(self, value: Callable[[Token], str | bytes], kind: Type) -> SyntaxNode:
         token = self._next()
@@ -510,26 +486,18 @@ def _receiver_call(offset: int, name: str, target: SyntaxNode, arguments: list[S
         if first.name == second.name:
             raise _MacroFault(arguments[1].offset, f"duplicate variable name: {first.name}")
         macro = "exists_one" if name == "existsOne" else name
-        return Comprehension(
-            offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1]
-        )
+        condition = arguments[2] if len(arguments) == 4 else None
+        return Comprehension(offset, macro, target, first, second, condition, arguments[-1])
     if shape == ("sortBy", 2):
         if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Logic, Bind, OptionalMap)):
-            raise _MacroFault(
-                target.offset,
-                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
-            )
-        return Comprehension(
-            offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1]
-        )
-    if shape == ("optMap", 2) or shape == ("optFlatMap", 2):
+            complaint = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+            raise _MacroFault(target.offset, complaint)
+        variable = _variable(arguments[0], "argument is not an identifier")
+        return Comprehension(offset, name, target, variable, None, None, arguments[1])
+    if shape in (("optMap", 2), ("optFlatMap", 2)):
         variable = _variable(arguments[0], f"{name}() variable name must be a simple identifier")
         return OptionalMap(offset, name == "optFlatMap", target, variable, arguments[1])
     if shape == ("bind", 3) and isinstance(target, Ident) and target.name == "cel":
-        return Bind(
-            offset,
-            _variable(arguments[0], "cel.bind() variable names must be simple identifiers"),
-            arguments[1],
-            arguments[2],
-        )
+        variable = _variable(arguments[0], "cel.bind() variable names must be simple identifiers")
+        return Bind(offset, variable, arguments[1], arguments[2])
     return Call(offset, name, target, arguments)

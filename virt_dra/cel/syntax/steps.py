@@ -13,8 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Step: TypeAlias = Generator["Step[Any]", Any, T]
-"""A computation that yields sub-computations, is sent their results (of whatever type each has, hence Any) and returns
-T."""
+"""A computation that yields sub-computations, is sent their results (of any types) and returns T."""
 
 
 def run(task: Step[T]) -> T:

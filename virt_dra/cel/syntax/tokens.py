@@ -24,8 +24,7 @@ class SyntaxFault(Exception):
 
 
 class Token(NamedTuple):
-    """``kind`` is FLOAT, INT, UINT, STRING, BYTES, IDENT, ESCAPED, EOF, or for operators and keywords their own
-    text."""
+    """``kind``: FLOAT, INT, UINT, STRING, BYTES, IDENT, ESCAPED, EOF, or for operators and keywords their text."""
 
     kind: str
     text: str
@@ -78,20 +77,7 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-_SIMPLE_ESCAPES = {
-    "a": 7,
-    "b": 8,
-    "f": 12,
-    "n": 10,
-    "r": 13,
-    "t": 9,
-    "v": 11,
-    '"': 34,
-    "'": 39,
-    "\\": 92,
-    "?": 63,
-    "`": 96,
-}
+_SIMPLE_ESCAPES = dict(zip("abfnrtv\"'\\?`", b"\a\b\f\n\r\t\v\"'\\?`", strict=True))
 _ONE_ESCAPE = re.compile(
     r"\\(?:([0-3][0-7][0-7])|[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
 )
