@@ -118,42 +118,31 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
     ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too
     large or too deep.
     """
-    with collector_paused():
-        decoded = _decoded(text, name)
-        documents: list[Document] = []
-        if not _take_list(decoded, name, documents.append):
-            documents.clear()
-            documents += _documents(decoded, name)
-        return tuple(documents)
+    documents: list[Document] = []
+    _take_all(text, name, documents.append, documents.clear)
+    return tuple(documents)
 
 
 def read_objects(text: bytes, name: str, stored: Callable[[Document], Document] = lambda document: document) -> Loaded:
     """The typed objects of a text, each as ``stored`` has it. Raises :class:`DocumentError` if the text as a whole
     can't be read."""
+    read: list[Sourced[TypedObject] | tuple[ReadProblem, ...]] = []
+    _take_all(text, name, lambda document: read.append(read_document(stored(document))), read.clear)
+    return Loaded(
+        tuple([sourced for sourced in read if isinstance(sourced, Sourced)]),
+        tuple([problem for problems in read if not isinstance(problems, Sourced) for problem in problems]),
+    )
+
+
+def _take_all(text: bytes, name: str, take: Callable[[Document], object], forget: Callable[[], object]) -> None:
+    """Has the documents of a text taken, each before the next one is read. ``forget``: those taken so far; the text is
+    read anew."""
     with collector_paused():
         decoded = _decoded(text, name)
-        reader = _ObjectReader(stored)
-        if not _take_list(decoded, name, reader.take):
-            reader = _ObjectReader(stored)
+        if not _take_list(decoded, name, take):
+            forget()
             for document in _documents(decoded, name):
-                reader.take(document)
-    return Loaded(tuple(reader.objects), tuple(reader.problems))
-
-
-class _ObjectReader:
-    """Reads documents, and keeps what they are read into."""
-
-    def __init__(self, stored: Callable[[Document], Document]) -> None:
-        self._stored = stored
-        self.objects: list[Sourced[TypedObject]] = []
-        self.problems: list[ReadProblem] = []
-
-    def take(self, document: Document) -> None:
-        read = read_document(self._stored(document))
-        if isinstance(read, Sourced):
-            self.objects.append(read)
-        else:
-            self.problems += read
+                take(document)
 
 
 def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProblem, ...]:

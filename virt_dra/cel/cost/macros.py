@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from virt_dra.cel.cost.actual import sorted_by_keys
 from virt_dra.cel.cost.attributes import Run
@@ -18,6 +19,8 @@ from virt_dra.cel.functions.lists import SORT_BY, sorted_by
 from virt_dra.cel.functions.registry import no_such_overload
 from virt_dra.cel.runtime import NO_SUCH_OVERLOAD, UNFIT, elements, insert, pairs
 from virt_dra.cel.values import NONE, Optional, Value, key_value
+
+C = TypeVar("C", list[Value], dict[Value, Value])
 
 _NO_OVERLOAD = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
 _INTERRUPTED = FailedValue(Interrupted())
@@ -235,83 +238,68 @@ def exists_one(loop: Loop, body: Run) -> Run:
 def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> Run:
     """``filter``, ``map``, ``transformList``: a list of the body's values for the entries that meet the condition."""
 
-    def run(meter: Meter) -> Value:
-        entries = loop.entries(meter)
-        if isinstance(entries, FailedValue):
-            return entries
-        made: list[Value] = []
-        failure: FailedValue | None = None
-        for _ in entries:
-            wanted = True if condition is None else condition(meter)
-            if wanted is True:
-                meter.charge(1)
-                value = body(meter)
-                meter.charge(element_cost)
-                meter.charge(1)
-                if not isinstance(value, FailedValue):
-                    made.append(value)
-                elif failure is None:
-                    failure = value
-            elif wanted is not False:
-                failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
-            if meter.stopped():
-                return _INTERRUPTED
+    def step(meter: Meter, made: list[Value], failure: FailedValue | None) -> FailedValue | None:
+        value = body(meter)
+        meter.charge(element_cost)
         meter.charge(1)
-        return failure or made
+        if not isinstance(value, FailedValue):
+            made.append(value)
+            return failure
+        return failure or value
 
-    return run
+    return _folded(loop, condition, list[Value], step)
 
 
 def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
     """``transformMap``: a map with the range's keys. Once a step has failed, the others end where they read the
     accumulator."""
 
-    def run(meter: Meter) -> Value:
-        entries = loop.entries(meter)
-        if isinstance(entries, FailedValue):
-            return entries
-        made: dict[Value, Value] = {}
-        failure: FailedValue | None = None
-        for _ in entries:
-            wanted = True if condition is None else condition(meter)
-            if wanted is True:
-                meter.charge(1)
-                if failure is None:
-                    meter.charge(1)
-                    value = body(meter)
-                    inserted = (
-                        value if isinstance(value, FailedValue) else caught(insert, made, meter.slots[loop.slot], value)
-                    )
-                    failure = inserted if isinstance(inserted, FailedValue) else None
-                    meter.charge(1)
-            elif wanted is not False:
-                failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
-            if meter.stopped():
-                return _INTERRUPTED
+    def step(meter: Meter, made: dict[Value, Value], failure: FailedValue | None) -> FailedValue | None:
+        if failure is not None:
+            return failure
         meter.charge(1)
-        return failure or made
+        value = body(meter)
+        inserted = value if isinstance(value, FailedValue) else caught(insert, made, meter.slots[loop.slot], value)
+        meter.charge(1)
+        return inserted if isinstance(inserted, FailedValue) else None
 
-    return run
+    return _folded(loop, condition, dict[Value, Value], step)
 
 
 def transform_entries(loop: Loop, condition: Run | None, body: Run) -> Run:
     """``transformMapEntry``: the body's maps as one."""
 
+    def step(meter: Meter, made: dict[Value, Value], failure: FailedValue | None) -> FailedValue | None:
+        value = body(meter)
+        if failure is None:
+            inserted = value if isinstance(value, FailedValue) else caught(_insert, made, value)
+            failure = inserted if isinstance(inserted, FailedValue) else None
+        meter.charge(1)
+        return failure
+
+    return _folded(loop, condition, dict[Value, Value], step)
+
+
+def _folded(
+    loop: Loop,
+    condition: Run | None,
+    empty: Callable[[], C],
+    step: Callable[[Meter, C, FailedValue | None], FailedValue | None],
+) -> Run:
+    """A list or map, to which each entry that meets the condition adds by a step. ``step``: takes the failure so far,
+    and returns that or a new one."""
+
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
         if isinstance(entries, FailedValue):
             return entries
-        made: dict[Value, Value] = {}
+        made = empty()
         failure: FailedValue | None = None
         for _ in entries:
             wanted = True if condition is None else condition(meter)
             if wanted is True:
                 meter.charge(1)
-                value = body(meter)
-                if failure is None:
-                    inserted = value if isinstance(value, FailedValue) else caught(_insert, made, value)
-                    failure = inserted if isinstance(inserted, FailedValue) else None
-                meter.charge(1)
+                failure = step(meter, made, failure)
             elif wanted is not False:
                 failure = wanted if isinstance(wanted, FailedValue) else _NO_OVERLOAD
             if meter.stopped():
@@ -337,26 +325,13 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, typed: bool) -> Run:
         values = loop.over(meter)
         # upstream binds the list to a variable and reads it twice: for the keys and as the call's target
         meter.charge_each(2)
-        entries = Loop(lambda _: values, loop.slot, loop.weight).entries(meter)
-        keys: list[Value] = []
-        failure = entries if isinstance(entries, FailedValue) else None
-        if not isinstance(entries, FailedValue):
-            for _ in entries:
-                meter.charge(1)
-                key = body(meter)
-                meter.charge(element_cost)
-                meter.charge(1)
-                if not isinstance(key, FailedValue):
-                    keys.append(key)
-                elif failure is None:
-                    failure = key
-                if meter.stopped():
-                    return _INTERRUPTED
-            meter.charge(1)
-        cost = sorted_by_keys((values, failure or keys), None) if typed else 1
+        keys = collect(Loop(lambda _: values, loop.slot, loop.weight), None, body, element_cost)(meter)
+        if keys is _INTERRUPTED:
+            return keys
+        cost = sorted_by_keys((values, keys), None) if typed else 1
         if meter.cost + cost > COST_LIMIT:
             meter.charge(cost)
-        result = failure or caught(_sorted, meter, values, keys)
+        result = caught(_sorted, meter, values, keys) if isinstance(keys, list) else keys
         meter.charge(cost)
         return result
 

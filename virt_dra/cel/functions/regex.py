@@ -147,14 +147,10 @@ def _cached(pattern: str, spend: Spend) -> _Compiled:
 def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
     """Compile a pattern; also returns its memory limit in bytes."""
     if len(pattern) > _LONGEST:
-        return _Compiled(
-            _READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True
-        ), _FAILURE_BYTES
+        return _refused(f"a pattern of more than {_LONGEST} characters")
     classes = len(_UNICODE_CLASS.findall(pattern))
     if classes > _MOST_CLASSES:
-        return _Compiled(
-            _READING, error=f"a pattern with more than {_MOST_CLASSES} Unicode classes", too_large=True
-        ), _FAILURE_BYTES
+        return _refused(f"a pattern with more than {_MOST_CLASSES} Unicode classes")
     work = _READING + _PER_CHARACTER * len(pattern) + _PER_CLASS * classes
     spend(work)
     try:
@@ -162,7 +158,7 @@ def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
             raise InvalidPattern("error parsing regexp: expression nests too deeply")
         translation = translated(pattern, _is_taken, _members)
     except InvalidPattern as error:
-        return _Compiled(work, error=str(error)), _FAILURE_BYTES + len(str(error))
+        return _refused(str(error), work, too_large=False)
     tries = list(zip(_TIERS, _TRIES, strict=True))
     if len(translation) > _LARGE_TRANSLATION or classes > _MANY_CLASSES:  # parsing alone takes long
         del tries[:-1]
@@ -175,15 +171,18 @@ def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
             reason = error.args[0] if error.args else ""
             text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
             if not text.startswith(_TOO_LARGE):
-                invalid = str(in_go_words(text, pattern))
-                return _Compiled(work, error=invalid), _FAILURE_BYTES + len(invalid)
+                return _refused(str(in_go_words(text, pattern)), work, too_large=False)
         else:
             if limit > _TIERS[0]:
                 re2.purge()  # its own cache counts patterns, not bytes
             taken = min(most, _PER_INSTRUCTION * compiled.programsize)
             spend(taken - most)
             return _Compiled(work + taken - most, compiled, size=compiled.programsize), limit
-    return _Compiled(work, error="a pattern that needs more than 2 MiB", too_large=True), _FAILURE_BYTES
+    return _refused("a pattern that needs more than 2 MiB", work)
+
+
+def _refused(error: str, work: float = _READING, *, too_large: bool = True) -> tuple[_Compiled, int]:
+    return _Compiled(work, error=error, too_large=too_large), _FAILURE_BYTES + len(error)
 
 
 def _options(limit: int) -> re2.Options:
