@@ -12,12 +12,13 @@ from tests.controllers.loops.loop_world import EVENT
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
-from virt_dra.classic.control_plane import ClassicControlPlane
+from virt_dra.classic.claim_controller import ClassicClaimController
 from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSettings, PendingClaim, on_node
 from virt_dra.classic.driver_controller import CONFIG_MAP, DriverController
 from virt_dra.classic.objects import ClassicAllocation, ClassicClaim, PodSchedulingContext
 from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
 from virt_dra.classic.rules import classic_cluster
+from virt_dra.classic.scheduling.scheduler import ClassicScheduler
 from virt_dra.classic.versions import read_classic
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
@@ -159,7 +160,11 @@ def loops_of(
     def controller(driver: ClassicDriver) -> LoopKind:
         return LoopKind(driver.name, lambda context: DriverController(context, driver, chosen))
 
-    return (LoopKind("classic", lambda context: ClassicControlPlane(context, release)), *map(controller, drivers))
+    return (
+        LoopKind("classic claims", lambda context: ClassicClaimController(context, release)),
+        LoopKind("classic scheduler", lambda context: ClassicScheduler(context, release)),
+        *map(controller, drivers),
+    )
 
 
 def node(name: str, **labels: str) -> Json:

@@ -16,7 +16,6 @@ from virt_dra.classic.driver_plans import (
     DriverClaimPlan,
     Nothing,
     Unprotect,
-    is_of_pod,
     nodes_to_ask_about,
     plan_claim,
     truncated,
@@ -278,9 +277,9 @@ def test_a_driver_answers_a_live_context_of_the_living_pod_only() -> None:
     assert wants_answers(_context({"selectedNode": "n1"}))
     assert nodes_to_ask_about(_context({"selectedNode": "n1"})) == ()
     assert nodes_to_ask_about(_context({"selectedNode": "n3", "potentialNodes": ["n1"]})) == ("n1", "n3")
-    assert is_of_pod(_context(), _pod())
+    assert _context().is_controlled_by(_pod())
     again = _pod().with_(metadata=_pod().metadata.with_(uid="9"))
-    assert not is_of_pod(_context(), again)
+    assert not _context().is_controlled_by(again)
 
 
 # --- the claim controller ---

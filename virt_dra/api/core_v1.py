@@ -366,6 +366,10 @@ class Pod(TypedObject):
         """True if the pod is bound to a node and hasn't finished: what it asks for is in use there."""
         return bool(self.spec.node_name) and not self.finished
 
+    def condition(self, kind: str) -> PodCondition | None:
+        """The condition of a type; None if the pod doesn't have it."""
+        return next((condition for condition in self.status.conditions if condition.type == kind), None)
+
     @property
     def claim_names(self) -> dict[str, str]:
         """The claim of each entry of ``spec.resourceClaims``: the one that it names, or else that was generated for it.

@@ -5,7 +5,7 @@ Times stay text on the wire types (lossless); :func:`parse_time` and :func:`form
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Object, Str, Wire
 
@@ -93,6 +93,14 @@ class TypedObject(Object):
         """True if that object is its controlling owner, by UID."""
         owner = self.metadata.controller_owner
         return owner is not None and bool(owner.uid) and owner.uid == other.metadata.uid
+
+    def with_finalizer(self, finalizer: str) -> Self:
+        """The object with one more finalizer."""
+        return self.with_(metadata=self.metadata.with_(finalizers=(*self.metadata.finalizers, finalizer)))
+
+    def without_finalizer(self, finalizer: str) -> Self:
+        left = tuple(name for name in self.metadata.finalizers if name != finalizer)
+        return self.with_(metadata=self.metadata.with_(finalizers=left))
 
 
 def _plural(kind: str) -> str:

@@ -331,6 +331,11 @@ class ResourceClaim(TypedObject):
     spec: ResourceClaimSpec = ResourceClaimSpec.empty()
     status: ResourceClaimStatus = ResourceClaimStatus.empty()
 
+    @property
+    def results(self) -> tuple[DeviceRequestAllocationResult, ...]:
+        """The allocated devices; none without an allocation."""
+        return self.status.allocation.devices.results if self.status.allocation is not None else ()
+
 
 class ResourceClaimTemplateSpec(Wire):
     metadata: ObjectMeta = ObjectMeta.empty()

@@ -1,10 +1,8 @@
-"""The claim controller of 1.26 to 1.31 as a keyed loop: generated claims, pods that have a node already, released
-claims (C-18.7)."""
+"""The claim controller of 1.26 to 1.31: generated claims, pods that have a node already, released claims (C-18.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from virt_dra.api.core_v1 import Pod, reference_to
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
@@ -17,15 +15,15 @@ from virt_dra.classic.claim_plans import (
     for_claim,
     for_scheduled_pod,
     next_for_pod,
-    unprotected,
 )
-from virt_dra.classic.objects import ClassicClaim, ClassicClaimTemplate, PodSchedulingContext
+from virt_dra.classic.objects import BUILTIN_FINALIZER, ClassicClaim, ClassicClaimTemplate, PodSchedulingContext
 from virt_dra.classic.pod_claims import claims_named_by, with_consumer
 from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
-from virt_dra.controllers.loops.claims import is_done
+from virt_dra.controllers.loops.claims.keys import WorkKey, key_for
+from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.controllers.loops.context import LoopContext
 
 CREATION_FAILED = "FailedResourceClaimCreation"
@@ -34,14 +32,6 @@ _OWNER = "classic owner"
 _CONSUMER = "classic consumer"
 _USES = "classic claims of pods"
 _TEMPLATE = "classic templates of pods"
-
-
-class ClaimWork(NamedTuple):
-    """A pod or a claim to reconcile."""
-
-    kind: Literal["pod", "claim"]
-    namespace: str
-    name: str
 
 
 class ClaimFault(ApiError):
@@ -54,7 +44,7 @@ class ClassicClaimController:
     def __init__(self, context: LoopContext, release: ClassicRelease = NEWEST_STRUCTURED) -> None:
         self._cluster = context.cluster
         self._events = context.recorder("resource_claim")
-        self._queue: WorkQueue[ClaimWork] = WorkQueue(chance=context.chance)
+        self._queue: WorkQueue[WorkKey] = WorkQueue(chance=context.chance)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(ClassicClaim)
         self._templates = context.informers.of(ClassicClaimTemplate)
@@ -77,7 +67,6 @@ class ClassicClaimController:
         )
 
     async def run(self) -> None:
-        """See :class:`ControlLoop`."""
         await self._queue.run(self._work, workers=4)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -85,11 +74,11 @@ class ClassicClaimController:
         if pod is None or not pod.spec.resource_claims:
             return
         if new is not None and not is_done(new):
-            self._queue.add(ClaimWork("pod", pod.namespace, pod.name))
+            self._queue.add(key_for("pod", pod))
             return
         uid = pod.metadata.uid
         for claim in (*self._claims.store.by_index(_CONSUMER, uid), *self._claims.store.by_index(_OWNER, uid)):
-            self._queue.add(ClaimWork("claim", claim.namespace, claim.name))
+            self._queue.add(key_for("claim", claim))
 
     def _claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
         claim = new or old
@@ -98,24 +87,20 @@ class ClassicClaimController:
         owner = claim.metadata.controller_owner
         if owner is not None and owner.kind == "Pod":
             self._made.pop((owner.uid, claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")), None)
-            self._queue.add(ClaimWork("pod", claim.namespace, owner.name))
+            self._queue.add(WorkKey("pod", claim.namespace, owner.name))
         if new is not None:
-            self._queue.add(ClaimWork("claim", new.namespace, new.name))
+            self._queue.add(key_for("claim", new))
         for pod in self._pods.store.by_index(_USES, (claim.namespace, claim.name)):
-            self._queue.add(ClaimWork("pod", pod.namespace, pod.name))
+            self._queue.add(key_for("pod", pod))
 
     def _template_changed(self, old: ClassicClaimTemplate | None, new: ClassicClaimTemplate | None) -> None:
         for pod in self._pods.store.by_index(_TEMPLATE, (new.namespace, new.name)) if new is not None else ():
-            self._queue.add(ClaimWork("pod", pod.namespace, pod.name))
+            self._queue.add(key_for("pod", pod))
 
-    async def _work(self, key: ClaimWork) -> float | None:
-        if key.kind == "pod":
-            await self._sync_pod(key)
-        else:
-            await self._sync_claim(key)
-        return None
+    async def _work(self, key: WorkKey) -> None:
+        await (self._sync_pod(key) if key.kind == "pod" else self._sync_claim(key))
 
-    async def _sync_pod(self, key: ClaimWork) -> None:
+    async def _sync_pod(self, key: WorkKey) -> None:
         pod = self._pods.store.get(key.name, key.namespace)
         if pod is None or pod.metadata.deletion_timestamp is not None or is_done(pod):
             return
@@ -157,7 +142,7 @@ class ClassicClaimController:
         self._events.record(reference_to(pod), "Warning", CREATION_FAILED, shortened(text))
         return ClaimFault(text)
 
-    async def _sync_claim(self, key: ClaimWork) -> None:
+    async def _sync_claim(self, key: WorkKey) -> None:
         claim = self._claims.store.get(key.name, key.namespace)
         if claim is None:
             return
@@ -170,7 +155,7 @@ class ClassicClaimController:
         if cleanup.status is not None:
             claim = await self._cluster.update_status(cleanup.status)
         if cleanup.unprotect:
-            claim = await self._cluster.update(unprotected(claim))
+            claim = await self._cluster.update(claim.without_finalizer(BUILTIN_FINALIZER))
         if cleanup.delete:
             await self._cluster.delete(ClassicClaim, claim.name, claim.namespace, uid=claim.metadata.uid)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
 from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
-from virt_dra.classic.driver_plans import controls, without_finalizer
 from virt_dra.classic.objects import (
     BUILTIN_FINALIZER,
     ClassicClaim,
@@ -26,8 +25,8 @@ from virt_dra.classic.pod_claims import (
     not_owner,
     with_consumers,
 )
-from virt_dra.controllers.loops.claims import is_done
-from virt_dra.controllers.loops.claims.creating import generate_name
+from virt_dra.controllers.loops.claims.creating import generated_metadata
+from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.scheduling.claim_references import PODS, NotNeeded, Resolved, UnsupportedClaimSource
 
 
@@ -94,10 +93,7 @@ def _existing(pod: Pod, entry: PodResourceClaim, view: PodView) -> ClassicClaim 
         if claim is not None and not is_owned_by(claim, pod):
             return NoClaim(entry.name, not_owner(claim, pod))
         return claim
-    recorded = next(
-        (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry.name), None
-    )
-    claim = view.claim(pod.namespace, recorded) if recorded else None
+    claim = view.claim(pod.namespace, pod.claim_names.get(entry.name, ""))
     if claim is not None and is_owned_by(claim, pod):
         return claim
     mine = (claim for claim in view.owned(pod.metadata.uid) if is_owned_by(claim, pod))
@@ -110,20 +106,11 @@ def _new_claim(pod: Pod, entry: PodResourceClaim, view: PodView) -> NewClaim | N
     name = entry.resource_claim_template_name or ""
     template = view.template(pod.namespace, name)
     if template is None:
-        return NoClaim(
-            entry.name, f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
-        )
-    of_template = template.spec.metadata
-    annotations = {**of_template.annotations, POD_CLAIM_NAME_ANNOTATION: entry.name}
-    metadata = ObjectMeta(
-        namespace=pod.namespace, owner_references=(controller_reference(pod),), annotations=annotations
-    )
+        not_found = f'resourceclaimtemplate.resource.k8s.io "{name}" not found'
+        return NoClaim(entry.name, f'resource claim template "{name}": {not_found}')
+    metadata = generated_metadata(pod, entry.name, template.spec.metadata)
     if view.fixed:
-        metadata = metadata.with_(name=fixed_name(pod, entry))
-    else:
-        metadata = metadata.with_(generate_name=generate_name(pod.name, entry.name))
-    if of_template.labels:
-        metadata = metadata.with_(labels=of_template.labels)
+        metadata = metadata.without("generate_name").with_(name=fixed_name(pod, entry))
     return NewClaim(entry.name, ClassicClaim(metadata=metadata, spec=template.spec.spec))
 
 
@@ -168,7 +155,7 @@ def _ask_drivers(pod: Pod, context: PodSchedulingContext | None) -> tuple[AskDri
     if context is None:
         spec = SchedulingContextSpec(selected_node=pod.spec.node_name or "")
         return (AskDrivers(new_context(pod, spec), new=True),)
-    if context.spec.selected_node == pod.spec.node_name or not controls(pod, context):
+    if context.spec.selected_node == pod.spec.node_name or not context.is_controlled_by(pod):
         return ()
     return (AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False),)
 
@@ -226,7 +213,3 @@ def _is_unused(claim: ClassicClaim, owner: Pod | None) -> bool:
     if reference is None or reference.kind != "Pod" or owner is None:
         return False
     return owner.metadata.uid != reference.uid or is_done(owner)
-
-
-def unprotected(claim: ClassicClaim) -> ClassicClaim:
-    return without_finalizer(claim, BUILTIN_FINALIZER)

@@ -89,8 +89,8 @@ class DriverSettings:
 def on_node(driver: str, data: str, node: str = "", *, shareable: bool = False) -> ClassicAllocation:
     """An allocation with one handle, available on one node (all, if empty)."""
     term = NodeSelectorTerm(match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,)),))
-    nodes = {"available_on_nodes": NodeSelector(node_selector_terms=(term,))} if node else {}
-    return on_nodes(driver, data, shareable=shareable).with_(**nodes)
+    selector = NodeSelector(node_selector_terms=(term,)) if node else None
+    return on_nodes(driver, data, selector, shareable=shareable)
 
 
 def on_nodes(

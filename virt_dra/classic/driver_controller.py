@@ -21,7 +21,6 @@ from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSett
 from virt_dra.classic.driver_plans import (
     AllocateNow,
     AnyClass,
-    ClaimsNotReady,
     Deallocate,
     DriverClaimPlan,
     Nothing,
@@ -30,14 +29,11 @@ from virt_dra.classic.driver_plans import (
     class_names,
     deallocated,
     is_left_over,
-    is_of_pod,
     nodes_to_ask_about,
     plan_claim,
     truncated,
     wants_answers,
     with_answers,
-    with_finalizer,
-    without_finalizer,
 )
 from virt_dra.classic.objects import (
     ClassicAllocation,
@@ -48,7 +44,7 @@ from virt_dra.classic.objects import (
     ResourceClass,
     driver_finalizer,
 )
-from virt_dra.classic.pod_claims import PodClaim, is_reserved, with_consumer
+from virt_dra.classic.pod_claims import MissingClaim, PodClaim, is_reserved, with_consumer
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.work_queue import WorkQueue
@@ -102,7 +98,6 @@ class DriverController:
         }
 
     async def run(self) -> None:
-        """See :class:`ControlLoop`."""
         for claim in sorted(self._claims.store.values(), key=lambda claim: claim.key):
             if is_left_over(claim, self._driver.name):
                 await self._clean_up(claim)
@@ -188,7 +183,7 @@ class DriverController:
 
     async def _unprotect(self, claim: ClassicClaim) -> None:
         with _failing("remove finalizer"):
-            await self._cluster.update(without_finalizer(claim, self._finalizer))
+            await self._cluster.update(claim.without_finalizer(self._finalizer))
         self._releasing.discard(claim.metadata.uid)
 
     async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> list[tuple[str, str]]:
@@ -227,7 +222,7 @@ class DriverController:
     async def _protect(self, pending: PendingClaim) -> PendingClaim:
         if self._finalizer in pending.claim.metadata.finalizers:
             return pending
-        claim = await self._cluster.update(with_finalizer(pending.claim, self._finalizer))
+        claim = await self._cluster.update(pending.claim.with_finalizer(self._finalizer))
         return replace(pending, claim=claim)
 
     def _allocated(self, claim: ClassicClaim, allocation: ClassicAllocation, pod: Pod | None) -> ClassicClaim:
@@ -246,10 +241,10 @@ class DriverController:
             pod = await self._cluster.get(Pod, stored.name, stored.namespace)
         except NotFound:
             return None
-        if not wants_answers(context) or not is_of_pod(context, pod):
+        if not wants_answers(context) or not context.is_controlled_by(pod) or pod.metadata.deletion_timestamp:
             return None
         claims = claims_to_allocate(pod, self._stored_claim, self._class_of, self._driver.name, fixed=self._fixed)
-        if isinstance(claims, ClaimsNotReady):
+        if isinstance(claims, MissingClaim):
             raise DriverFault(claims.message)
         if not claims:
             return self._settings.recheck

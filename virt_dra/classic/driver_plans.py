@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import OwnerReference
 from virt_dra.classic.objects import (
     NODES_MAX,
     ClaimSchedulingStatus,
     ClassicClaim,
-    ClassicClaimStatus,
     ClassicDeviceClass,
     PodSchedulingContext,
     ResourceClass,
     driver_finalizer,
 )
-from virt_dra.classic.pod_claims import ClaimLookup, PodClaim, is_owned_by, name_of, not_owner
+from virt_dra.classic.pod_claims import ClaimLookup, MissingClaim, PodClaim, is_owned_by, name_of, not_owner
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource
 
 AnyClass = ResourceClass | ClassicDeviceClass
@@ -116,19 +114,9 @@ def is_left_over(claim: ClassicClaim, driver: str) -> bool:
     return claim.status.allocation is None and driver_finalizer(driver) in claim.metadata.finalizers
 
 
-def with_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
-    return claim.with_(metadata=claim.metadata.with_(finalizers=(*claim.metadata.finalizers, finalizer)))
-
-
-def without_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
-    left = tuple(name for name in claim.metadata.finalizers if name != finalizer)
-    return claim.with_(metadata=claim.metadata.with_(finalizers=left))
-
-
 def deallocated(claim: ClassicClaim) -> ClassicClaim:
     """The claim as it was before its allocation."""
-    status: ClassicClaimStatus = claim.status.without("allocation", "driver_name", "deallocation_requested")
-    return claim.with_(status=status)
+    return claim.with_(status=claim.status.without("allocation", "driver_name", "deallocation_requested"))
 
 
 # --- scheduling contexts ---
@@ -140,27 +128,9 @@ def wants_answers(context: PodSchedulingContext) -> bool:
     return alive and bool(context.spec.selected_node or context.spec.potential_nodes)
 
 
-def is_of_pod(context: PodSchedulingContext, pod: Pod) -> bool:
-    """Whether the context was made for this pod, which isn't going away."""
-    return controls(pod, context) and pod.metadata.deletion_timestamp is None
-
-
-def controls(pod: Pod, context: PodSchedulingContext) -> bool:
-    """Whether the pod is the controller of the context, by UID."""
-    owner: OwnerReference | None = context.metadata.controller_owner
-    return owner is not None and owner.uid == pod.metadata.uid
-
-
-@dataclass(frozen=True)
-class ClaimsNotReady:
-    """Why nothing can be done for a pod's claims yet."""
-
-    message: str
-
-
 def claims_to_allocate(
     pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driver: str, *, fixed: bool
-) -> tuple[PodClaim, ...] | ClaimsNotReady:
+) -> tuple[PodClaim, ...] | MissingClaim:
     """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones
     are left out; one without a class, or of another pod, keeps all from being looked at."""
     claims: list[PodClaim] = []
@@ -168,17 +138,17 @@ def claims_to_allocate(
         try:
             name = name_of(pod, entry, fixed=fixed)
         except UnsupportedClaimSource as error:
-            return ClaimsNotReady(f"pod claim {entry.name}: {error}")
+            return MissingClaim(f"pod claim {entry.name}: {error}")
         claim = lookup(pod.namespace, name.name) if isinstance(name, Resolved) else None
         if claim is None or not isinstance(name, Resolved):
             continue
         if name.must_check_owner and not is_owned_by(claim, pod):
-            return ClaimsNotReady(f"pod claim {entry.name}: {not_owner(claim, pod)}")
+            return MissingClaim(f"pod claim {entry.name}: {not_owner(claim, pod)}")
         if claim.status.allocation is not None or not claim.delayed or claim.metadata.deletion_timestamp is not None:
             continue
         missing = _missing_class(claim, classes, driver)
         if missing:
-            return ClaimsNotReady(f"pod claim {entry.name}: {missing}")
+            return MissingClaim(f"pod claim {entry.name}: {missing}")
         cls = classes(claim, "")
         if driver_of(claim, cls) == driver and not is_structured(cls):
             claims.append(PodClaim(entry.name, claim))

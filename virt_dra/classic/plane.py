@@ -11,12 +11,13 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import known_kind
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.wire import Json
-from virt_dra.classic.control_plane import ClassicControlPlane
+from virt_dra.classic.claim_controller import ClassicClaimController
 from virt_dra.classic.driver import DriverSettings
 from virt_dra.classic.driver_controller import DriverController
 from virt_dra.classic.objects import KINDS, PodSchedulingContext
 from virt_dra.classic.release import ClassicRelease
 from virt_dra.classic.rules import classic_cluster
+from virt_dra.classic.scheduling.scheduler import ClassicScheduler
 from virt_dra.classic.scripted_driver import ScriptedDriver
 from virt_dra.classic.versions import SERVED, STRUCTURED, read_classic, write_classic
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -50,7 +51,8 @@ class ClassicPlane:
         return classic_cluster(clock, names, uids, graceful_deletion=True)
 
     def loops(self) -> Iterator[tuple[str, Callable[[LoopContext], ControlLoop]]]:
-        yield "classic DRA", partial(ClassicControlPlane, release=self._release)
+        yield "classic claims", partial(ClassicClaimController, release=self._release)
+        yield "classic scheduler", partial(ClassicScheduler, release=self._release)
         settings = DriverSettings(release=self._release)
         for name, driver in self._drivers.items():
             yield f"driver {name}", partial(DriverController, driver=driver, settings=settings)

@@ -30,7 +30,7 @@ class PodClaim:
 
 @dataclass(frozen=True)
 class MissingClaim:
-    """Why a pod can't be scheduled for lack of a claim."""
+    """Why a pod's claims can't be used yet."""
 
     message: str
 
@@ -54,8 +54,7 @@ def name_of(pod: Pod, entry: PodResourceClaim, *, fixed: bool) -> Resolved | Not
 
 def is_owned_by(claim: ClassicClaim, pod: Pod) -> bool:
     """Whether the claim was generated for this pod, by UID (C-3.2)."""
-    owner = claim.metadata.controller_owner
-    return owner is not None and owner.uid == pod.metadata.uid and claim.namespace == pod.namespace
+    return claim.is_controlled_by(pod) and claim.namespace == pod.namespace
 
 
 def not_owner(claim: ClassicClaim, pod: Pod) -> str:

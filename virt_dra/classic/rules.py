@@ -3,17 +3,16 @@ ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from virt_dra.api.meta import ObjectT, TypedObject
-from virt_dra.api.validation.field_errors import FieldError
 from virt_dra.classic.validation import classic_faults, classic_status_faults, classic_update_faults, with_defaults
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.plugins.chain import AdmissionPlugins
 from virt_dra.cluster.memory.plugins.priority import check_default_class, with_priority
-from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.cluster.memory.rules import KindRules, causes
 from virt_dra.cluster.port import StatusCause
 
 
@@ -34,13 +33,13 @@ class ClassicRules:
         return self._others.permitted_status(new, old)
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
-        return (*self._others.on_create(obj), *_causes(classic_faults(obj)))
+        return (*self._others.on_create(obj), *causes(classic_faults(obj)))
 
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return (*self._others.on_update(new, old), *_causes(classic_update_faults(new, old)))
+        return (*self._others.on_update(new, old), *causes(classic_update_faults(new, old)))
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return (*self._others.on_status_update(new, old), *_causes(classic_status_faults(new, old)))
+        return (*self._others.on_status_update(new, old), *causes(classic_status_faults(new, old)))
 
 
 def classic_cluster(
@@ -52,7 +51,3 @@ def classic_cluster(
     return MemoryCluster(
         clock, names, uids, admission=ClassicRules(), graceful_deletion=graceful_deletion, plugins=priority
     )
-
-
-def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
-    return tuple(StatusCause(error.field, error.type.value, error.message) for error in errors)

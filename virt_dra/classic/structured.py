@@ -113,18 +113,9 @@ def parameters_of(
     """Both parameters, or the defaults: one instance of the class's driver, whichever, shareable. Raises
     ParametersNotFound."""
     of_class, of_claim = class_parameters(cls, of_classes), claim_parameters(claim, of_claims)
-    filters = (
-        {
-            filter_.driver_name: filter_.named_resources.selector
-            for filter_ in of_class.filters
-            if filter_.named_resources
-        }
-        if of_class
-        else {}
-    )
-    vendor: dict[str, Json | None] = (
-        {parameters.driver_name: parameters.parameters for parameters in of_class.vendor_parameters} if of_class else {}
-    )
+    of_class = of_class or ResourceClassParameters()
+    filters = {of.driver_name: of.named_resources.selector for of in of_class.filters if of.named_resources}
+    vendor = {parameters.driver_name: parameters.parameters for parameters in of_class.vendor_parameters}
     if of_claim is None:
         anything = StructuredRequest(named_resources=NamedResourcesSelector(selector="true"))
         return StructuredParameters(
@@ -193,11 +184,7 @@ def allocate_on(
 
 
 def _handle(
-    parameters: StructuredParameters,
-    wanted: DriverRequests,
-    node: str,
-    left: NodeInstances,
-    work: Work,
+    parameters: StructuredParameters, wanted: DriverRequests, node: str, left: NodeInstances, work: Work
 ) -> ResourceHandle | None:
     """What one driver gives for a claim; takes it from ``left``."""
     instances = left.get(wanted.driver_name, [])
@@ -217,11 +204,8 @@ def _handle(
 
 def _result(request: StructuredRequest, instance: str) -> StructuredResult:
     result = StructuredResult(named_resources=NamedResourcesResult(name=instance))
-    return (
-        result
-        if request.vendor_parameters is None
-        else result.with_(vendor_request_parameters=request.vendor_parameters)
-    )
+    vendor = request.vendor_parameters
+    return result if vendor is None else result.with_(vendor_request_parameters=vendor)
 
 
 def _allocation(handles: Sequence[ResourceHandle], node: str, *, shareable: bool) -> ClassicAllocation:

@@ -57,7 +57,7 @@ def write_classic(obj: TypedObject, version: str = V1ALPHA2) -> Json:
     elif version == V1ALPHA3 and not isinstance(obj, ClassicDeviceClass):
         raw = _to_v1alpha3(raw)
     elif version == V1ALPHA2:
-        raw = _to_v1alpha2(raw)
+        _refuse_v1alpha3_fields(raw, V1ALPHA2)
     if raw["kind"] not in SERVED.get(version, ()) or raw["apiVersion"] != version:
         raise _inexpressible(obj.KIND, "apiVersion", f"{version} has no {obj.KIND}")
     return raw
@@ -73,8 +73,7 @@ def _is_classic(raw: Json) -> bool:
         return False
     if version != V1ALPHA3 or kind in ("PodSchedulingContext", "DeviceClass"):
         return True
-    spec = _part(raw, "spec", "spec") if kind == "ResourceClaimTemplate" else _part(raw, "spec")
-    return bool(spec.get("controller"))
+    return bool(_part(raw, *_spec_path(kind)).get("controller"))
 
 
 def _part(raw: Json, *path: str) -> Json:
@@ -137,13 +136,13 @@ def _to_v1alpha1(raw: Json) -> Json:
     return _changed(moved, single, "status", "allocation") if kind == "ResourceClaim" else moved
 
 
-def _to_v1alpha2(raw: Json) -> Json:
-    _refuse_v1alpha3_fields(raw, V1ALPHA2)
-    return raw
+def _spec_path(kind: str) -> tuple[str, ...]:
+    """Where a kind has the spec of a claim."""
+    return ("spec", "spec") if kind == "ResourceClaimTemplate" else ("spec",)
 
 
 def _refuse_v1alpha3_fields(raw: Json, version: str) -> None:
-    path = ("spec", "spec") if raw["kind"] == "ResourceClaimTemplate" else ("spec",)
+    path = _spec_path(raw["kind"])
     if raw["kind"] in ("ResourceClaim", "ResourceClaimTemplate") and _part(raw, *path).get("controller") is not None:
         text = f"{version} knows the driver by the class only"
         raise _inexpressible(raw["kind"], f"{'.'.join(path)}.controller", text)
@@ -151,8 +150,7 @@ def _refuse_v1alpha3_fields(raw: Json, version: str) -> None:
 
 def _from_v1alpha3(raw: Json) -> Json:
     """Empty ``devices`` are left out: v1alpha3 writes them wherever there are none."""
-    path = ("spec", "spec") if raw["kind"] == "ResourceClaimTemplate" else ("spec",)
-    moved = _changed({**raw, "apiVersion": V1ALPHA2}, _without_empty_devices, *path)
+    moved = _changed({**raw, "apiVersion": V1ALPHA2}, _without_empty_devices, *_spec_path(raw["kind"]))
     controller = _part(raw, "status", "allocation").get("controller")
     if raw["kind"] != "ResourceClaim" or not isinstance(_part(raw, "status").get("allocation"), dict):
         return moved
@@ -173,8 +171,8 @@ def _without_empty_devices(raw: Json) -> Json:
 def _to_v1alpha3(raw: Json) -> Json:
     kind = raw["kind"]
     moved = {**raw, "apiVersion": V1ALPHA3}
-    path = ("spec", "spec") if kind == "ResourceClaimTemplate" else ("spec",)
     if kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        path = _spec_path(kind)
         spec = _part(raw, *path)
         older = [name for name in ("resourceClassName", "parametersRef") if spec.get(name)]
         if spec.get("allocationMode") == "Immediate":

@@ -14,8 +14,9 @@ from datetime import datetime
 from functools import partial
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.classic.control_plane import ClassicControlPlane
+from virt_dra.classic.claim_controller import ClassicClaimController
 from virt_dra.classic.plane import ClassicPlane
+from virt_dra.classic.scheduling.scheduler import ClassicScheduler
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
@@ -55,7 +56,7 @@ LOOPS: tuple[LoopKind, ...] = (
 )
 """All loops, in the order in which they are made."""
 
-CLASSIC_LOOPS = (LoopKind("classic DRA", ClassicControlPlane),)
+CLASSIC_LOOPS = (LoopKind("classic claims", ClassicClaimController), LoopKind("classic scheduler", ClassicScheduler))
 """Those of a control plane of Kubernetes 1.26 to 1.31 instead; drivers' controllers come beside it (C-18)."""
 CLASSIC_PLANES = {f"1.{minor}": partial(ClassicPlane, minor) for minor in range(26, 32)}
 """What scenarios of these releases are played on (docs/spec/scenarios.md)."""

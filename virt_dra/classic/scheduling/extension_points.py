@@ -17,7 +17,7 @@ from typing import Final
 from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
 from virt_dra.cel import Work
-from virt_dra.classic.driver_plans import AnyClass, class_requests, controls, is_structured
+from virt_dra.classic.driver_plans import AnyClass, class_requests, is_structured
 from virt_dra.classic.named_resources import BUDGET
 from virt_dra.classic.objects import (
     NODES_MAX,
@@ -128,7 +128,7 @@ def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
     if isinstance(resolved, MissingClaim):
         return NotNow(resolved.message)
     context = view.context(pod.namespace, pod.name) if resolved else None
-    if context is not None and not controls(pod, context):
+    if context is not None and not context.is_controlled_by(pod):
         whose = f"with UID {context.metadata.uid} is not owned by Pod {pod.key}"
         return NotNow(f"PodSchedulingContext object {whose}", error=True)
     states: list[ClaimState] = []

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from virt_dra.api.core_v1 import SCHEDULER_NAME, Namespace, Node, Pod, reference_to
 from virt_dra.classic.claim_plans import new_context
-from virt_dra.classic.driver_plans import with_finalizer
 from virt_dra.classic.objects import (
     BUILTIN_FINALIZER,
     ClassicClaim,
@@ -51,6 +50,7 @@ from virt_dra.classic.scheduling.extension_points import (
 from virt_dra.classic.scheduling.older_refusals import as_of_its_time
 from virt_dra.classic.structured import Inventory, StructuredParameters, parameters_of, taken_instances
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
+from virt_dra.cluster.watching.informer import CacheKey, key_of
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.default_preempting import DefaultPreempting
@@ -70,11 +70,6 @@ _STRUCTURED = "classic claims allocated by the scheduler"
 _OF_NODE = "classic slices of a node"
 
 
-class PodKey(NamedTuple):
-    namespace: str
-    name: str
-
-
 class _Waiting(NamedTuple):
     """A pod that couldn't be scheduled. ``pending``: for lack of a driver's answer, which comes without back-off."""
 
@@ -89,9 +84,11 @@ class ClassicScheduler:
         self._cluster, self._clock, self._timers = context.cluster, context.clock, context.timers
         self._events = context.recorder(SCHEDULER_NAME)
         self._release = release
-        self._queue: WorkQueue[PodKey] = WorkQueue(first_delay=self._timers.pod_initial_backoff, chance=context.chance)
-        self._waiting: dict[PodKey, _Waiting] = {}
-        self._in_attempt: PodKey | None = None
+        self._queue: WorkQueue[CacheKey] = WorkQueue(
+            first_delay=self._timers.pod_initial_backoff, chance=context.chance
+        )
+        self._waiting: dict[CacheKey, _Waiting] = {}
+        self._in_attempt: CacheKey | None = None
         self._missed = False
         """Whether something that wakes the pod in work happened meanwhile."""
         self._attempts: Counter[str] = Counter()
@@ -104,16 +101,9 @@ class ClassicScheduler:
         """How many pods have a node selected."""
         of = context.informers.of
         self._pods, self._nodes, self._claims = of(Pod), of(Node), of(ClassicClaim)
-        self._contexts, self._classes, self._device_classes = (
-            of(PodSchedulingContext),
-            of(ResourceClass),
-            of(ClassicDeviceClass),
-        )
-        self._slices, self._of_classes, self._of_claims = (
-            of(NamedResourcesSlice),
-            of(ResourceClassParameters),
-            of(ResourceClaimParameters),
-        )
+        self._contexts, self._classes = of(PodSchedulingContext), of(ResourceClass)
+        self._device_classes, self._slices = of(ClassicDeviceClass), of(NamedResourcesSlice)
+        self._of_classes, self._of_claims = of(ResourceClassParameters), of(ResourceClaimParameters)
         self._assumed = AssumedClaims(self._claims)
         self._pods.store.add_index(_USES, lambda pod: claims_named_by(pod, fixed=release.fixed_claim_names))
         self._claims.store.add_index(
@@ -135,12 +125,11 @@ class ClassicScheduler:
         self._preempting = DefaultPreempting(
             context, self._table, lambda pod: self._pods.store.get(pod.name, pod.namespace)
         )
-        self._related: dict[PodKey, Pod] = {}
+        self._related: dict[CacheKey, Pod] = {}
         """Pods to be scheduled for which it matters which pods run where."""
         self._subscribe()
 
     async def run(self) -> None:
-        """See :class:`ControlLoop`."""
         await self._queue.run(self._work)
 
     # --- what wakes which pod: queueing hints were off by default in these releases (C-18.6) ---
@@ -168,7 +157,7 @@ class ClassicScheduler:
             or old.spec != new.spec
             or old.status.resource_claim_statuses != new.status.resource_claim_statuses
         ):
-            key = PodKey(new.namespace, new.name)
+            key = key_of(new)
             if relates_to_pods(new):
                 self._related[key] = new
             if new.status.nominated_node_name:
@@ -199,11 +188,11 @@ class ClassicScheduler:
         if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
             self._wake_all()  # what was freed may serve others
         for pod in self._pods.store.by_index(_USES, (claim.namespace, claim.name)):
-            self._wake(PodKey(pod.namespace, pod.name))
+            self._wake(key_of(pod))
 
     def _context_changed(self, old: PodSchedulingContext | None, new: PodSchedulingContext | None) -> None:
         if new is not None:
-            self._wake(PodKey(new.namespace, new.name))
+            self._wake(key_of(new))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is None:
@@ -220,7 +209,7 @@ class ClassicScheduler:
         for key in sorted(self._waiting, key=lambda key: -self._waiting[key].pod.priority):
             self._wake(key)
 
-    def _wake(self, key: PodKey) -> None:
+    def _wake(self, key: CacheKey) -> None:
         """A pod that waits for a driver at once, another one when its back-off is over."""
         if key == self._in_attempt:
             self._missed = True
@@ -231,7 +220,7 @@ class ClassicScheduler:
         self._queue.add_after(key, left)
 
     def _forget(self, pod: Pod) -> None:
-        uid, key = pod.metadata.uid, PodKey(pod.namespace, pod.name)
+        uid, key = pod.metadata.uid, key_of(pod)
         self._waiting.pop(key, None)
         self._related.pop(key, None)
         self._table.nominations.forget(uid)
@@ -256,8 +245,9 @@ class ClassicScheduler:
 
     # --- one attempt ---
 
-    async def _work(self, key: PodKey) -> float | None:
-        pod = self._pods.store.get(key.name, key.namespace)
+    async def _work(self, key: CacheKey) -> float | None:
+        namespace, name = key
+        pod = self._pods.store.get(name, namespace)
         if pod is None or not _is_ours(pod):
             return None
         early = pre_enqueue(pod, self._view)
@@ -284,7 +274,7 @@ class ClassicScheduler:
 
     def _wait(self, pod: Pod, outcome: NotNow) -> None:
         self._backoff_ends[pod.metadata.uid] = self._now() + self._backoff(pod)
-        self._waiting[PodKey(pod.namespace, pod.name)] = _Waiting(pod, outcome.pending)
+        self._waiting[key_of(pod)] = _Waiting(pod, outcome.pending)
 
     def _backoff(self, pod: Pod) -> float:
         doublings = min(max(self._attempts[pod.metadata.uid] - 1, 0), 30)
@@ -324,13 +314,9 @@ class ClassicScheduler:
         if request.context is not None:
             await self._cluster.update(request.context.with_(spec=request.context.spec.with_(selected_node="")))
         claim = with_consumers(request.claim, ())
-        if BUILTIN_FINALIZER in claim.metadata.finalizers:
-            cleared = claim.with_(status=claim.status.without("allocation"))
-            self._assumed.wrote(await self._cluster.update_status(cleared))
-        else:
-            self._assumed.wrote(
-                await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True)))
-            )
+        own = BUILTIN_FINALIZER in claim.metadata.finalizers
+        status = claim.status.without("allocation") if own else claim.status.with_(deallocation_requested=True)
+        self._assumed.wrote(await self._cluster.update_status(claim.with_(status=status)))
 
     async def _negotiate(self, outcome: FittingNodes) -> NotNow | None:
         devices = _devices(outcome)
@@ -390,7 +376,7 @@ class ClassicScheduler:
             if allocation is not None:
                 if BUILTIN_FINALIZER not in claim.metadata.finalizers:
                     with _named_by("add finalizer"):
-                        claim = await self._cluster.update(with_finalizer(claim, BUILTIN_FINALIZER))
+                        claim = await self._cluster.update(claim.with_finalizer(BUILTIN_FINALIZER))
                 cls = self._classes.store.get(claim.spec.resource_class_name)
                 driver = cls.driver_name if cls is not None else allocation.resource_handles[0].driver_name
                 claim = claim.with_(status=claim.status.with_(driver_name=driver, allocation=allocation))
@@ -414,10 +400,8 @@ class ClassicScheduler:
 
     async def _finish(self, context: PodSchedulingContext) -> None:
         """PostBind: delete the scheduling context."""
-        try:
+        with suppress(NotFound):
             await self._cluster.delete(PodSchedulingContext, context.name, context.namespace, uid=context.metadata.uid)
-        except NotFound:
-            return
 
     async def _unreserve(self, claims: Sequence[ClaimState], pod: Pod) -> None:
         """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim

@@ -18,8 +18,6 @@ from virt_dra.cel.validation import COMPILED
 from virt_dra.cluster import refusals
 from virt_dra.cluster.port import StatusCause
 
-__all__ = ["KindRules"]
-
 
 class KindRules:
     """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
@@ -53,7 +51,7 @@ class KindRules:
         return without_disabled_status(new, old, self._rules.gates)
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
-        return _causes(validate_create(obj, self._rules))
+        return causes(validate_create(obj, self._rules))
 
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         errors = validate_update(new, old, self._rules)
@@ -62,10 +60,10 @@ class KindRules:
                 error for error in errors if error.detail != FIXED_FIELDS
             )  # the strict rules say more exactly what may not change
             errors = tuple(dict.fromkeys((*others, *strict_pod_update(new, old))))
-        return _causes(errors)
+        return causes(errors)
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return _causes(validate_status_update(new, old, self._rules))
+        return causes(validate_status_update(new, old, self._rules))
 
 
 def _protected(obj: ObjectT) -> ObjectT:
@@ -75,5 +73,6 @@ def _protected(obj: ObjectT) -> ObjectT:
     return obj.with_(metadata=obj.metadata.with_(finalizers=(*obj.metadata.finalizers, POD_GROUP_FINALIZER)))
 
 
-def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
+def causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
+    """The errors as an API server's refusal lists them."""
     return tuple(StatusCause(error.field, error.type.value, error.message) for error in errors)

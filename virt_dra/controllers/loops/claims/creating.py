@@ -233,18 +233,20 @@ def belongs_to(claim: ResourceClaim, owner: ClaimOwner, gates: FeatureGates) -> 
 
 
 def generated_claim(owner: ClaimOwner, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    """The claim to create for an entry of a pod or PodGroup: the template's labels, annotations and spec, owned by it
-    (C-10.5.5)."""
-    given = template.spec.metadata
+    """The claim to create for an entry of a pod or PodGroup."""
+    return ResourceClaim(metadata=generated_metadata(owner, entry, template.spec.metadata), spec=template.spec.spec)
+
+
+def generated_metadata(owner: ClaimOwner, entry: str, given: ObjectMeta) -> ObjectMeta:
+    """The metadata of a claim for an entry: the template's labels and annotations (``given``), owned by the pod or
+    PodGroup (C-10.5.5)."""
     metadata = ObjectMeta(
         generate_name=generate_name(owner.name, entry),
         namespace=owner.namespace,
         annotations={**given.annotations, POD_CLAIM_NAME_ANNOTATION: entry},
         owner_references=(controller_reference(owner),),
     )
-    if given.labels:
-        metadata = metadata.with_(labels=given.labels)
-    return ResourceClaim(metadata=metadata, spec=template.spec.spec)
+    return metadata.with_(labels=given.labels) if given.labels else metadata
 
 
 def generate_name(owner: str, entry: str) -> str:
