@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from devtools.allocator import build
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import NodeSelector
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError
 
 NODE = build.node({"name": "n1", "labels": {"zone": "a", "cores": "8", "empty": ""}})
 

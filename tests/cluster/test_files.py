@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.reading.documents import Loaded
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cluster import files
-from virt_dra.cluster.files import load_folder, read_inputs, save_folder
+from virt_dra.cluster.files import read_inputs, save_folder
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {}\n"
 
@@ -25,7 +26,7 @@ def pod(name: str, namespace: str = "") -> Pod:
     return Pod(metadata=ObjectMeta(name=name, namespace=namespace) if namespace else ObjectMeta(name=name))
 
 
-def outcome(loaded: files.Loaded, root: Path) -> tuple[list[str], list[str]]:
+def outcome(loaded: Loaded, root: Path) -> tuple[list[str], list[str]]:
     objects = [f"{s.object.key} {s.source}" for s in loaded.objects]
     return [o.replace(f"{root}/", "") for o in objects], [
         str(p).replace(f"{root}/", "").replace(str(root), ".") for p in loaded.problems
@@ -157,7 +158,7 @@ def test_saves_a_file_per_object_and_loads_them_again(tmp_path: Path) -> None:
         "# Saved by virt-dra.\napiVersion: g.io/v1\nkind: Thing\nmetadata:\n  name: t\nspec:\n"
         "  a: '0000:01:00.0'\n  b:\n  - 'yes'\n  - 1\n  - null\n"
     )
-    loaded = load_folder(folder)
+    loaded = read_inputs([folder])
     assert loaded.problems == ()
     assert [s.object.to_wire() for s in loaded.objects] == [objects[i].to_wire() for i in (2, 1, 0, 3)]
     assert not [path for path in folder.rglob("*") if path.name.startswith(".")]

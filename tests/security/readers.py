@@ -18,7 +18,6 @@ from launcher.host_addresses.mdev import MdevUuid
 from launcher.host_addresses.pci import PciAddress
 from launcher.host_addresses.usb import UsbAddress
 from launcher.process.waiting import BadFile, read_device_status, read_vmi
-from virt_dra.allocator.node_selection import integer
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
@@ -27,6 +26,7 @@ from virt_dra.api.integration.device_claims import read_device_claims
 from virt_dra.api.integration.paths import DEVICE_CLAIMS_ANNOTATION
 from virt_dra.api.meta import parse_time
 from virt_dra.api.nearest import nearest
+from virt_dra.api.policies.node_selection import integer
 from virt_dra.api.quantity import Quantity, QuantityError
 from virt_dra.api.reading import json_annotations, yaml_fast
 from virt_dra.api.reading.document_error import DocumentError

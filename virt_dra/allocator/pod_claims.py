@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from virt_dra.allocator.errors import FatalError
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.allocator.snapshot import Snapshot, of_type
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import defaulted
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
 

@@ -15,10 +15,10 @@ from virt_dra.allocator.counter_sets import CounterSets
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import DeviceId, PoolDevice, PoolId
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
 from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
 from virt_dra.api.core_v1 import Node, NodeSelector
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError, describe_selector
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 

@@ -10,7 +10,7 @@ from virt_dra.api.defaults import EPOCH
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.reading.documents import Sourced
+from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.names import generated
@@ -41,37 +41,30 @@ class RefusedObject:
         return {"source": self.source, "message": self.message}
 
 
-def judge(
-    inputs: Iterable[Sourced[TypedObject]], admission: Admission
-) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
+Judgement = tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]
+"""The objects that are accepted, and those that are refused."""
+
+
+def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> Judgement:
     """The objects that an API server would accept, and those it would refuse, with the reason."""
-    accepted: list[TypedObject] = []
-    refused: list[RefusedObject] = []
-    for sourced in inputs:
-        refusal = _refusal(sourced, admission)
-        if refusal is None:
-            accepted.append(sourced.object)
-        else:
-            refused.append(refusal)
-    return tuple(accepted), tuple(refused)
+    return _parted((sourced.object, _refusal(sourced, admission)) for sourced in inputs)
 
 
-def judge_as_written(
-    inputs: Iterable[Sourced[TypedObject]], namespace: str, admission: Admission
-) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
+def judge_as_written(inputs: Iterable[Sourced[TypedObject]], namespace: str, admission: Admission) -> Judgement:
     """As ``judge``, of objects that describe a cluster: one with a UID was accepted by its API server, and VMs are
     judged where their fit is. ``namespace``: of objects that name none."""
-    accepted: list[TypedObject] = []
-    refused: list[RefusedObject] = []
-    for sourced in inputs:
-        obj = sourced.object
+
+    def refusal(obj: TypedObject, source: DocumentSource) -> RefusedObject | None:
         exempt = obj.metadata.uid or isinstance(obj, _JUDGED_ELSEWHERE)
-        refusal = None if exempt else _refusal(Sourced(in_namespace(obj, namespace), sourced.source), admission)
-        if refusal is None:
-            accepted.append(obj)
-        else:
-            refused.append(refusal)
-    return tuple(accepted), tuple(refused)
+        return None if exempt else _refusal(Sourced(in_namespace(obj, namespace), source), admission)
+
+    return _parted((sourced.object, refusal(sourced.object, sourced.source)) for sourced in inputs)
+
+
+def _parted(judged: Iterable[tuple[TypedObject, RefusedObject | None]]) -> Judgement:
+    pairs = tuple(judged)
+    refused = tuple(refusal for _, refusal in pairs if refusal is not None)
+    return tuple(obj for obj, refusal in pairs if refusal is None), refused
 
 
 def _refusal(sourced: Sourced[TypedObject], admission: Admission) -> RefusedObject | None:

@@ -32,21 +32,6 @@ from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.cluster.manifest_file import Excluded, ManifestFile, manifests_in
 from virt_dra.cluster.web_files import NotFetchedError, fetched, is_address, without_password
 
-__all__ = [
-    "STDIN",
-    "Document",
-    "DocumentSource",
-    "Loaded",
-    "ReadProblem",
-    "Sourced",
-    "Written",
-    "load_folder",
-    "read_file",
-    "read_inputs",
-    "read_written",
-    "save_folder",
-]
-
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -211,11 +196,6 @@ def _sources(
             elif source.identity not in seen:
                 seen.add(source.identity)
                 yield source
-
-
-def load_folder(folder: str | Path) -> Loaded:
-    """The objects of a folder, as :func:`save_folder` wrote them or as users put them there."""
-    return read_inputs([folder])
 
 
 def _behind(path: str, excluded: Excluded, by_file: bool) -> Iterator[_Source | ReadProblem]:

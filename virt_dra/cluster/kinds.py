@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
@@ -12,9 +11,6 @@ from virt_dra.api.reading.scheme import known_kind
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodGroup, Workload
-
-Generation = Literal["none", "content"]
-"""Whether ``metadata.generation`` counts the changes of everything but metadata and status."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,8 @@ class ApiResource:
     plural: str
     namespaced: bool
     has_status: bool
-    generation: Generation
+    counts_generation: bool
+    """Whether ``metadata.generation`` counts the changes of everything but metadata and status."""
     keeps_status_on_create: bool
     """Nodes and kinds without the subresource may be created with a status."""
     unconditional_update: bool
@@ -73,7 +70,7 @@ def _known(kind: type[TypedObject]) -> ApiResource:
         plural=kind.PLURAL,
         namespaced=kind.NAMESPACED,
         has_status=kind.HAS_STATUS,
-        generation="content" if _counts_generation(kind, native) else "none",
+        counts_generation=_counts_generation(kind, native),
         keeps_status_on_create=not kind.HAS_STATUS or issubclass(kind, Node),
         unconditional_update=native
         and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest, PodGroup, Workload)),

@@ -16,7 +16,6 @@ from typing import Any, Generic, Literal, Protocol, runtime_checkable
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectT
-from virt_dra.cluster.requester import Requester
 
 
 class ApiError(Exception):
@@ -215,11 +214,3 @@ class Watcher(Protocol):
 
 class Cluster(Reader, Writer, Watcher, Protocol):
     """All three ports."""
-
-
-@runtime_checkable
-class Impersonating(Protocol):
-    """An optional port: requests on behalf of another user, each :class:`Forbidden` unless that user may make it."""
-
-    def acting_as(self, requester: Requester) -> Cluster:
-        """The same cluster on behalf of this user, who gets the groups that authentication adds."""

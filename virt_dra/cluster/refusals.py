@@ -35,12 +35,8 @@ def not_found(resource: ApiResource, name: str) -> NotFound:
 
 
 def no_such_subresource() -> NotFound:
+    """The refusal of a subresource that a kind doesn't have, and of a kind whose feature gate is off."""
     return NotFound("the server could not find the requested resource")
-
-
-def not_served() -> NotFound:
-    """The refusal of a kind whose feature gate is off."""
-    return no_such_subresource()
 
 
 def already_exists(resource: ApiResource, name: str) -> AlreadyExists:
@@ -110,10 +106,6 @@ def too_large(size: int) -> TooLarge:
 
 def too_old(version: int, oldest: int) -> Gone:
     return Gone(f"too old resource version: {version} ({oldest})")
-
-
-def bad_version(text: str) -> BadRequest:
-    return BadRequest(f"invalid resource version: {quoted(text)} is not a number")
 
 
 def bad_patch(detail: str) -> Invalid:
@@ -194,5 +186,5 @@ def is_version(text: str) -> bool:
 def parsed_version(text: str) -> int:
     """The resourceVersion as a number. Raises :class:`BadRequest`."""
     if not is_version(text):
-        raise bad_version(text)
+        raise BadRequest(f"invalid resource version: {quoted(text)} is not a number")
     return int(text)

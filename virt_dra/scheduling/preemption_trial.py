@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.allocator import DEFAULT, FatalError, Features, Snapshot
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
 from virt_dra.scheduling.claim_references import PODS
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger

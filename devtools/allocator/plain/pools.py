@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from devtools.allocator.plain.errors import Fatal
 from devtools.allocator.plain.facts import Candidate, Facts
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError, describe_selector
 from virt_dra.api.core_v1 import NodeSelector
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError, describe_selector
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 
 INCOMPLETE = "currently being updated"

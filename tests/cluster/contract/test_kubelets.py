@@ -13,8 +13,9 @@ from tests.cluster.contract.running import claim, eventually, pod
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
+from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.cluster.port import Cluster, Forbidden, Impersonating
+from virt_dra.cluster.port import Cluster, Forbidden
 from virt_dra.cluster.requester import Requester
 
 SLICES = "resourceslices.resource.k8s.io"
@@ -22,7 +23,7 @@ UNRELATED = "node: no relationship found between node 'n1' and this object"
 
 
 def kubelet(cluster: Cluster, node: str) -> Cluster:
-    assert isinstance(cluster, Impersonating)
+    assert isinstance(cluster, KubeCluster | MemoryCluster)
     return cluster.acting_as(Requester(f"system:node:{node}", ("system:nodes",)))
 
 

@@ -17,7 +17,9 @@ from virt_dra.api.policies.rbac_v1 import (
     Subject,
 )
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
-from virt_dra.cluster.port import ApiError, Cluster, Forbidden, Impersonating, Invalid, NotFound
+from virt_dra.cluster.kube.cluster import KubeCluster
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.port import ApiError, Cluster, Forbidden, Invalid, NotFound
 from virt_dra.cluster.requester import NODE_NAME, Requester
 
 DRA = "resource.k8s.io"
@@ -25,7 +27,7 @@ BOB = Requester("bob", ("developers",))
 
 
 def asked_by(cluster: Cluster, requester: Requester) -> Cluster:
-    assert isinstance(cluster, Impersonating)
+    assert isinstance(cluster, KubeCluster | MemoryCluster)
     return cluster.acting_as(requester)
 
 

@@ -1,2 +1,2 @@
-"""What a cluster's administrators set: roles and their bindings, quotas and what counts towards them, pod defaults and
-priorities. Pure."""
+"""What a cluster's administrators set: roles and their bindings, quotas and what counts towards them, pod defaults,
+priorities, which nodes a selector selects. Pure."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.api.policies.node_selection import NodeMatcher
 from virt_dra.cel import Work
 from virt_dra.classic.driver_plans import AnyClass, class_requests, is_structured
 from virt_dra.classic.named_resources import BUDGET

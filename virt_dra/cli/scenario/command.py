@@ -15,7 +15,7 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.reading.document_error import DocumentError
-from virt_dra.api.reading.documents import read_documents
+from virt_dra.api.reading.documents import ReadProblem, read_documents
 from virt_dra.api.wire import Json
 from virt_dra.cli.documents.heads import HEAD, output_document
 from virt_dra.cli.jsonl.lines import opened_requests, parse_request, readable
@@ -26,7 +26,7 @@ from virt_dra.cli.shared.file_input import content_of_file
 from virt_dra.cli.shared.option_table import shared
 from virt_dra.cli.shared.options import file_inputs, output_option
 from virt_dra.cli.shared.output import json_text, print_output, refuse
-from virt_dra.cluster.files import ReadProblem, read_file
+from virt_dra.cluster.files import read_file
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
 from virt_dra.simulator.scenario.embedded_target import play_embedded

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.design_form import as_kubevirt_stores
-from virt_dra.api.reading.documents import Document, Sourced, read_document
+from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.output import refuse
-from virt_dra.cluster.files import ReadProblem, read_file, read_inputs
+from virt_dra.cluster.files import read_file, read_inputs
 
 
 def sourced_of_files(

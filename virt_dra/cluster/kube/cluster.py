@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from dataclasses import replace
@@ -28,11 +28,11 @@ from virt_dra.cluster.kube import paths as kube_paths
 from virt_dra.cluster.kube.access import Access, Credentials
 from virt_dra.cluster.kube.config import found_access
 from virt_dra.cluster.kube.connections import ServerConnections
-from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_object
-from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
+from virt_dra.cluster.kube.decoding import Decoder, metadata_in, parsed, parsed_object
+from virt_dra.cluster.kube.errors import ConnectionProblem, ProblemReason, of_status
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.paging import Selection, selection
-from virt_dra.cluster.kube.raw import RawObjects
+from virt_dra.cluster.kube.raw import JSON_PATCH, MERGE_PATCH, RawObjects
 from virt_dra.cluster.kube.transport import (
     KubeObserver,
     KubeRequest,
@@ -51,9 +51,6 @@ __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 _CLOCK_WORDS = ("certificate is not yet valid", "certificate has expired")
 _SHORTEST_WATCH = 1.0
 """Seconds; a watch that ends sooner, without an event, has failed rather than timed out."""
-
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 
 class KubeCluster(RawObjects):
@@ -90,10 +87,7 @@ class KubeCluster(RawObjects):
         """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
         resource = resource_of(kind)
         request = KubeRequest("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
-        answer = parsed_object(
-            await self._transport.request(request), resource.kind, name, _namespace(resource, namespace)
-        )
-        return self._decoder.read(kind, resource, answer)
+        return await self._answered(kind, resource, request, name, namespace)
 
     async def list(
         self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
@@ -136,8 +130,10 @@ class KubeCluster(RawObjects):
         was created."""
         resource = resource_of(obj)
         path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
-        request = KubeRequest("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
-        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
+        request = KubeRequest(
+            "POST", path, body=_body(resource, obj), verb="create", subject=resource.plural, repeatable=False
+        )
+        return await self._answered(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def update(self, obj: ObjectT) -> ObjectT:
         return await self._replaced(obj, "")
@@ -148,8 +144,8 @@ class KubeCluster(RawObjects):
     async def _replaced(self, obj: ObjectT, subresource: str) -> ObjectT:
         resource = resource_of(obj)
         path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
-        request = KubeRequest("PUT", path, body=_body(resource, obj), verb="update")
-        return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
+        request = KubeRequest("PUT", path, body=_body(resource, obj), verb="update", subject=resource.plural)
+        return await self._answered(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def patch(
         self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
@@ -160,28 +156,23 @@ class KubeCluster(RawObjects):
             raise BadRequest("a patch needs either merge or operations")
         resource = resource_of(kind)
         path = kube_paths.item(resource, namespace, name, subresource)
-        if operations is None:
-            request = KubeRequest("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
-        else:
-            request = KubeRequest(
-                "PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False
-            )
-        return await self._written(kind, resource, request, name, namespace)
+        body, content_type = (merge, MERGE_PATCH) if operations is None else (list(operations), JSON_PATCH)
+        request = KubeRequest(
+            "PATCH", path, body=body, content_type=content_type, verb="patch", subject=resource.plural,
+            repeatable=operations is None,
+        )  # fmt: skip
+        return await self._answered(kind, resource, request, name, namespace)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Not repeated when the answer is lost: a second request would be refused in any case."""
         resource = resource_of(Pod)
-        meta = {
-            "name": pod.name,
-            "namespace": _namespace(resource, pod.namespace),
-            **({"uid": pod.metadata.uid} if pod.metadata.uid else {}),
-        }
+        uid = {"uid": pod.metadata.uid} if pod.metadata.uid else {}
+        meta = {"name": pod.name, "namespace": _namespace(resource, pod.namespace), **uid}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         path = kube_paths.item(resource, pod.namespace, pod.name, "binding")
-        await self._transport.request(
-            _about(KubeRequest("POST", path, body=body, verb="create", repeatable=False), resource)
-        )
+        request = KubeRequest("POST", path, body=body, verb="create", subject=resource.plural, repeatable=False)
+        await self._transport.request(request)
 
     async def delete(
         self, kind: type[ObjectT], name: str, namespace: str = "", *,
@@ -199,13 +190,13 @@ class KubeCluster(RawObjects):
         path = kube_paths.item(resource, namespace, name)
         await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
-    async def _written(
+    async def _answered(
         self, kind: type[ObjectT], resource: ApiResource, request: KubeRequest, name: str, namespace: str
     ) -> ObjectT:
-        body = await self._transport.request(_about(request, resource))
-        return self._decoder.read(
-            kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace))
-        )
+        """The object that the answer to a request has."""
+        body = await self._transport.request(request)
+        answer = parsed_object(body, resource.kind, name, _namespace(resource, namespace))
+        return self._decoder.read(kind, resource, answer)
 
     # --- Watcher --------------------------------------------------------------------------------------------------
 
@@ -241,29 +232,16 @@ class KubeCluster(RawObjects):
                 raise Unavailable(f"a watch of {resource} ended as soon as it began")
 
     async def _watched(
-        self,
-        kind: type[ObjectT],
-        resource: ApiResource,
-        namespace: str,
-        version: str,
-        selected: Selection,
+        self, kind: type[ObjectT], resource: ApiResource, namespace: str, version: str, selected: Selection
     ) -> AsyncGenerator[tuple[str, WatchEvent[ObjectT] | None]]:
         """One watch until the server ends it: events with the version each leads to. None for an event without
         consequence."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
         asked = (
-            ("watch", "1"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", seconds),
-            ("resourceVersion", version),
-        )
-        request = KubeRequest(
-            "GET",
-            kube_paths.collection(resource, namespace),
-            (*selected, *asked),
-            verb="watch",
-            subject=resource.plural,
-        )
+            ("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version)
+        )  # fmt: skip
+        path = kube_paths.collection(resource, namespace)
+        request = KubeRequest("GET", path, (*selected, *asked), verb="watch", subject=resource.plural)
         limits = self._transport.limits
         async with self._transport.stream(request) as stream, aclosing(lines(stream, limits)) as watch_lines:
             while True:
@@ -285,14 +263,14 @@ class KubeCluster(RawObjects):
         """The version that an event leads to, "" for none, and the event, which has its size."""
         type_, raw = parsed_event(line, resource.kind)
         event = self._event(kind, resource, type_, raw)
-        return _version_of(raw, ""), None if event is None else replace(event, size=len(line))
+        return _version_of(raw), None if event is None else replace(event, size=len(line))
 
     def _event(self, kind: type[ObjectT], resource: ApiResource, type_: str, raw: Any) -> WatchEvent[ObjectT] | None:
         if type_ == "ERROR":
             raise of_status(raw)
         if type_ == "BOOKMARK":
             mark = kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind})
-            return WatchEvent("BOOKMARK", mark.with_(metadata=ObjectMeta(resource_version=_version_of(raw, ""))))
+            return WatchEvent("BOOKMARK", mark.with_(metadata=ObjectMeta(resource_version=_version_of(raw))))
         if type_ not in ("ADDED", "MODIFIED", "DELETED"):
             return None  # of a newer API; the version counts all the same
         obj = self._decoder.listed(kind, resource, raw)
@@ -324,37 +302,35 @@ async def connect(
 
 async def _check(transport: Transport, access: Access) -> None:
     """Raises :class:`ConnectionProblem` unless the server answers us."""
-    tried = f"tried {transport.server} ({access.source})"
     limits = ClientLimits(timeout=10.0, connect_timeout=5.0, patience=15.0, attempts=3)
     first = Transport(transport.connections, limits, clock=transport.clock)
     try:
         parsed(await first.request(KubeRequest("GET", "/version", verb="get", subject="version")))
-    except UntrustedServer as error:
-        advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
-        if any(words in str(error) for words in _CLOCK_WORDS):
-            advice = (
-                f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: "
-                "set it if it is wrong, else renew the certificate"
-            )
-        raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error
-    except Unauthorized as error:
-        advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
-        raise ConnectionProblem(
-            "Unauthorized", f"the server refused our credentials: {error}; {tried}: {advice}"
-        ) from error
-    except Forbidden as error:
-        advice = "grant it, or use another user"
-        raise ConnectionProblem(
-            "Forbidden", f"the server knows us but refuses us: {error}; {tried}: {advice}"
-        ) from error
-    except Unavailable as error:
-        advice = (
-            "check that the server runs and that its address and port are right, and the network and proxy on the way"
-        )
-        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
     except ApiError as error:
-        advice = "is that a Kubernetes API server?"
-        raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
+        reason, text, advice = _explained(error)
+        tried = f"tried {transport.server} ({access.source})"
+        raise ConnectionProblem(reason, f"{text}; {tried}: {advice}") from error
+
+
+def _explained(error: ApiError) -> tuple[ProblemReason, str, str]:
+    """Reason, text and remedy of what kept a server from answering."""
+    match error:
+        case UntrustedServer() if any(words in str(error) for words in _CLOCK_WORDS):
+            now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+            advice = f"this machine's clock says {now}: set it if it is wrong, else renew the certificate"
+            return "TLS", str(error), advice
+        case UntrustedServer():
+            advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
+            return "TLS", str(error), advice
+        case Unauthorized():
+            advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
+            return "Unauthorized", f"the server refused our credentials: {error}", advice
+        case Forbidden():
+            return "Forbidden", f"the server knows us but refuses us: {error}", "grant it, or use another user"
+        case Unavailable():
+            advice = "check that the server runs and that its address and port are right, and the network and proxy"
+            return "Unreachable", str(error), f"{advice} on the way"
+    return "Unreachable", str(error), "is that a Kubernetes API server?"
 
 
 def _body(resource: ApiResource, obj: TypedObject) -> dict[str, Any]:
@@ -366,11 +342,6 @@ def _namespace(resource: ApiResource, given: str) -> str:
     return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
-def _about(request: KubeRequest, resource: ApiResource) -> KubeRequest:
-    return replace(request, subject=resource.plural)
-
-
-def _version_of(raw: Any, otherwise: str) -> str:
-    meta = raw.get("metadata")
-    version = meta.get("resourceVersion") if isinstance(meta, dict) else None
-    return version if isinstance(version, str) and version else otherwise
+def _version_of(raw: Mapping[str, Any]) -> str:
+    version = metadata_in(raw).get("resourceVersion")
+    return version if isinstance(version, str) else ""

@@ -2,12 +2,12 @@
 
 **An unreadable object counts as absent.** An object that doesn't have the shape its class knows (a newer API wrote it)
 must not stop a list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In
-a watch it looks like one that leaves the selection: DELETED, with its metadata only. So list and watch agree, and no
-stale state of it stays in a store. Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a
-class doesn't know never make an object unreadable: they are kept and written back (:mod:`virt_dra.api.wire`).
+a watch it looks like one that leaves the selection: DELETED, with its metadata only. Asked for by name it is
+:class:`~virt_dra.cluster.port.Unreadable`. Unknown fields never make an object unreadable: they are kept
+(:mod:`virt_dra.api.wire`).
 
-``metadata.managedFields`` is left out unless it is asked for: it is as large as the rest of many objects, nothing here
-reads it, and the API server keeps its own when an update brings none.
+``metadata.managedFields`` is left out: it is as large as the rest of many objects, nothing here reads it, and the API
+server keeps its own when an update brings none.
 """
 
 from __future__ import annotations
@@ -60,19 +60,14 @@ class Decoder:
 
     def outline(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT | None:
         """Only what identifies an object, for one that is otherwise unreadable; None if not even that can be read."""
-        meta = raw.get("metadata")
-        names = ("name", "namespace", "uid", "resourceVersion")
+        meta, names = metadata_in(raw), ("name", "namespace", "uid", "resourceVersion")
         try:
-            read = ObjectMeta.from_wire(
-                {name: meta[name] for name in names if name in meta} if isinstance(meta, dict) else None
-            )
+            read = ObjectMeta.from_wire({name: meta[name] for name in names if name in meta})
         except WireError:
             return None
-        return (
-            kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind}).with_(metadata=read)
-            if read.name
-            else None
-        )
+        if not read.name:
+            return None
+        return kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind}).with_(metadata=read)
 
     def _read(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT:
         # Items of a list of Kubernetes' own kinds don't say what they are.
@@ -83,19 +78,15 @@ class Decoder:
         return self._shared.shared(kind.from_wire(whole))
 
     def _report(self, resource: ApiResource, raw: Mapping[str, Any], error: WireError) -> None:
-        key, version = _key(raw), _version(raw)
+        key, version = _key(raw), str(metadata_in(raw).get("resourceVersion", ""))
         self._observer.unreadable(resource.kind, key, str(error))
         if self._told.get((resource.kind, key)) == version:
             return
         if len(self._told) >= _REMEMBERED:
             self._told.clear()
         self._told[resource.kind, key] = version
-        log.warning(
-            "%s %s is left out: it doesn't have the shape known to this version of virt-dra: %s",
-            resource.kind,
-            key,
-            error,
-        )
+        text = "%s %s is left out: it doesn't have the shape known to this version of virt-dra: %s"
+        log.warning(text, resource.kind, key, error)
 
 
 def parsed(body: bytes) -> Json:
@@ -110,15 +101,11 @@ def parsed(body: bytes) -> Json:
 
 
 def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -> Json:
-    """The JSON of the one object that was asked for or written.
-
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: a proxy's, or a
-    server's fault. It must not be used, as it may be the state of another object. ``name``, ``namespace``: "" for any,
-    or none (reviews).
-    """
+    """The JSON of the one object that was asked for or written. ``name``, ``namespace``: "" for any, or none (reviews).
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: it may be the
+    state of another object."""
     answer = parsed(body)
-    meta = answer.get("metadata")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = metadata_in(answer)
     answered = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")
     wanted = (kind, name or answered[1], namespace or answered[2])
     if answered != wanted:
@@ -129,11 +116,8 @@ def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -
 
 
 def parsed_list(body: bytes, kind: str) -> tuple[list[Any], Json]:
-    """Items and metadata of one page of a list of a kind.
-
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer: taken for a list without items it would
-    mean that all objects are gone.
-    """
+    """Items and metadata of one page of a list of a kind. Raises :class:`~virt_dra.cluster.port.Unavailable` for any
+    other answer: taken for a list without items it would mean that all objects are gone."""
     answer = parsed(body)
     items, meta = answer.get("items"), answer.get("metadata")
     if answer.get("kind") != f"{kind}List" or not isinstance(meta, dict) or not isinstance(items, list | None):
@@ -152,13 +136,12 @@ def _cut(value: object) -> str:
     return repr(value)[:_SHOWN] if not isinstance(value, str) else value[:_SHOWN]
 
 
+def metadata_in(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of an object; empty if it has none."""
+    meta = raw.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
 def _key(raw: Mapping[str, Any]) -> str:
-    meta = raw.get("metadata")
-    meta = meta if isinstance(meta, dict) else {}
-    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    name, namespace = metadata_in(raw).get("name", ""), metadata_in(raw).get("namespace", "")
     return f"{namespace}/{name}" if namespace else f"{name}"
-
-
-def _version(raw: Mapping[str, Any]) -> str:
-    meta = raw.get("metadata")
-    return str(meta.get("resourceVersion", "")) if isinstance(meta, dict) else ""

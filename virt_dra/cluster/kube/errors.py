@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic_core import from_json
 
@@ -24,34 +24,15 @@ from virt_dra.cluster.port import (
     Unavailable,
 )
 
-_BY_REASON: Mapping[str, type[ApiError]] = {
-    "NotFound": NotFound,
-    "AlreadyExists": AlreadyExists,
-    "Conflict": Conflict,
-    "Expired": Gone,
-    "Gone": Gone,
-    "BadRequest": BadRequest,
-    "RequestEntityTooLarge": TooLarge,
-    "Forbidden": Forbidden,
-    "Unauthorized": Unauthorized,
-    "TooManyRequests": TooManyRequests,
-    "ServiceUnavailable": Unavailable,
-    "ServerTimeout": Unavailable,
-    "Timeout": Unavailable,
-}
-_BY_STATUS: Mapping[int, type[ApiError]] = {
-    400: BadRequest,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    410: Gone,
-    413: TooLarge,
-    429: TooManyRequests,
-    502: Unavailable,
-    503: Unavailable,
-    504: Unavailable,
-}
+_KINDS: Final[tuple[type[ApiError], ...]] = (
+    BadRequest, Unauthorized, Forbidden, NotFound, AlreadyExists, Conflict, Gone, TooLarge, TooManyRequests,
+    Unavailable,
+)  # fmt: skip
+_BY_REASON: Mapping[str, type[ApiError]] = {kind.reason: kind for kind in _KINDS} | {
+    "Gone": Gone, "ServerTimeout": Unavailable, "Timeout": Unavailable,
+}  # fmt: skip
+_BY_STATUS: Mapping[int, type[ApiError]] = {kind.status: kind for kind in _KINDS} | {502: Unavailable, 504: Unavailable}
+"""409 is a conflict, where no reason says otherwise."""
 _SHOWN = 200
 """Characters of an answer that is no Status."""
 _LONGEST = 32 * 1024
@@ -79,9 +60,8 @@ def refusal(status: int, body: bytes, retry_after: str = "") -> ApiError:
         return of_status(answer, status, retry_after)
     text = body[: 4 * _SHOWN].decode(errors="replace").strip()
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return _made(_BY_STATUS.get(status, ApiError), f"the server answered {status}: "
-f"{shown}" if shown else f"the server answered {status}",
-                 status, "", _seconds(retry_after))  # fmt: skip
+    message = f"the server answered {status}{f': {shown}' if shown else ''}"
+    return _made(_BY_STATUS.get(status, ApiError), message, status, "", _seconds(retry_after))
 
 
 def of_status(answer: Mapping[str, Any], status: int = 0, retry_after: str = "") -> ApiError:

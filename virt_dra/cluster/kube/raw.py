@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import ApiResource
-from virt_dra.cluster.kube.decoding import parsed, parsed_object
+from virt_dra.cluster.kube.decoding import metadata_in, parsed, parsed_object
 from virt_dra.cluster.kube.limits import MIB
 from virt_dra.cluster.kube.paging import pages, selection
 from virt_dra.cluster.kube.paths import DEFAULT_NAMESPACE, collection, group_version, item
@@ -46,7 +46,7 @@ class ServedKind:
         """The resource, for paths and messages; discovery has nothing about how its objects are stored."""
         return ApiResource(
             api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
-            has_status="status" in self.subresources, generation="none", keeps_status_on_create=False,
+            has_status="status" in self.subresources, counts_generation=False, keeps_status_on_create=False,
             unconditional_update=False, native=False,
         )  # fmt: skip
 
@@ -85,20 +85,17 @@ class RawObjects:
     ) -> tuple[Json, ...]:
         """All objects of a kind, with apiVersion and kind filled in; of all namespaces if none is given."""
         served = await self.served_kind(api_version, kind)
-        objects: list[Json] = []
-        for at_once in (False, True):
-            objects.clear()
-            try:
-                async for page in pages(
-                    self._transport, served.resource, namespace, selection(labels, fields), at_once=at_once
-                ):
-                    objects += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in page.items]
-            except Gone:  # between two pages
-                if at_once:
-                    raise
-            else:
-                break
-        return tuple(objects)
+        named = {"apiVersion": served.api_version, "kind": served.kind}
+
+        async def read(*, at_once: bool) -> tuple[Json, ...]:
+            selected = selection(labels, fields)
+            parts = pages(self._transport, served.resource, namespace, selected, at_once=at_once)
+            return tuple([{**raw, **named} async for page in parts for raw in page.items])
+
+        try:
+            return await read(at_once=False)
+        except Gone:  # between two pages
+            return await read(at_once=True)
 
     async def create_raw(self, raw: Mapping[str, Any], *, dry_run: bool = False, field_manager: str = "") -> Json:
         served, namespace, name = await self._identified(raw, named=False)
@@ -120,18 +117,17 @@ class RawObjects:
     ) -> Json:  # fmt: skip
         """Apply one of the three kinds of patch; any other number of them is a
         :class:`~virt_dra.cluster.port.BadRequest`."""
-        if sum(patch is not None for patch in (merge, operations, strategic)) != 1:
+        given = ((merge, MERGE_PATCH), (operations, JSON_PATCH), (strategic, STRATEGIC_PATCH))
+        patches = [(body, content_type) for body, content_type in given if body is not None]
+        if len(patches) != 1:
             raise BadRequest("a patch needs exactly one of merge, operations and strategic")
+        ((body, content_type),) = patches
         served = await self.served_kind(api_version, kind)
-        if operations is not None:
-            body, content_type = [dict(operation) for operation in operations], JSON_PATCH
-            return await self._patched(
-                served, name, namespace, subresource, dry_run, body, content_type, repeatable=False
-            )
-        body_, content_type = (merge, MERGE_PATCH) if merge is not None else (strategic, STRATEGIC_PATCH)
-        return await self._patched(
-            served, name, namespace, subresource, dry_run, dict(body_ or {}), content_type, repeatable=True
-        )
+        request = KubeRequest(
+            "PATCH", item(served.resource, namespace, name, subresource), _dry(dry_run), body, content_type,
+            verb="patch", subject=served.plural, repeatable=operations is None,
+        )  # fmt: skip
+        return await self._object(request, served, name, namespace)
 
     async def delete_raw(
         self, api_version: str, kind: str, name: str, namespace: str = "", *,
@@ -214,20 +210,9 @@ class RawObjects:
     async def _answer(self, request: KubeRequest) -> Json:
         return parsed(await self._transport.request(request))
 
-    async def _patched(
-        self, served: ServedKind, name: str, namespace: str, subresource: str, dry_run: bool, body: object,
-        content_type: str, *, repeatable: bool,
-    ) -> Json:  # fmt: skip
-        path = item(served.resource, namespace, name, subresource)
-        request = KubeRequest(
-            "PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable
-        )
-        return await self._object(request, served, name, namespace)
-
     async def _identified(self, raw: Mapping[str, Any], *, named: bool = True) -> tuple[ServedKind, str, str]:
         """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for an object that lacks one."""
-        api_version, kind, meta = raw.get("apiVersion"), raw.get("kind"), raw.get("metadata")
-        meta = meta if isinstance(meta, Mapping) else {}
+        api_version, kind, meta = raw.get("apiVersion"), raw.get("kind"), metadata_in(raw)
         name, namespace = meta.get("name") or "", meta.get("namespace") or ""
         if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
             raise BadRequest("an object must say its apiVersion and kind")

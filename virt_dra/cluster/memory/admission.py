@@ -10,7 +10,6 @@ from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
     DeviceRequest,
-    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimTemplate,
 )
@@ -55,12 +54,12 @@ def admin_access_on_status(new: TypedObject, old: TypedObject, namespace: Namesp
     if (
         not isinstance(new, ResourceClaim)
         or not isinstance(old, ResourceClaim)
-        or any(result.admin_access for result in _results(old))
+        or any(result.admin_access for result in old.results)
     ):
         return ()
     paths = (
         f"status.allocation.devices.results[{index}].adminAccess"
-        for index, result in enumerate(_results(new))
+        for index, result in enumerate(new.results)
         if result.admin_access
     )
     return _consent(next(paths, None), namespace)
@@ -68,10 +67,6 @@ def admin_access_on_status(new: TypedObject, old: TypedObject, namespace: Namesp
 
 def _asks(request: DeviceRequest) -> bool:
     return request.exactly is not None and bool(request.exactly.admin_access)
-
-
-def _results(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
-    return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 
 def _consent(path: str | None, namespace: Namespace | None) -> tuple[StatusCause, ...]:

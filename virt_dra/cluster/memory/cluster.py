@@ -20,8 +20,8 @@ from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import WireError
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import NAMESPACE, ApiResource, resource_of
-from virt_dra.cluster.memory import garbage, patches, pods, strategies
 from virt_dra.cluster.memory import names as generated_names
+from virt_dra.cluster.memory import patches, pods, strategies
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
 from virt_dra.cluster.memory.authorization import rbac
 from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision, forbidden
@@ -331,11 +331,9 @@ class MemoryCluster:
         if not self._node_rules or by_role.allowed:
             return by_role
         by_node = authorize_node(request, self._store)
-        return (
-            by_node
-            if by_node.allowed
-            else Decision(allowed=False, reason="\n".join(filter(None, (by_node.reason, by_role.reason))))
-        )
+        if by_node.allowed:
+            return by_node
+        return Decision(allowed=False, reason="\n".join(filter(None, (by_node.reason, by_role.reason))))
 
     def _restrict(
         self,
@@ -477,24 +475,24 @@ class MemoryCluster:
             if place.resource == NAMESPACE and obj.metadata.deletion_timestamp is not None:
                 self._delete(place)
                 continue
-            match garbage.fate(obj.metadata, self._is_there):
-                case garbage.Collect() if obj.metadata.deletion_timestamp is None:
-                    self._delete(place)
-                case garbage.Prune(owners):
-                    self._put(place, obj.with_(metadata=obj.metadata.with_(owner_references=owners)))
+            owners = obj.metadata.owner_references
+            left = tuple(owner for owner in owners if self._is_there(owner, obj.metadata))
+            if left and left != owners:
+                self._put(place, obj.with_(metadata=obj.metadata.with_(owner_references=left)))
+            elif owners and not left and obj.metadata.deletion_timestamp is None:
+                self._delete(place)
 
     def _is_there(self, owner: OwnerReference, dependent: ObjectMeta) -> bool:
+        """Whether the garbage collector finds an owner: one of this kind, name and UID, and for a namespaced dependent
+        not in another namespace. A cluster-scoped dependent of a namespaced owner is never collected."""
         if not dependent.namespace and is_namespaced(owner.api_version, owner.kind):
-            return True  # can't be resolved, so never collected
+            return True  # can't be resolved
         place = self._store.place_of(owner.uid)
         if place is None:
             return owner.uid in self._foreign_owners
-        # As the garbage collector asks for it: by kind and name, and then the UID must be the same.
         named = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
-        return (place.resource.group, place.resource.kind, place.key.name) == named and place.key.namespace in (
-            "",
-            dependent.namespace,
-        )
+        same = (place.resource.group, place.resource.kind, place.key.name) == named
+        return same and place.key.namespace in ("", dependent.namespace)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -547,17 +545,12 @@ class MemoryCluster:
         return place
 
     def _new_metadata(self, place: Place, meta: ObjectMeta) -> ObjectMeta:
-        for field in (
-            "self_link",
-            "deletion_timestamp",
-            "deletion_grace_period_seconds",
-            "generation",
-            "resource_version",
+        meta = meta.without(
+            "self_link", "deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version",
             "namespace",
-        ):
-            meta = meta.without(field)
+        )  # fmt: skip
         scope = {"namespace": place.key.namespace} if place.key.namespace else {}
-        counted = {"generation": 1} if place.resource.generation == "content" else {}
+        counted = {"generation": 1} if place.resource.counts_generation else {}
         return meta.with_(name=place.key.name, uid=self._uids(), creation_timestamp=self._now(), **scope, **counted)
 
     def _filled_metadata(self, place: Place, meta: ObjectMeta, now: str) -> ObjectMeta:
@@ -567,7 +560,7 @@ class MemoryCluster:
             missing["uid"] = self._uids()
         if not meta.creation_timestamp:
             missing["creation_timestamp"] = now
-        if meta.generation is None and place.resource.generation == "content":
+        if meta.generation is None and place.resource.counts_generation:
             missing["generation"] = 1
         if meta.name != place.key.name:
             missing["name"] = place.key.name

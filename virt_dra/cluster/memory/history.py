@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from virt_dra.api.meta import TypedObject
@@ -68,14 +69,7 @@ class ChangeHistory:
         oldest = self._changes[hidden - 1].version if hidden else self._floor
         if version < oldest:
             raise refusals.too_old(version, oldest)
-        low, high = 0, len(self._changes)
-        while low < high:
-            middle = (low + high) // 2
-            if self._changes[middle].version > version:
-                high = middle
-            else:
-                low = middle + 1
-        return self._dropped + low
+        return self._dropped + bisect_right(self._changes, version, key=lambda change: change.version)
 
     async def next(self, position: int) -> Change:
         """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell too far

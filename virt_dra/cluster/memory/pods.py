@@ -33,7 +33,7 @@ def bound(pod: Pod, node: str, labels: Mapping[str, str], now: str) -> Pod:
     if gates:
         raise _unbindable(pod, f"pod {pod.name} has non-empty .spec.schedulingGates")
     meta = pod.metadata.with_(labels={**pod.metadata.labels, **labels}) if labels else pod.metadata
-    status = pod.status.with_(conditions=_scheduled(pod.status.conditions, now)).without("nominatedNodeName")
+    status = pod.status.with_(conditions=_scheduled(pod, now)).without("nominatedNodeName")
     return pod.with_(metadata=meta, spec=pod.spec.with_(node_name=node), status=status)
 
 
@@ -48,11 +48,8 @@ def check_target(node: str) -> None:
 
 def topology_labels(node: Node | None) -> Mapping[str, str]:
     """What a pod bound to the node gets from it."""
-    return (
-        {}
-        if node is None
-        else {key: node.metadata.labels[key] for key in TOPOLOGY_LABELS if key in node.metadata.labels}
-    )
+    labels = {} if node is None else node.metadata.labels
+    return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,13 @@ def _later(time: str, seconds: int) -> str:
         return "9999-12-31T23:59:59Z" if seconds > 0 else "0001-01-01T00:00:00Z"
 
 
-def _scheduled(conditions: tuple[PodCondition, ...], now: str) -> tuple[PodCondition, ...]:
-    before = next((condition for condition in conditions if condition.type == SCHEDULED), None)
+def _scheduled(pod: Pod, now: str) -> tuple[PodCondition, ...]:
+    before = pod.condition(SCHEDULED)
     since = before.last_transition_time if before is not None and before.status == "True" else now
     new = PodCondition(type=SCHEDULED, status="True", last_transition_time=since)
     if before is None:
-        return (*conditions, new)
-    return tuple(new if condition is before else condition for condition in conditions)
+        return (*pod.status.conditions, new)
+    return tuple(new if condition is before else condition for condition in pod.status.conditions)
 
 
 def _unbindable(pod: Pod, why: str) -> Conflict:

@@ -43,7 +43,7 @@ class KindRules:
     def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         """Raises :class:`NotFound` for a new object of a kind that needs a gate that is off."""
         if isinstance(new, PodGroup | Workload) and old is None and not self._rules.gates.generic_workload:
-            raise refusals.not_served()
+            raise refusals.no_such_subresource()
         permitted = without_disabled_fields(new, old, self._rules.gates)
         return _protected(permitted) if old is None else permitted
 
@@ -70,7 +70,7 @@ def _protected(obj: ObjectT) -> ObjectT:
     """A new PodGroup gets the finalizer that a loop of the control plane removes (plugin PodGroupProtection)."""
     if not isinstance(obj, PodGroup) or POD_GROUP_FINALIZER in obj.metadata.finalizers:
         return obj
-    return obj.with_(metadata=obj.metadata.with_(finalizers=(*obj.metadata.finalizers, POD_GROUP_FINALIZER)))
+    return obj.with_finalizer(POD_GROUP_FINALIZER)
 
 
 def causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:

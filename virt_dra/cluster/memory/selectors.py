@@ -25,6 +25,7 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.node_selection import integer
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.port import BadRequest
@@ -53,7 +54,7 @@ class Requirement:
             return True
         if self.operator == "in":
             return value in self.values
-        number = _integer(value)
+        number = integer(value)
         if number is None:
             return False
         (bound,) = (int(text) for text in self.values)
@@ -193,7 +194,7 @@ class _LabelParser:
     def _checked(self, requirement: Requirement) -> Requirement:
         faults: list[str] = []
         for index, value in enumerate(sorted(requirement.values)):
-            if requirement.operator in (">", "<") and _integer(value) is None:
+            if requirement.operator in (">", "<") and integer(value) is None:
                 faults.append(
                     f"values[{index}]: Invalid value: {quoted(value)}: for 'Gt', "
                     "'Lt' operators, the value must be an integer"
@@ -234,14 +235,6 @@ def _unparsable(why: str) -> BadRequest:
     return BadRequest(f"unable to parse requirement: {why}")
 
 
-def _integer(text: str) -> int | None:
-    """The number in a text, as strconv.ParseInt(text, 10, 64)."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,64}", text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
 # --- fields -------------------------------------------------------------------------------------------------------
 
 _FieldTable = Mapping[str, Callable[[TypedObject], str]]
@@ -256,7 +249,7 @@ def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
     terms: list[FieldTerm] = []
     for path, value, equal in read:
         if path not in table:
-            raise BadRequest(refusal(path))
+            raise BadRequest(refusal.format(path))
         terms.append(FieldTerm(table[path], value, equal))
     return tuple(terms)
 
@@ -340,20 +333,16 @@ _SLICE: _FieldTable = {
 }
 
 
-def _selectable(resource: ApiResource) -> tuple[_FieldTable, Callable[[str], str]]:
-    """The fields of a resource and how a request for another one is refused; both differ by resource (C-2.4)."""
-    own = {
-        (k.API_VERSION, k.KIND): table
-        for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))
-    }
-    table = own.get((resource.api_version, resource.kind))
-    if table is None and not resource.native:
-        return _METADATA, lambda path: f"field label not supported: {path}"
-    if table is None:
-        return (
-            _METADATA,
-            lambda path: f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"',
-        )
-    if resource.kind == ResourceSlice.KIND:
-        return table, lambda path: f"field label not supported for {resource.api_version}, Kind={resource.kind}: {path}"
-    return table, lambda path: f"field label not supported: {path}"
+_TABLES: Mapping[tuple[str, str], _FieldTable] = {
+    (kind.API_VERSION, kind.KIND): table
+    for kind, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))
+}
+
+
+def _selectable(resource: ApiResource) -> tuple[_FieldTable, str]:
+    """The fields of a resource, and the refusal of another one, a format; both differ by resource (C-2.4)."""
+    table = _TABLES.get((resource.api_version, resource.kind))
+    if table is None and resource.native:
+        return _METADATA, '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    of_kind = f" for {resource.api_version}, Kind={resource.kind}" if table is _SLICE else ""
+    return table or _METADATA, f"field label not supported{of_kind}: {{}}"

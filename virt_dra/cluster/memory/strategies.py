@@ -29,12 +29,10 @@ W = TypeVar("W", bound=Wire)
 
 _GATED = (
     PodCondition(
-        type="PodScheduled",
-        status="False",
-        reason="SchedulingGated",
+        type="PodScheduled", status="False", reason="SchedulingGated",
         message="Scheduling is blocked due to non-empty scheduling gates",
     ),
-)
+)  # fmt: skip
 """The condition with which a pod begins that has scheduling gates."""
 
 
@@ -83,7 +81,7 @@ def for_update(
         updated = updated.with_(spec=retimed_taint(updated, stored, now).spec)
     asked, updated = updated, permitted(updated, stored)
     counted = asked if isinstance(asked, ResourceSlice) else updated
-    if resource.generation == "content" and content(resource, counted) != content(resource, stored):
+    if resource.counts_generation and content(resource, counted) != content(resource, stored):
         updated = updated.with_(metadata=next_generation(updated.metadata))
     return updated
 
@@ -92,10 +90,8 @@ def for_status_update(submitted: ObjectT, stored: ObjectT, permitted: Callable[[
     """The stored object with the request's status (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled
     gates (C-13.4)."""
     updated = permitted(as_in(stored, submitted, "status"), stored)
-    if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
-        return (
-            updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
-        )
+    if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim) and updated.status.devices:
+        return updated.with_(status=_without_stale_devices(updated, stored).status)
     return updated
 
 
@@ -164,8 +160,7 @@ def _without_stale_devices(new: ResourceClaim, old: ResourceClaim) -> ResourceCl
 
 
 def _allocated(claim: ResourceClaim) -> set[tuple[str, ...]]:
-    allocation = claim.status.allocation
-    return set() if allocation is None else {_identity(result) for result in allocation.devices.results}
+    return {_identity(result) for result in claim.results}
 
 
 def _identity(device: AllocatedDeviceStatus | DeviceRequestAllocationResult) -> tuple[str, ...]:

@@ -289,20 +289,12 @@ class Informer(Generic[ObjectT]):
             self._upsert(await beside_the_loop(event.size, self._kept, event.object))
         self._version = event.object.metadata.resource_version or self._version
 
-    def _replace(self, items: Sequence[ObjectT]) -> None:
-        there = {key_of(obj) for obj in items}
-        for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
-            if key not in there:
-                self._delete(key)
-        for obj in items:
-            self._upsert(obj)
-
     async def _replace_yielding(self, items: Sequence[ObjectT]) -> None:
-        """As :meth:`_replace`, yielding the event loop; between yields some objects are still in their previous
+        """Makes the store equal to a list, yielding the event loop; between yields some objects are in their previous
         state."""
         there = {key_of(obj) for obj in items}
         until = asyncio.get_running_loop().time() + _TURN
-        for key in self.store.keys():  # noqa: SIM118 - as above
+        for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
             if key not in there:
                 self._delete(key)
                 until = await _after(until)
@@ -336,7 +328,8 @@ class Informer(Generic[ObjectT]):
         self._version = ""
         self.not_served = True
         if self._optional or self.has_synced:
-            self._replace(())
+            for key in self.store.keys():  # noqa: SIM118 - as above
+                self._delete(key)
             self._synced.set()
 
     def _contact(self) -> None:

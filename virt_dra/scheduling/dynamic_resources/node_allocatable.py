@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import (
     Node,
     NodeAllocatableMappedResources,
@@ -17,6 +16,7 @@ from virt_dra.api.core_v1 import (
     NodeSelector,
     Pod,
 )
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.policies.pod_resources import Amounts, added, pod_total
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import (

@@ -21,8 +21,8 @@ from virt_dra.allocator.attempt import AttemptResult
 from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
 from virt_dra.allocator.model import PoolDevice
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.policies.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline

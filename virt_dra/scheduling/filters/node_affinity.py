@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.api.policies.node_selection import NodeMatcher
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin, normalized

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from virt_dra.allocator.node_selection import integer
 from virt_dra.api.core_v1 import Node, Pod, Taint, Toleration
+from virt_dra.api.policies.node_selection import integer
 from virt_dra.api.tolerations import concerns, taint_text, tolerates
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState

@@ -15,8 +15,9 @@ from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.kube import paths
-from virt_dra.cluster.kube.cluster import MERGE_PATCH, KubeCluster
+from virt_dra.cluster.kube.cluster import KubeCluster
 from virt_dra.cluster.kube.decoding import parsed
+from virt_dra.cluster.kube.raw import MERGE_PATCH
 from virt_dra.cluster.kube.transport import KubeRequest
 from virt_dra.cluster.port import AlreadyExists, ApiError, Gone, NotFound
 from virt_dra.cluster.requester import Requester

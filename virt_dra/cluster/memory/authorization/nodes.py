@@ -45,11 +45,8 @@ def authorize_node(request: AccessRequest, stored: Stored) -> Decision:
     competent = _BY_KIND.get((request.resource.group, request.resource.plural))
     if competent is not None:
         return competent(node, request, stored)
-    return (
-        _ALLOWED
-        if (request.resource.plural, request.subresource) == ("events", "") and request.verb in _RECORDS
-        else _refused()
-    )
+    records = (request.resource.plural, request.subresource) == ("events", "") and request.verb in _RECORDS
+    return _ALLOWED if records else _refused()
 
 
 _RECORDS: Final = ("create", "update", "patch")

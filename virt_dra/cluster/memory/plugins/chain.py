@@ -39,9 +39,9 @@ class AdmissionPlugins:
 
     def initial(self, obj: ObjectT) -> ObjectT:
         """A new object with the status that it begins with."""
-        return (
-            cast("ObjectT", obj.with_(status=new_pod_status(obj))) if self.pod_status and isinstance(obj, Pod) else obj
-        )
+        if self.pod_status and isinstance(obj, Pod):
+            return cast("ObjectT", obj.with_(status=new_pod_status(obj)))
+        return obj
 
     def mutated(self, request: WriteRequest) -> TypedObject:
         """The object that shall be stored. Raises :class:`~virt_dra.cluster.port.ApiError`."""

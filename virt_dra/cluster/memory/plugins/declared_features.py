@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from virt_dra.api.core_v1 import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.node_selection import NodeMatcher
 from virt_dra.api.resource_v1 import Device, ResourceSlice, ResourceSliceSpec
 from virt_dra.cluster.memory.plugins.write_request import WriteRequest
 
@@ -29,8 +30,8 @@ def check_node_features(request: WriteRequest) -> tuple[TypedObject, ...]:
 def _nodes_of(device: Device, spec: ResourceSliceSpec, request: WriteRequest) -> Iterable[Node]:
     where = device if spec.per_device_node_selection else spec
     if where.node_selector is not None:
-        selector = where.node_selector
-        return [node for node in request.stored.every(Node) if _selects(selector, node)]
+        matcher = NodeMatcher(where.node_selector, lenient=True)
+        return [node for node in request.stored.every(Node) if matcher.matches(node)]
     if where.all_nodes:
         return request.stored.every(Node)
     if not where.node_name:
@@ -42,40 +43,3 @@ def _nodes_of(device: Device, spec: ResourceSliceSpec, request: WriteRequest) ->
     if node is None:
         raise request.refused(f"node {quoted(where.node_name)} not found for device {quoted(device.name)}")
     return (node,)
-
-
-def _selects(selector: NodeSelector, node: Node) -> bool:
-    return any(_fulfils(term, node) for term in selector.node_selector_terms)
-
-
-def _fulfils(term: NodeSelectorTerm, node: Node) -> bool:
-    """An empty term selects nothing."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": node.name}
-    return all(_meets(requirement, node.metadata.labels) for requirement in term.match_expressions) and all(
-        _meets(requirement, fields) for requirement in term.match_fields
-    )
-
-
-def _meets(requirement: NodeSelectorRequirement, values: dict[str, str]) -> bool:
-    value = values.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            bound = requirement.values[0] if len(requirement.values) == 1 else ""
-            if value is None or not _is_number(value) or not _is_number(bound):
-                return False
-            return int(value) > int(bound) if requirement.operator == "Gt" else int(value) < int(bound)
-    return False
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 19

@@ -14,23 +14,12 @@ from virt_dra.cluster.memory.plugins.write_request import WriteRequest
 
 _RESERVED: Final = "node-restriction.kubernetes.io"
 _OWN_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_OWN_LABELS: Final = frozenset(
-    {
-        *(
-            "kubernetes.io/hostname",
-            "kubernetes.io/os",
-            "kubernetes.io/arch",
-            "beta.kubernetes.io/os",
-            "beta.kubernetes.io/arch",
-        ),
-        *("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"),
-        *(
-            "failure-domain.beta.kubernetes.io/zone",
-            "failure-domain.beta.kubernetes.io/region",
-            "beta.kubernetes.io/instance-type",
-        ),
-    }
-)
+_OWN_LABELS: Final = frozenset({
+    "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type", "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type",
+})  # fmt: skip
 """Labels of Kubernetes' own domains that a kubelet may set on its node."""
 
 

@@ -12,7 +12,7 @@ from virt_dra.api.names import label_key, label_value
 
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 
 Facts = Mapping[str, str]
 _Test = Callable[[Facts], bool]
@@ -151,7 +151,7 @@ def _unsupported(path: str, value: str, supported: Sequence[str]) -> str:
 
 def integer(text: str) -> int | None:
     """strconv.ParseInt(text, 10, 64)."""
-    if not _INTEGER.fullmatch(text) or len(text) > 20:
+    if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
