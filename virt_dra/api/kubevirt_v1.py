@@ -206,10 +206,19 @@ class DeviceStatusInfo(Wire):
     name: Str = ""
     device_resource_claim_status: DeviceResourceClaimStatus | None = None
 
+    @property
+    def attributes(self) -> DeviceAttributes | None:
+        claim_status = self.device_resource_claim_status
+        return claim_status.attributes if claim_status is not None else None
+
 
 class DeviceStatus(Wire):
     gpu_statuses: List[DeviceStatusInfo] = ()
     host_device_statuses: List[DeviceStatusInfo] = ()
+
+    @property
+    def entries(self) -> tuple[DeviceStatusInfo, ...]:
+        return (*self.gpu_statuses, *self.host_device_statuses)
 
 
 class VirtualMachineInstanceSpec(Wire):

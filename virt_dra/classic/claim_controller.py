@@ -25,6 +25,7 @@ from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.claims.keys import WorkKey, key_for
 from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.writes import patch_status
 
 CREATION_FAILED = "FailedResourceClaimCreation"
 
@@ -112,8 +113,7 @@ class ClassicClaimController:
                 raise self._fault(pod, entry, message)
             case ClaimsKnown(statuses=statuses) if statuses is not None:
                 written = [status.to_wire() for status in statuses]
-                merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": written}}
-                await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+                await patch_status(self._cluster, pod, {"resourceClaimStatuses": written})
                 return
         for action in for_scheduled_pod(pod, self._view):
             if isinstance(action, ReserveFor):

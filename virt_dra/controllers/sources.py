@@ -102,16 +102,12 @@ def claim_keys(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[str, ...]:
 
 def devices_of(claim: ResourceClaim) -> frozenset[tuple[str, str, str]]:
     """Driver, pool and name of each device that is allocated to a claim."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    return frozenset((result.driver, result.pool, result.device) for result in results)
+    return frozenset((result.driver, result.pool, result.device) for result in claim.results)
 
 
 def pools_of(claim: ResourceClaim) -> tuple[tuple[str, str], ...]:
     """Driver and pool of each allocated device."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    return tuple(dict.fromkeys((result.driver, result.pool) for result in results))
+    return tuple(dict.fromkeys((result.driver, result.pool) for result in claim.results))
 
 
 def addresses_of(devices: VirtualMachineInstanceDevices) -> tuple[str, ...]:
@@ -119,29 +115,18 @@ def addresses_of(devices: VirtualMachineInstanceDevices) -> tuple[str, ...]:
     node = devices.status.node_name
     if not node:
         return ()
-    return tuple(
-        dict.fromkeys(
-            address_on(node, device.pci_address, device.mdev_uuid)
-            for device in devices.status.devices
-            if device.pci_address or device.mdev_uuid
-        )
-    )
+    held = (device for device in devices.status.devices if device.pci_address or device.mdev_uuid)
+    return tuple(dict.fromkeys(address_on(node, device.pci_address, device.mdev_uuid) for device in held))
 
 
 def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
     """The addresses in a VMI's own status, with its node."""
     node, status = vmi.status.node_name, vmi.status.device_status
-    entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
-    claim_statuses = (entry.device_resource_claim_status for entry in entries)
-    attributes = (
-        claim_status.attributes
-        for claim_status in claim_statuses
-        if claim_status is not None and claim_status.attributes is not None
-    )
+    identities = (entry.attributes for entry in (status.entries if status is not None and node else ()))
     held = (
-        address_on(node, identity.pci_address, identity.mdev_uuid)
-        for identity in attributes
-        if node and (identity.pci_address or identity.mdev_uuid)
+        address_on(node or "", identity.pci_address, identity.mdev_uuid)
+        for identity in identities
+        if identity is not None and (identity.pci_address or identity.mdev_uuid)
     )
     return tuple(dict.fromkeys(held))
 

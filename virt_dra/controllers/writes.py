@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import (
     AlreadyExists,
@@ -34,13 +34,6 @@ class Create:
 @dataclass(frozen=True)
 class Update:
     """Replace an object by itself, changed; refused if it changed since it was read."""
-
-    obj: TypedObject
-
-
-@dataclass(frozen=True)
-class UpdateStatus:
-    """Replace an object's status where that is a subresource; refused if the object changed since it was read."""
 
     obj: TypedObject
 
@@ -95,7 +88,7 @@ class PatchStatus:
         return cls(old, difference(old.to_wire().get("status", {}), new.to_wire().get("status", {})))
 
 
-Write = Create | Update | UpdateStatus | Delete | PatchAnnotations | PatchStatus
+Write = Create | Update | Delete | PatchAnnotations | PatchStatus
 
 
 def difference(old: Json, new: Json) -> Json:
@@ -141,14 +134,21 @@ async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) ->
             return WriteResult(stale=True)
         except ApiError as error:
             if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
-                return WriteResult(
-                    stale=True
-                )  # the object was replaced; in a patch without a version that is no Conflict
+                # The object was replaced; in a patch without a version that is no Conflict.
+                return WriteResult(stale=True)
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
             return WriteResult(refused=(warning(about, WRITE_REFUSED, message),))
     return WriteResult()
+
+
+async def patch_status(writer: Writer, obj: ObjectT, status: Json, *, unchanged: bool = False) -> ObjectT:
+    """Patch the status of this very object, whatever else of it changed; with ``unchanged`` only if nothing did."""
+    meta = {"uid": obj.metadata.uid} | ({"resourceVersion": obj.metadata.resource_version} if unchanged else {})
+    merge = {"metadata": meta, "status": status}
+    subresource: Literal["", "status"] = "status" if obj.HAS_STATUS else ""
+    return await writer.patch(type(obj), obj.name, obj.namespace, merge=merge, subresource=subresource)
 
 
 async def _write_one(writer: Writer, action: Write) -> None:
@@ -157,8 +157,6 @@ async def _write_one(writer: Writer, action: Write) -> None:
             await writer.create(obj)
         case Update(obj):
             await writer.update(obj)
-        case UpdateStatus(obj):
-            await writer.update_status(obj)
         case Delete(kind, name, namespace, uid, version):
             try:
                 await writer.delete(kind, name, namespace, uid=uid, resource_version=version)
@@ -170,22 +168,14 @@ async def _write_one(writer: Writer, action: Write) -> None:
                 metadata["resourceVersion"] = version
             await writer.patch(kind, name, namespace, merge={"metadata": metadata})
         case PatchStatus(obj, changes):
-            precondition = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
-            subresource: Literal["", "status"] = "status" if obj.HAS_STATUS else ""
-            await writer.patch(
-                type(obj),
-                obj.name,
-                obj.namespace,
-                merge={"metadata": precondition, "status": changes},
-                subresource=subresource,
-            )
+            await patch_status(writer, obj, changes, unchanged=True)
 
 
 def _named(action: Write) -> str:
     match action:
         case Create(obj):
             return f"creating {obj.KIND} {obj.key or obj.metadata.generate_name}"
-        case Update(obj) | UpdateStatus(obj) | PatchStatus(obj):
+        case Update(obj) | PatchStatus(obj):
             return f"updating {obj.KIND} {obj.key}"
         case Delete(kind, name, namespace):
             return f"deleting {kind.KIND} {namespace}/{name}"

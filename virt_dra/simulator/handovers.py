@@ -354,7 +354,7 @@ async def _resolve_devices(
     by_uid = _by_uid(runs)
     now = clock()
     inputs = await _observed(cluster, now)
-    for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
+    for event in await device_status.apply(cluster, device_status.plan(inputs).updates):
         if run := by_uid.get(event.uid):
             run.fail(
                 HandOver.DEVICE_STATUS,

@@ -15,8 +15,9 @@ from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.cluster.port import ApiError, Conflict, Forbidden, Listed
-from virt_dra.controllers.loops.device_status import apply, gather, plan, reconcile
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, Forbidden, Listed
+from virt_dra.controllers.events import Event
+from virt_dra.controllers.loops.device_status import apply, gather, plan
 
 BASE = base_of(Path(__file__).parents[1] / "devices" / "cases" / "device_status")
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -36,6 +37,12 @@ def cluster(changes: Json | None = None) -> MemoryCluster:
         ]
     )
     return memory
+
+
+async def reconcile(cluster: Cluster, now: datetime, namespace: str = "") -> tuple[Event, ...]:
+    """One pass."""
+    planned = plan(await gather(cluster, now, namespace))
+    return (*planned.events, *await apply(cluster, planned.updates))
 
 
 async def status_of(memory: MemoryCluster, name: str = "fedora") -> Json:
@@ -242,7 +249,7 @@ async def test_a_refused_write_is_told_unless_the_vmi_changed(
 ) -> None:
     memory = cluster()
     monkeypatch.setattr(memory, "update", _refuse(error))
-    events = await apply(memory, plan(await gather(memory, NOW)).actions)
+    events = await apply(memory, plan(await gather(memory, NOW)).updates)
     assert [(event.reason, event.message) for event in events] == told
 
 

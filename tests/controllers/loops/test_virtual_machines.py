@@ -6,8 +6,6 @@ import pytest
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.wire import Json
-from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.controllers.loops import virtual_machines
 from virt_dra.controllers.loops.virtual_machines import instance_of, wants_instance
 
 TEMPLATE = {
@@ -65,14 +63,3 @@ def test_which_vms_run(spec: Json, wanted: bool) -> None:
 def test_a_vm_being_deleted_does_not_run() -> None:
     vm = _vm()
     assert not wants_instance(vm.with_(metadata=vm.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z")))
-
-
-async def test_each_running_vm_gets_one_vmi_and_only_one() -> None:
-    cluster = MemoryCluster.deterministic()
-    for name, running in (("on", True), ("off", False)):
-        vm = _vm(running=running)
-        await cluster.create(vm.with_(metadata=vm.metadata.with_(name=name, uid="")))
-    planned = virtual_machines.plan(await virtual_machines.gather(cluster))
-    (created,) = await virtual_machines.apply(cluster, planned)
-    assert created.key == "ns/on"
-    assert virtual_machines.plan(await virtual_machines.gather(cluster)) == ()

@@ -23,7 +23,7 @@ from virt_dra.controllers.devices.inputs import DeviceInputs, with_shared
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.report import DeviceReport, ReportContext, device_report
 from virt_dra.controllers.devices.resolution import resolve
-from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
+from virt_dra.controllers.devices.subjects import DeviceSubject, device_entries, dra_devices
 from virt_dra.controllers.events import Event, shortened, warning
 
 if TYPE_CHECKING:  # it needs the scheduler, which the inventory doesn't
@@ -121,16 +121,12 @@ def _plugin_devices(
     """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
     if pod is None:
         return _wanted_plugin_devices(vmi, first)
-    devices = vmi.spec.domain.devices
     recorded = {
         (device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())
     }
-    found_devices: list[DeviceSubject] = []
-    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
-        for entry in entries:
-            device = recorded.get(("gpus" if kind == "gpus" else "hostDevices", entry.name, entry.device_name or ""))
-            if device is not None and entry.is_plugin:
-                found_devices.append(
-                    DeviceSubject(first + len(found_devices), device.kind, entry.name, device.claim, device.request)
-                )
-    return tuple(found_devices)
+    plugins = ((kind, entry.name, entry.device_name or "") for kind, entry in device_entries(vmi) if entry.is_plugin)
+    devices = (recorded[plugin] for plugin in plugins if plugin in recorded)
+    return tuple(
+        DeviceSubject(number, device.kind, device.name, device.claim, device.request)
+        for number, device in enumerate(devices, first)
+    )

@@ -9,7 +9,7 @@ written from when a pair's claim is allocated and reserved for the pod (K-5.4), 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,7 +43,7 @@ from virt_dra.controllers.devices.metadata_files import (
 )
 from virt_dra.controllers.devices.networks import used_pairs
 from virt_dra.controllers.devices.outcomes import ResolvedDevice, UnresolvedDevice
-from virt_dra.controllers.devices.subjects import DeviceSubject
+from virt_dra.controllers.devices.subjects import DeviceSubject, device_entries
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.transforms import REST, rest_of
 from virt_dra.controllers.writes import PatchAnnotations
@@ -92,11 +92,8 @@ def plan(inputs: DeviceInputs) -> FillInPlan:
         if changes and _fits(pod, changes):
             actions.append(PatchAnnotations.on(pod, changes, unchanged=True))
         elif changes:
-            problems.append(
-                FillInProblem(
-                    TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"
-                )
-            )
+            message = f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"
+            problems.append(FillInProblem(TOO_LARGE, pod.key, message))
         if inputs.pod is not None and pod.metadata.uid == inputs.pod.metadata.uid:
             current = tuple(problems[before:])
     return FillInPlan(tuple(actions), tuple(problems), current)
@@ -146,9 +143,8 @@ def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_onl
 
 
 def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
-    return FillInProblem(
-        NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod"
-    )
+    message = "the pod's container compute doesn't use this request of a claim of the pod"
+    return FillInProblem(NOT_THE_PODS, str(pair), message)
 
 
 # --- variables ---
@@ -200,36 +196,20 @@ def _checked(
 ) -> tuple[tuple[RecordedDevice, ...], tuple[FillInProblem, ...]]:
     """The devices of the record in the VMI's order, in which KubeVirt takes addresses; or the problems with them."""
     used, problems = used_pairs(pod), list[FillInProblem]()
-    order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
+    plugins = ((kind, entry.name, entry.device_name or "") for kind, entry in device_entries(vmi) if entry.is_plugin)
+    order: dict[tuple[str, str, str], int] = {plugin: position for position, plugin in enumerate(plugins)}
     kinds: dict[str, set[str]] = defaultdict(set)
     for device in record.devices:
         if (device.kind, device.name, device.resource) not in order:
-            problems.append(
-                FillInProblem(
-                    NOT_THE_VMIS,
-                    device.name,
-                    f"the VMI has no {device.kind} entry of that name with resource {device.resource}",
-                )
-            )
+            message = f"the VMI has no {device.kind} entry of that name with resource {device.resource}"
+            problems.append(FillInProblem(NOT_THE_VMIS, device.name, message))
         pair = ClaimRequestPair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)
-    problems += [
-        FillInProblem(
-            SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable"
-        )
-        for suffix, used_by in kinds.items()
-        if len(used_by) > 1
-    ]
+    message = "gpus and hostDevices have resources that share this variable"
+    shared = (suffix for suffix, used_by in kinds.items() if len(used_by) > 1)
+    problems += [FillInProblem(SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", message) for suffix in shared]
     if problems:
         return (), tuple(problems)
     return tuple(sorted(record.devices, key=lambda d: order[d.kind, d.name, d.resource])), ()
-
-
-def _plugin_entries(vmi: VirtualMachineInstance) -> Iterable[tuple[str, str, str]]:
-    devices = vmi.spec.domain.devices
-    for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
-        for entry in entries:
-            if entry.is_plugin:
-                yield kind, entry.name, entry.device_name or ""

@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_after
-from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, UnresolvedDevice
+from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, OutcomeState, UnresolvedDevice
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.kubevirt_failures import UNPROCESSED, creation_failure, synchronized
 
@@ -39,14 +39,12 @@ def with_creation_failure(
     moment = error_at(vmi, count_from)
     final = creation_failure(vmi) is not None and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
-    if final:
-        message = (
-            f"KubeVirt can't create the launcher pod {said}. It retries; see the VMI's events for the latest attempt"
-        )
-    else:
-        message = f"KubeVirt has not created the launcher pod yet {said}"
+    failed = f"KubeVirt can't create the launcher pod {said}. It retries; see the VMI's events for the latest attempt"
+    message = failed if final else f"KubeVirt has not created the launcher pod yet {said}"
+    state: OutcomeState = "error" if final else "pending"
+    reason = POD_NOT_CREATED if final else POD_MISSING
     outcomes = tuple(
-        UnresolvedDevice(o.subject, POD_NOT_CREATED if final else POD_MISSING, "error" if final else "pending", message)
+        UnresolvedDevice(o.subject, reason, state, message)
         if isinstance(o, UnresolvedDevice) and o.reason == POD_MISSING
         else o
         for o in resolution.outcomes

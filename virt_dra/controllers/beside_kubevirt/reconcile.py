@@ -10,6 +10,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.beside_kubevirt import metadata_shim, publication, replacement, retries
+from virt_dra.controllers.beside_kubevirt.current_devices import own_object
 from virt_dra.controllers.beside_kubevirt.pod_creation import error_at
 from virt_dra.controllers.devices.delivery import start_overdue_times
 from virt_dra.controllers.devices.inputs import DeviceInputs, gather, requeue_at
@@ -41,10 +42,9 @@ class BesideKubevirtPlan:
 
 def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
     """The condition Allocatable as it was last written; None if it wasn't."""
-    stored = inputs.stored
-    if stored is None or not stored.is_controlled_by(inputs.vmi):
-        return None
-    return next((condition for condition in stored.status.conditions if condition.type == ALLOCATABLE), None)
+    stored = own_object(inputs)
+    conditions = stored.status.conditions if stored is not None else ()
+    return next((condition for condition in conditions if condition.type == ALLOCATABLE), None)
 
 
 def plan(

@@ -65,14 +65,10 @@ REASONS: Final = (
 """In the order in which they are checked. What keeps the operator from filling in the pod (``metadata_shim``) comes
 before the last."""
 
-NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "MixedAddresses": (DEVICE_PLUGIN,),
-        "SharedVariable": (DEVICE_PLUGIN,),
-        "NotTheVmisDevice": (DEVICE_PLUGIN,),
-        "AnnotationsTooLarge": (DEVICE_PLUGIN, METADATA_SHIM),
-    }
-)
+NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    **dict.fromkeys(("MixedAddresses", "SharedVariable", "NotTheVmisDevice"), (DEVICE_PLUGIN,)),
+    "AnnotationsTooLarge": (DEVICE_PLUGIN, METADATA_SHIM),
+})  # fmt: skip
 """Reasons for which nothing is written for any device of these paths: a container's variables are written together or
 not at all."""
 
@@ -114,11 +110,8 @@ def _obstacle(
     subject = outcome.subject
     pair = ClaimRequestPair(subject.claim_name, subject.request_name)
 
-    def obstacle(reason: str, message: str, state: OutcomeState = "error") -> UnresolvedDevice:
-        return UnresolvedDevice(subject, reason, state, message, outcome.claim, outcome.result.device)
-
     if _is_left_out(pod, pair):
-        return obstacle(
+        return outcome.withheld(
             REQUEST_NOT_USED,
             f"container {COMPUTE} of pod {pod.name} doesn't use request {pair.request} of claim {pair.claim}, so it "
             "gets no device of it: KubeVirt before 1.8.3 uses one request of a claim only, and none of a kind of "
@@ -129,17 +122,17 @@ def _obstacle(
         return None
     recorded = next((candidate for candidate in record.pairs if candidate.pair == pair), None)
     if recorded is None:
-        return obstacle(
+        return outcome.withheld(
             NOT_IN_RECORD,
             f"virt-dra's record on pod {pod.name} can't be read or has nothing of request {pair.request} of claim "
             f"{pair.claim}, so its address is not handed on. Restart the VM",
         )
     if recorded.path == NONE and not _served_by_kubevirt(vmi, subject.kind, subject.name):
-        return obstacle(NO_INTEGRATION_PATH, f"{_no_path(recorded)}, and restart the VM")
+        return outcome.withheld(NO_INTEGRATION_PATH, f"{_no_path(recorded)}, and restart the VM")
     # No driver mounts anything at the directory of the older layout (K-7.11).
     shimmed = recorded.path == METADATA_SHIM and recorded.layout == "KEP-5304"
     if shimmed and outcome.result.driver in writers:
-        return obstacle(
+        return outcome.withheld(
             METADATA_CLASH,
             f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so "
             f"its container can't be made: {_why_shimmed(recorded)}",
@@ -153,7 +146,7 @@ def _obstacle(
         advice = CHOOSE_OTHERWISE if recorded.reason == ASKED_FOR else "use a DeviceClass that selects one driver"
         message = f"path {NATIVE} needs a metadata file, and {why}: {advice}. Then restart the VM"
         missing = failure is not None or _is_over(_ready_overdue_at(pod, options), options)
-        return obstacle(NO_METADATA_FILE, message, "error" if missing else "pending")
+        return outcome.withheld(NO_METADATA_FILE, message, "error" if missing else "pending")
     return None
 
 
@@ -173,7 +166,7 @@ def _not_started(
         return None
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     text = f"KubeVirt can't start the guest with the device {said}. It retries; see the VMI's events"
-    return UnresolvedDevice(outcome.subject, GUEST_NOT_STARTED, state, text, outcome.claim, outcome.result.device)
+    return outcome.withheld(GUEST_NOT_STARTED, text, state)
 
 
 def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
@@ -194,8 +187,10 @@ def _failure_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions)
 
 def _ready_overdue_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     """The time at which a guest that hasn't started becomes an error; None for a pod that isn't ready."""
-    ready = next((state for state in pod.status.conditions if state.type == "Ready" and state.status == "True"), None)
-    return moment_after(ready.last_transition_time, options.grace, options.count_from) if ready else None
+    ready = pod.condition("Ready")
+    if ready is None or ready.status != "True":
+        return None
+    return moment_after(ready.last_transition_time, options.grace, options.count_from)
 
 
 def _is_over(due: datetime | None, options: ResolutionOptions) -> bool:
@@ -210,7 +205,7 @@ def _unfilled(
     for reason, message in unfilled.items():
         if path in NOT_FILLED_IN.get(reason, ()):
             text = f"the device's address is not handed to the pod: {message}. Then restart the VM"
-            return UnresolvedDevice(subject, reason, "error", text, outcome.claim, outcome.result.device)
+            return outcome.withheld(reason, text)
     return None
 
 
@@ -228,34 +223,26 @@ def _served_by_kubevirt(vmi: VirtualMachineInstance, kind: str, name: str) -> bo
     return (kind, name) in entries_in(vmi.status.device_status)
 
 
+_NO_PATH: Final[Mapping[str, str]] = MappingProxyType({
+    NO_METADATA_READ: "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt "
+    f"1.8.0 or newer, or give the device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}",
+    NATIVE_NOT_READ: f"path {NATIVE} was asked for, and this KubeVirt looks for metadata files where no driver writes "
+    f"them: use KubeVirt 1.8.3 or newer, or {CHOOSE_SHIM}",
+    NO_DEVICE_CLAIMS: f"path device-plugin was asked for and no annotation {DEVICE_CLAIMS_ANNOTATION} says which claim "
+    "it is: add that",
+})  # fmt: skip
+
+
 def _no_path(recorded: RecordedPair) -> str:
-    if recorded.reason == NO_METADATA_READ:
-        return (
-            "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt 1.8.0 or "
-            f"newer, or give the device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}"
-        )
-    if recorded.reason == NATIVE_NOT_READ:
-        return (
-            f"path {NATIVE} was asked for, and this KubeVirt looks for metadata files where no driver writes them: use "
-            f"KubeVirt 1.8.3 or newer, or {CHOOSE_SHIM}"
-        )
-    if recorded.reason == NO_DEVICE_CLAIMS:
-        return (
-            f"path device-plugin was asked for and no annotation {DEVICE_CLAIMS_ANNOTATION} "
-            "says which claim it is: add that"
-        )
-    return (
-        f"nothing brings the device's address to KubeVirt ({recorded.reason or 'no reason given'}): "
-        "name the claim and one request of it"
-    )
+    reason = recorded.reason or "no reason given"
+    other = f"nothing brings the device's address to KubeVirt ({reason}): name the claim and one request of it"
+    return _NO_PATH.get(reason, other)
 
 
 def _why_shimmed(recorded: RecordedPair) -> str:
     if recorded.reason == ASKED_FOR:
-        return (
-            f"annotation {PATH_ANNOTATION} asked for path {METADATA_SHIM}. Remove "
-            f"it or set it to {NATIVE}, and restart the VM"
-        )
+        asked = f"annotation {PATH_ANNOTATION} asked for path {METADATA_SHIM}"
+        return f"{asked}. Remove it or set it to {NATIVE}, and restart the VM"
     if recorded.reason == DRIVER_UNKNOWN:
         return "no device that matches the request was known when the pod was made. Restart the VM"
     return (

@@ -95,8 +95,7 @@ def allocated_addresses(
     if pod is None or not node:
         return on_node
     for key in pod.claim_keys:
-        allocation = claims[key].status.allocation if key in claims else None
-        for result in allocation.devices.results if allocation is not None else ():
+        for result in claims[key].results if key in claims else ():
             pool = published.pool(result.driver, result.pool)
             for device in pool.devices(result.device) if pool is not None else ():
                 resolved = addresses(result.driver, device.device.attributes, options.keys)
@@ -138,30 +137,21 @@ def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceRes
 
 def annotation_value(status: DeviceStatus | None) -> str | None:
     """JSON with keys in a fixed order, or None before any device has an address."""
-    entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
-    statuses = [entry.device_resource_claim_status for entry in entries]
-    addressed = any(claim_status is not None and claim_status.attributes is not None for claim_status in statuses)
-    return (
-        json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":"))
-        if status is not None and addressed
-        else None
-    )
+    if status is None or all(entry.attributes is None for entry in status.entries):
+        return None
+    return json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":"))
 
 
 def requeue_at(inputs: DeviceInputs) -> datetime | None:
     """The time at which time alone may change the plan: a grace period ends, of the first unpublished device (K-5.9) or
     of a claim that the informer lacks (K-5.4)."""
-    moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
-    moments += [
-        missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in pod.claim_keys)
-    ]
+    published, options = inputs.published, inputs.options
+    unpublished = (claim for claim in inputs.claims.values() if not _is_published(claim, published))
+    incomplete = (pod for pod in inputs.pods if not inputs.claims.keys() >= set(pod.claim_keys))
+    moments = (*(overdue_at(claim, options) for claim in unpublished), *(missed_at(pod, options) for pod in incomplete))
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 
 
-def _unpublished(inputs: DeviceInputs, key: str) -> bool:
-    allocation = inputs.claims[key].status.allocation
-    for result in allocation.devices.results if allocation is not None else ():
-        pool = inputs.published.pool(result.driver, result.pool)
-        if pool is None or not pool.devices(result.device):
-            return True
-    return False
+def _is_published(claim: ResourceClaim, published: PublishedDevices) -> bool:
+    pools = ((published.pool(result.driver, result.pool), result.device) for result in claim.results)
+    return all(pool is not None and bool(pool.devices(device)) for pool, device in pools)

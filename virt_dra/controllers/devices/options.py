@@ -65,23 +65,15 @@ def moment_after(text: str | None, delay: timedelta, count_from: CountFrom) -> d
 def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     """The time at which a missing claim of a running pod counts as deleted; None if it isn't known when the pod was
     bound. The informers of pods and claims are independent, so a claim may appear later than the pod that uses it."""
-    bound = next(
-        (
-            condition
-            for condition in pod.status.conditions
-            if condition.type == "PodScheduled" and condition.status == "True"
-        ),
-        None,
-    )
-    return moment_after(bound.last_transition_time, CLAIM_LAG, options.count_from) if bound is not None else None
+    bound = pod.condition("PodScheduled")
+    if bound is None or bound.status != "True":
+        return None
+    return moment_after(bound.last_transition_time, CLAIM_LAG, options.count_from)
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
     """The time at which a device that is allocated and not published becomes an error (K-5.9); None if the claim has no
     allocation timestamp."""
     allocation = claim.status.allocation
-    return (
-        moment_after(allocation.allocation_timestamp, options.grace, options.count_from)
-        if allocation is not None
-        else None
-    )
+    allocated_at = allocation.allocation_timestamp if allocation is not None else None
+    return moment_after(allocated_at, options.grace, options.count_from)

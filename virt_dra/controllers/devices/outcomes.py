@@ -81,6 +81,10 @@ class ResolvedDevice:
             self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes}
         )
 
+    def withheld(self, reason: str, message: str, state: OutcomeState = "error") -> UnresolvedDevice:
+        """Why the VM doesn't get the device all the same."""
+        return UnresolvedDevice(self.subject, reason, state, message, self.claim, self.result.device)
+
 
 @dataclass(frozen=True)
 class UnresolvedDevice:

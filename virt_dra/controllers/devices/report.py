@@ -102,11 +102,9 @@ class DeviceReport:
     @property
     def unhealthy(self) -> tuple[UnresolvedDevice | DeviceWarning, ...]:
         """The lasting problems of devices that are in use."""
-        lost = (
-            device.problem for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen
-        )
-        unhealthy = (warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS)
-        return (*(problem for problem in lost if problem is not None), *unhealthy)
+        frozen = (device for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen)
+        lost = (device.problem for device in frozen if device.problem is not None)
+        return (*lost, *(warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS))
 
     def device_status(self) -> DeviceStatus | None:
         return status_of(self.entries)
@@ -148,11 +146,8 @@ def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, context: 
         warnings += _tainted(outcome, taints)
     if health is not None and health.health == "Unhealthy":
         detail = f": {health.message}" if health.message else ""
-        warnings.append(
-            DeviceWarning(
-                subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs"
-            )
-        )
+        message = f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs"
+        warnings.append(DeviceWarning(subject, DEVICE_UNHEALTHY, message))
     obstacle = next((candidate for candidate in resolution.obstacles if candidate.subject is subject), None)
     return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
 
@@ -173,14 +168,12 @@ def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> StatusEntries:
 
 
 def _addressed(entry: DeviceStatusInfo) -> bool:
-    claim_status = entry.device_resource_claim_status
-    attributes = claim_status.attributes if claim_status is not None else None
+    attributes = entry.attributes
     return attributes is not None and bool(attributes.pci_address or attributes.mdev_uuid)
 
 
 def _show(entry: DeviceStatusInfo) -> str:
-    claim_status = entry.device_resource_claim_status
-    attributes = claim_status.attributes if claim_status is not None else None
+    claim_status, attributes = entry.device_resource_claim_status, entry.attributes
     address = (attributes.mdev_uuid or attributes.pci_address) if attributes is not None else None
     return f"device {claim_status.name if claim_status is not None else None} at {address}"
 
@@ -207,11 +200,8 @@ def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None
 
     The device's own entry, else the only one of its request: the kubelet may name a device by its CDI id.
     """
-    status = (
-        next((status for status in pod.status.container_statuses if status.name == COMPUTE), None)
-        if pod is not None
-        else None
-    )
+    statuses = pod.status.container_statuses if pod is not None else ()
+    status = next((status for status in statuses if status.name == COMPUTE), None)
     if status is None:
         return None
     claim = f"claim:{outcome.subject.claim_name}"

@@ -132,9 +132,7 @@ def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[Resolu
                     "this VMI already has; a VM can't have one device twice: remove one entry, or let its request "
                     "allocate another device"
                 )
-                outcome = UnresolvedDevice(
-                    outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device
-                )
+                outcome = outcome.withheld(DUPLICATE_ADDRESS, message)
         kept.append(outcome)
     return tuple(kept)
 

@@ -15,9 +15,7 @@ def unused_devices(claim: ResourceClaim | None) -> int:
 
 
 def _kept_devices(claim: ResourceClaim | None) -> int:
-    if claim is None or claim.status.allocation is None or not is_kept(claim):
-        return 0
-    return len(claim.status.allocation.devices.results)
+    return len(claim.results) if claim is not None and is_kept(claim) else 0
 
 
 class UnusedTime:

@@ -17,7 +17,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import DEVICES_HEALTHY, DEVICES_RESOLVED
-from virt_dra.cluster.port import ApiError, Cluster, Reader, Writer
+from virt_dra.cluster.port import ApiError, Reader, Writer
 from virt_dra.controllers.conditions import ConditionStatus, put
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.devices.outcomes import (
@@ -82,20 +82,11 @@ class DeviceStatusInputs:
 
 
 @dataclass(frozen=True)
-class WriteStatus:
-    """Replace a VMI by itself with a new status."""
-
-    vmi: VirtualMachineInstance
-
-
-DeviceStatusAction = WriteStatus
-
-
-@dataclass(frozen=True)
 class DeviceStatusPlan:
-    """The writes of one pass. ``actions``: the writes. ``events``: repeated with every plan while their cause lasts."""
+    """The result of one pass. ``updates``: VMIs to write, with their new status. ``events``: repeated with every plan
+    while their cause lasts."""
 
-    actions: tuple[DeviceStatusAction, ...]
+    updates: tuple[VirtualMachineInstance, ...]
     events: tuple[Event, ...]
 
 
@@ -121,7 +112,7 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         for owner in owner_uids(pod):
             pods[pod.namespace, owner].append(pod)
     options = replace(inputs.options, now=inputs.now)
-    actions: list[DeviceStatusAction] = []
+    updates: list[VirtualMachineInstance] = []
     events: list[Event] = []
     placed: list[tuple[VirtualMachineInstance, str, DeviceResolution]] = []
     for vmi in sorted(inputs.vmis, key=lambda vmi: vmi.key):
@@ -133,10 +124,10 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         report = own_report(vmi, resolution, inputs.taint_rules, current)
         updated = with_status(vmi, report, inputs.now)
         if updated is not vmi:
-            actions.append(WriteStatus(updated))
+            updates.append(updated)
         events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in report.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
-    return DeviceStatusPlan(tuple(actions), (*events, *_shared(placed)))
+    return DeviceStatusPlan(tuple(updates), (*events, *_shared(placed)))
 
 
 def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:
@@ -144,14 +135,8 @@ def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime
     unresolved = report.unresolved
     first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
     resolved: ConditionStatus = "False" if first else "True"
-    conditions = put(
-        vmi.status.conditions,
-        DEVICES_RESOLVED,
-        resolved,
-        first.reason if first else ALL_RESOLVED,
-        sentences(unresolved),
-        now,
-    )
+    reason = first.reason if first else ALL_RESOLVED
+    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, reason, sentences(unresolved), now)
     unhealthy = report.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
         reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
@@ -190,22 +175,14 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
     return events
 
 
-async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[Event, ...]:
+async def apply(writer: Writer, updates: Iterable[VirtualMachineInstance]) -> tuple[Event, ...]:
     """Write; refused writes are returned as Events. A VMI that has changed or been deleted since is left to the next
     pass."""
     events: list[Event] = []
-    for action in actions:
+    for vmi in updates:
         try:
-            await writer.update(action.vmi)
+            await writer.update(vmi)
         except ApiError as error:
             if not is_stale(error):
-                events.append(warning(action.vmi, UPDATE_FAILED, str(error)))
+                events.append(warning(vmi, UPDATE_FAILED, str(error)))
     return tuple(events)
-
-
-async def reconcile(
-    cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS
-) -> tuple[Event, ...]:
-    """Runs one pass: gather, plan, apply. Returns the Events, refused writes included."""
-    planned = plan(await gather(cluster, now, namespace, options))
-    return (*planned.events, *await apply(cluster, planned.actions))

@@ -19,11 +19,8 @@ _ACTIVE = "protection of pod groups: active pods"
 
 def may_go(group: PodGroup, active: Sequence[Pod]) -> bool:
     """Whether the finalizer is to be removed, given the pods of the group that have not finished."""
-    return (
-        group.metadata.deletion_timestamp is not None
-        and POD_GROUP_FINALIZER in group.metadata.finalizers
-        and not active
-    )
+    meta = group.metadata
+    return meta.deletion_timestamp is not None and POD_GROUP_FINALIZER in meta.finalizers and not active
 
 
 class PodGroupProtection:
@@ -54,8 +51,7 @@ class PodGroupProtection:
         namespace, name = key
         group = self._groups.store.get(name, namespace)
         if group is not None and may_go(group, self._pods.store.by_index(_ACTIVE, key)):
-            left = tuple(finalizer for finalizer in group.metadata.finalizers if finalizer != POD_GROUP_FINALIZER)
-            await self._cluster.update(group.with_(metadata=group.metadata.with_(finalizers=left)))
+            await self._cluster.update(group.without_finalizer(POD_GROUP_FINALIZER))
 
 
 def _active(pod: Pod) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, in_scop
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ResourceQuotaStatus
 from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
+from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
@@ -30,13 +31,10 @@ COALESCING_SECONDS: Final = 0.1
 """Seconds within which several deletions are counted once."""
 
 
-def _plural(kind: type[TypedObject]) -> str:
-    group = kind.API_VERSION.rpartition("/")[0]
-    return f"{kind.PLURAL}.{group}" if group else kind.PLURAL
-
-
 _NAMESPACE: Final = "quota: by namespace"
-_COUNTED: Final[Mapping[str, type[TypedObject]]] = {_plural(kind): kind for kind in all_kinds() if kind.NAMESPACED}
+_COUNTED: Final[Mapping[str, type[TypedObject]]] = {
+    str(resource_of(kind)): kind for kind in all_kinds() if kind.NAMESPACED
+}
 
 NamespaceContent = Mapping[str, Sequence[TypedObject]]
 """By resource with its group (``pods``, ``resourceclaims.resource.k8s.io``)."""
@@ -86,9 +84,7 @@ class QuotaController:
             self._queue.add((new.namespace, new.name))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if (old is not None and not old.finished and (new is None or new.finished)) or (
-            new is None and old is not None
-        ):
+        if old is not None and (new is None or (new.finished and not old.finished)):
             self._replenish(old.namespace)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:

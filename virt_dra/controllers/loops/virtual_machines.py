@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, controller_reference
-from virt_dra.cluster.port import Reader, Writer
 
 Strategy = Literal["Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver"]
 STRATEGIES: Final[tuple[Strategy, ...]] = ("Always", "RerunOnFailure", "Halted", "Manual", "Once", "WaitAsReceiver")
@@ -54,32 +51,3 @@ def deletes_instance(strategy: Strategy | None, phase: str | None) -> bool:
     if strategy == "Always":
         return phase in FINISHED
     return strategy == "RerunOnFailure" and phase == "Failed"
-
-
-@dataclass(frozen=True)
-class VirtualMachineInputs:
-    """The VMs and VMIs of one namespace, or of all."""
-
-    vms: tuple[VirtualMachine, ...]
-    vmis: tuple[VirtualMachineInstance, ...]
-
-
-async def gather(reader: Reader, *, namespace: str = "") -> VirtualMachineInputs:
-    """Read the VMs and VMIs of one namespace, or of all."""
-    vms = await reader.list(VirtualMachine, namespace)
-    vmis = await reader.list(VirtualMachineInstance, namespace)
-    return VirtualMachineInputs(vms.items, vmis.items)
-
-
-def plan(inputs: VirtualMachineInputs) -> tuple[VirtualMachineInstance, ...]:
-    """The VMIs to create: one per VM that is to run and whose name no VMI has.
-
-    A VMI of that name that another owns is left alone, as KubeVirt leaves it.
-    """
-    taken = {vmi.key for vmi in inputs.vmis}
-    return tuple(instance_of(vm) for vm in inputs.vms if wants_instance(vm) and vm.key not in taken)
-
-
-async def apply(writer: Writer, instances: Iterable[VirtualMachineInstance]) -> tuple[VirtualMachineInstance, ...]:
-    """Create the planned VMIs; the VMIs as stored. Raises what the cluster raises."""
-    return tuple([await writer.create(instance) for instance in instances])

@@ -38,6 +38,7 @@ from virt_dra.controllers.sources import (
     pools_of,
     status_addresses,
 )
+from virt_dra.model.evicting.causes import device_of, rule_selects
 from virt_dra.model.published import PoolView, TrackedPool
 
 UID = "uid"
@@ -430,17 +431,7 @@ def _devices_by_name(slice_: ResourceSlice | None) -> Mapping[str, Device] | Non
 
 
 def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
-    selector, allocation = rule.spec.device_selector, claim.status.allocation
-    return (
-        selector is not None
-        and allocation is not None
-        and any(
-            selector.driver in (None, result.driver)
-            and selector.pool in (None, result.pool)
-            and selector.device in (None, result.device)
-            for result in allocation.devices.results
-        )
-    )
+    return any(rule_selects(rule, device_of(result)) for result in claim.results)
 
 
 def _unread_changes_only(old: ResourceClaim, new: ResourceClaim) -> bool:

@@ -193,10 +193,7 @@ def _pools_within(
 
 
 def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
-    allocation = claim.status.allocation
-    return allocation is not None and any(
-        (result.driver, result.pool) in pools for result in allocation.devices.results
-    )
+    return any((result.driver, result.pool) in pools for result in claim.results)
 
 
 def view_of(sample: Sample) -> View:

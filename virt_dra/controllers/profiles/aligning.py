@@ -3,7 +3,7 @@ afterwards. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_dra.api.core_v1 import PodResourceClaimStatus
@@ -83,12 +83,7 @@ def asked_for(
     preferences: Sequence[PreferredAlignment],
 ) -> tuple[PreferredAlignment, ...]:
     """The alignments that are preferred and that the VMI's templates, by name, ask for."""
-    return tuple(
-        own
-        for own in preferences
-        if (template := templates.get(template_name(vmi.name, own.entry))) is not None
-        and own.constraint in template.spec.spec.devices.constraints
-    )
+    return tuple(own for own, asked in _of_templates(vmi, templates, preferences) if asked)
 
 
 def given_up(
@@ -97,10 +92,17 @@ def given_up(
     preferences: Sequence[PreferredAlignment],
 ) -> tuple[str, ...]:
     """Sentences about the preferred alignments that the VMI's templates, by name, don't ask for."""
-    texts = (
-        own.given_up
-        for own in preferences
-        if (template := templates.get(template_name(vmi.name, own.entry))) is not None
-        and own.constraint not in template.spec.spec.devices.constraints
-    )
-    return tuple(dict.fromkeys(texts))
+    judged = _of_templates(vmi, templates, preferences)
+    return tuple(dict.fromkeys(own.given_up for own, asked in judged if not asked))
+
+
+def _of_templates(
+    vmi: VirtualMachineInstance,
+    templates: Mapping[str, ResourceClaimTemplate],
+    preferences: Sequence[PreferredAlignment],
+) -> Iterator[tuple[PreferredAlignment, bool]]:
+    """The alignments whose templates are there, each with whether its template asks for it."""
+    for own in preferences:
+        template = templates.get(template_name(vmi.name, own.entry))
+        if template is not None:
+            yield own, own.constraint in template.spec.spec.devices.constraints

@@ -53,10 +53,10 @@ def asked_at(
 
 
 def _is_unschedulable(pod: Pod) -> bool:
-    conditions = (condition for condition in pod.status.conditions if condition.type == "PodScheduled")
-    return not pod.spec.node_name and any(
-        condition.status == "False" and condition.reason == "Unschedulable" for condition in conditions
-    )
+    scheduled = pod.condition("PodScheduled")
+    if pod.spec.node_name or scheduled is None:
+        return False
+    return (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
 
 
 def is_lost(

@@ -15,7 +15,7 @@ from virt_dra.api.core_v1 import FINISHED, ContainerStatus, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
-from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.conditions import condition_of, put, without
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
@@ -63,10 +63,8 @@ def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
     if pod.status.phase == "Succeeded":
         return PhaseVerdict("Succeeded", GUEST_NOT_RUNNING, "the guest was shut down")
     if not pod.spec.node_name:
-        scheduled = _scheduled(pod)
-        return PhaseVerdict(
-            "Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or ""
-        )
+        scheduled = _scheduled(pod) or {}
+        return PhaseVerdict("Scheduling", scheduled.get("reason") or GUEST_NOT_RUNNING, scheduled.get("message") or "")
     if compute is not None and compute.ready:
         return PhaseVerdict("Running")
     # A guest that shuts down becomes unready a moment before its pod ends; it stays Running until then.
@@ -74,11 +72,8 @@ def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
     waiting = compute.state.waiting if compute is not None else None
     if waiting is not None and waiting.reason:
         return PhaseVerdict(phase, waiting.reason, waiting.message)
-    return PhaseVerdict(
-        phase,
-        GUEST_NOT_RUNNING,
-        "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "",
-    )
+    message = "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else ""
+    return PhaseVerdict(phase, GUEST_NOT_RUNNING, message)
 
 
 def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
@@ -86,19 +81,15 @@ def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
     if ended is not None and ended.message:
         return PhaseVerdict("Failed", LAUNCHER_FAILED, ended.message)
     if pod.status.reason or pod.status.message:
-        return PhaseVerdict(
-            "Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text)
-        )
+        return PhaseVerdict("Failed", POD_FAILED, ": ".join(filter(None, (pod.status.reason, pod.status.message))))
     how = f"{ended.reason}, exit code {ended.exit_code}" if ended is not None else "no container says why"
     return PhaseVerdict("Failed", POD_FAILED, f"the launcher ended without a message ({how})")
 
 
 def _scheduled(pod: Pod) -> Json | None:
     """The pod's condition PodScheduled if it is False."""
-    for condition in pod.status.conditions:
-        if condition.type == POD_SCHEDULED and condition.status == "False":
-            return condition.to_wire()
-    return None
+    condition = pod.condition(POD_SCHEDULED)
+    return condition.to_wire() if condition is not None and condition.status == "False" else None
 
 
 def with_phase(
@@ -123,11 +114,9 @@ def with_phase(
 
 def _with(conditions: Sequence[Json], condition: Json) -> tuple[Json, ...]:
     kept = {key: value for key, value in condition.items() if value is not None}
-    return (
-        tuple(kept if existing.get("type") == POD_SCHEDULED else existing for existing in conditions)
-        if any(existing.get("type") == POD_SCHEDULED for existing in conditions)
-        else (*conditions, kept)
-    )
+    if condition_of(conditions, POD_SCHEDULED) is None:
+        return (*conditions, kept)
+    return tuple(kept if existing.get("type") == POD_SCHEDULED else existing for existing in conditions)
 
 
 def phase_times(status: VirtualMachineInstanceStatus) -> list[Json]:

@@ -18,7 +18,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA, Gates
 from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, PROFILES_APPLIED
-from virt_dra.api.wire import WireError
+from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import condition_of, put, without
 from virt_dra.controllers.devices.inputs import DeviceInputs as Devices
@@ -152,8 +152,15 @@ def _with_profiles(
     vmi: VirtualMachineInstance, applied: AppliedProfiles | None, now: datetime
 ) -> VirtualMachineInstance:
     conditions = vmi.status.conditions
-    kept = without(conditions, PROFILES_APPLIED) if applied is None else applied.added_to(conditions, now)
-    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+    return _with_conditions(
+        vmi, without(conditions, PROFILES_APPLIED) if applied is None else applied.added_to(conditions, now)
+    )
+
+
+def _with_conditions(vmi: VirtualMachineInstance, conditions: tuple[Json, ...]) -> VirtualMachineInstance:
+    """The VMI with these conditions; the same object if it has them."""
+    same = conditions == vmi.status.conditions
+    return vmi if same else vmi.with_(status=vmi.status.with_(conditions=conditions))
 
 
 def _devices(inputs: StandaloneInputs, applied: AppliedProfiles | None) -> DeviceReport | None:
@@ -176,11 +183,10 @@ def _with_shared(vmi: VirtualMachineInstance, report: DeviceReport, now: datetim
     """The VMI with the condition DevicesShared while another VMI has the same address (K-5.33)."""
     shared = [warned for warned in report.warnings if warned.reason == SHARED_ADDRESS]
     conditions = vmi.status.conditions
-    if shared:
-        kept = put(conditions, DEVICES_SHARED, "True", SHARED_ADDRESS, shortened(sentences(shared), MESSAGE_LIMIT), now)
-    else:
-        kept = without(conditions, DEVICES_SHARED)
-    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+    if not shared:
+        return _with_conditions(vmi, without(conditions, DEVICES_SHARED))
+    text = shortened(sentences(shared), MESSAGE_LIMIT)
+    return _with_conditions(vmi, put(conditions, DEVICES_SHARED, "True", SHARED_ADDRESS, text, now))
 
 
 def _pod_annotations(devices: Devices, report: DeviceReport) -> tuple[PatchAnnotations, ...]:
@@ -196,15 +202,10 @@ def _pod_annotations(devices: Devices, report: DeviceReport) -> tuple[PatchAnnot
 
 
 def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Condition | None) -> VirtualMachineInstance:
-    conditions = vmi.status.conditions
-    waits = pod is not None and not pod.spec.node_name
-    if not waits:
-        kept = without(conditions, ALLOCATABLE)
-    elif pending is not None:
-        kept = (*without(conditions, ALLOCATABLE), pending.to_wire())
-    else:
-        return vmi
-    return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
+    others = without(vmi.status.conditions, ALLOCATABLE)
+    if pod is None or pod.spec.node_name:
+        return _with_conditions(vmi, others)
+    return vmi if pending is None else _with_conditions(vmi, (*others, pending.to_wire()))
 
 
 def _previous_allocatable(vmi: VirtualMachineInstance) -> Condition | None:
@@ -300,7 +301,6 @@ async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconcil
     reported."""
     named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
     if any(pod not in launcher_pods_of(vmi, named) for pod in named):
-        return Reconciled(
-            (warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), stale=True
-        )
+        taken = warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it")
+        return Reconciled((taken,), stale=True)
     return Reconciled(stale=True)

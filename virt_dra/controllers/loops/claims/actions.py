@@ -13,6 +13,7 @@ from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimCons
 from virt_dra.api.scheduling_v1 import PodGroup, PodGroupResourceClaimStatus
 from virt_dra.cluster.port import ApiError, Writer
 from virt_dra.controllers.events import Event, is_stale, warning
+from virt_dra.controllers.writes import patch_status
 from virt_dra.scheduling.claim_references import with_reservations
 
 ClaimOwner = Pod | PodGroup
@@ -138,23 +139,19 @@ async def write(writer: Writer, action: ClaimAction) -> TypedObject | None:
                 (*statuses, *(other for other in owner.status.resource_claim_statuses if other.name not in ours)),
                 key=lambda status: status.name,
             )
-            merge = {
-                "metadata": {"uid": owner.metadata.uid},
-                "status": {"resourceClaimStatuses": [status.to_wire() for status in merged]},
-            }
-            return await writer.patch(type(owner), owner.name, owner.namespace, merge=merge, subresource="status")
+            return await patch_status(writer, owner, {"resourceClaimStatuses": [status.to_wire() for status in merged]})
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):
             status = with_reservations(claim.status, reserved_for)
             written = await writer.update_status(
                 claim.with_(status=_without_allocation(status) if deallocate else status)
             )
             if not reserved_for and written.status.allocation is None and FINALIZER in written.metadata.finalizers:
-                return await writer.update(_without_finalizer(written))
+                return await writer.update(written.without_finalizer(FINALIZER))
             return written
         case UnblockDeletion(claim=claim):
             if claim.status.allocation is not None:
                 claim = await writer.update_status(claim.with_(status=_without_allocation(claim.status)))
-            await writer.update(_without_finalizer(claim))
+            await writer.update(claim.without_finalizer(FINALIZER))
         case DeleteClaim(claim=claim):
             await writer.delete(ResourceClaim, claim.name, claim.namespace, uid=claim.metadata.uid)
     return None
@@ -162,8 +159,3 @@ async def write(writer: Writer, action: ClaimAction) -> TypedObject | None:
 
 def _without_allocation(status: ResourceClaimStatus) -> ResourceClaimStatus:
     return ResourceClaimStatus.from_wire({key: value for key, value in status.to_wire().items() if key != "allocation"})
-
-
-def _without_finalizer(claim: ResourceClaim) -> ResourceClaim:
-    left = tuple(finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER)
-    return claim.with_(metadata=claim.metadata.with_(finalizers=left))

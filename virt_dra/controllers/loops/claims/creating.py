@@ -95,17 +95,12 @@ def _group_of(view: ClaimView, pod: Pod, gates: FeatureGates) -> PodGroup | Even
     if name is None:
         return None
     if not gates.generic_workload:
-        return warning(
-            pod,
-            POD_GROUP_DISABLED,
-            f"Pod is a member of PodGroup {name} but GenericWorkload feature is disabled",
-            retry=False,
-        )
+        message = f"Pod is a member of PodGroup {name} but GenericWorkload feature is disabled"
+        return warning(pod, POD_GROUP_DISABLED, message, retry=False)
     group = view.pod_group(pod.namespace, name)
     if group is None:
-        return warning(
-            pod, POD_GROUP_MISSING, f'get PodGroup for Pod {pod.key}: podgroup.scheduling.k8s.io "{name}" not found'
-        )
+        message = f'get PodGroup for Pod {pod.key}: podgroup.scheduling.k8s.io "{name}" not found'
+        return warning(pod, POD_GROUP_MISSING, message)
     return group
 
 
@@ -143,15 +138,10 @@ def _claims_of(
 
 
 def _recorded(owner: ClaimOwner, names: dict[str, str]) -> tuple[RecordClaimNames, ClaimOwner]:
-    if isinstance(owner, Pod):
-        of_pod = tuple(
-            PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items())
-        )
-        return RecordClaimNames(owner, of_pod), owner.with_(status=owner.status.with_(resource_claim_statuses=of_pod))
-    of_group = tuple(
-        PodGroupResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items())
-    )
-    return RecordClaimNames(owner, of_group), owner.with_(status=owner.status.with_(resource_claim_statuses=of_group))
+    record: type[PodResourceClaimStatus | PodGroupResourceClaimStatus]
+    record = PodResourceClaimStatus if isinstance(owner, Pod) else PodGroupResourceClaimStatus
+    statuses = tuple(record(name=entry, resource_claim_name=name) for entry, name in sorted(names.items()))
+    return RecordClaimNames(owner, statuses), owner.with_(status=owner.status.with_(resource_claim_statuses=statuses))
 
 
 def _claim_for(

@@ -38,11 +38,8 @@ class PoolStatusRequests:
         self._with_rules = context.gates.device_taint_rules
         informers = context.informers
         self._requests = informers.of(ResourcePoolStatusRequest)
-        self._slices, self._claims, self._rules = (
-            informers.of(ResourceSlice),
-            informers.of(ResourceClaim),
-            informers.of(DeviceTaintRule),
-        )
+        self._slices, self._claims = informers.of(ResourceSlice), informers.of(ResourceClaim)
+        self._rules = informers.of(DeviceTaintRule)
         self._slices.store.add_index(_SLICE_INDEX, pools_of)
         self._claims.store.add_index(_CLAIM_INDEX, _pools_used_by)
         self._queue: WorkQueue[str] = WorkQueue(chance=context.chance)
@@ -131,6 +128,4 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
 
 def _pools_used_by(claim: ResourceClaim) -> Iterator[tuple[str, str | None]]:
     """The keys by which a claim is found: the drivers of its devices, and driver and pool of each."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    yield from {key: None for result in results for key in ((result.driver, None), (result.driver, result.pool))}
+    yield from {key: None for of in claim.results for key in ((of.driver, None), (of.driver, of.pool))}

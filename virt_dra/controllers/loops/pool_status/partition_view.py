@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.api.quantity import Quantity
@@ -127,33 +127,27 @@ def _groups(
     return groups
 
 
+def _amounts(consumed: Iterable[DeviceCounterConsumption]) -> Iterator[tuple[tuple[str, str], Quantity]]:
+    for consumption in consumed:
+        for name, counter in consumption.counters.items():
+            yield (consumption.counter_set, name), counter.value
+
+
 def _cost(consumed: Iterable[DeviceCounterConsumption]) -> str:
     """A text that is the same for devices that consume the same."""
-    return ",".join(
-        sorted(
-            f"{consumption.counter_set}/{name}={counter.value}"
-            for consumption in consumed
-            for name, counter in consumption.counters.items()
-        )
-    )
+    return ",".join(sorted(f"{counter_set}/{name}={amount}" for (counter_set, name), amount in _amounts(consumed)))
 
 
 def _fitting(devices: Iterable[Device], left: _Counters) -> int:
     fitting = 0
     for device in devices:
-        needed = [
-            ((consumption.counter_set, name), counter.value)
-            for consumption in device.consumes_counters
-            for name, counter in consumption.counters.items()
-        ]
-        if all(key in left and left[key] >= amount for key, amount in needed):
+        if all(key in left and left[key] >= amount for key, amount in _amounts(device.consumes_counters)):
             fitting += 1
             _deduct(device.consumes_counters, left)
     return fitting
 
 
 def _deduct(consumed: Iterable[DeviceCounterConsumption], left: _Counters) -> None:
-    for consumption in consumed:
-        for name, counter in consumption.counters.items():
-            if (consumption.counter_set, name) in left:
-                left[consumption.counter_set, name] -= counter.value
+    for key, amount in _amounts(consumed):
+        if key in left:
+            left[key] -= amount

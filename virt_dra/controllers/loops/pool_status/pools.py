@@ -23,6 +23,7 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.controllers.loops.pool_status.partition_view import Grouped, partition_view
 from virt_dra.controllers.loops.pool_status.shareable_view import shareable_view
 from virt_dra.controllers.loops.pool_status.view_problem import ViewProblem
+from virt_dra.model.evicting.causes import rule_selects
 
 COMPLETE = "Complete"
 CALCULATED = "CalculationComplete"
@@ -49,8 +50,7 @@ def usage_of(claims: Iterable[ResourceClaim], driver: str) -> dict[str, PoolUsag
     """What allocated claims have of a driver's pools, by pool."""
     pools: dict[str, PoolUsage] = {}
     for claim in claims:
-        allocation = claim.status.allocation
-        for result in allocation.devices.results if allocation is not None else ():
+        for result in claim.results:
             if result.driver != driver or result.admin_access:
                 continue
             usage = pools.setdefault(result.pool, PoolUsage())
@@ -152,19 +152,8 @@ def _with_views(
 
 def _unavailable(driver: str, pool: str, device: Device, rules: Sequence[DeviceTaintRule]) -> bool:
     """Whether new claims can't have the device for a taint, its own or by a rule; tolerations don't count."""
-    if any(taint.effect in _UNAVAILABLE for taint in device.taints):
-        return True
-    for rule in rules:
-        selector = rule.spec.device_selector
-        if (
-            selector is not None
-            and rule.spec.taint.effect in _UNAVAILABLE
-            and selector.driver in (None, driver)
-            and selector.pool in (None, pool)
-            and selector.device in (None, device.name)
-        ):
-            return True
-    return False
+    selecting = (rule.spec.taint for rule in rules if rule_selects(rule, (driver, pool, device.name)))
+    return any(taint.effect in _UNAVAILABLE for taint in (*device.taints, *selecting))
 
 
 def _cut(message: str) -> str:

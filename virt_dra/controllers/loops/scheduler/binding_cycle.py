@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.core_v1 import Pod, reference_to
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
@@ -34,7 +34,6 @@ from virt_dra.scheduling.dynamic_resources.binding_conditions import (
     waits,
 )
 from virt_dra.scheduling.dynamic_resources.extended_claim import IN_MEMORY
-from virt_dra.scheduling.dynamic_resources.node_allocatable import Statuses
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, with_statuses
 
 _log = logging.getLogger(__name__)
@@ -88,15 +87,11 @@ class BindingCycle:
                 continue  # Kubernetes reserves it, and takes that back once it has no mappings to write (C-7.8)
             elif not is_reserved_for(claim, self.pod, workload_claims=self.known_cluster.workload_claims):
                 self.claims[position] = await self._bind_claim(claim, devices)
-        if self._statuses(devices):
-            await write_node_resources(self.context.cluster, self.pod, self._statuses(devices))
+        if statuses := devices.statuses(self.node):  # what the claims take of the node's own resources (C-8.6)
+            await write_node_resources(self.context.cluster, self.pod, statuses)
         if self.known_cluster.features.device_binding_and_status and any(map(waits, self.claims)):
             await self._become_ready()
         devices.done()
-
-    def _statuses(self, devices: DeviceAttempt) -> Statuses:
-        """What the pod's claims take of the node's own resources (C-8.6)."""
-        return devices.statuses(self.node)
 
     async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
         bound = await bind_claim(self.context.cluster, claim, self._binding(claim, devices.reserved.get(claim.key)))
@@ -141,7 +136,7 @@ class BindingCycle:
         """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that
         it may take."""
         note = f"waiting for binding conditions for device on node {self.node}"
-        self.context.recorder(COMPONENT).record(reference(self.pod), "Normal", "BindingConditionsPending", note)
+        self.context.recorder(COMPONENT).record(reference_to(self.pod), "Normal", "BindingConditionsPending", note)
         began = self.known_cluster.now()
         timeout = self.context.timers.binding_timeout
         outcome = "error"
@@ -183,7 +178,7 @@ class BindingCycle:
                 "pod %s on node %s: binding conditions: %s: %s", self.pod.key, self.node, outcome, summary(self.claims)
             )
         for claim in self.claims:
-            for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+            for result in claim.results:
                 metrics, driver = self.context.metrics, result.driver
                 name = "scheduler_dra_bindingconditions"
                 metrics.observe(
@@ -208,7 +203,7 @@ class BindingCycle:
                 if released is not None:
                     self.known_cluster.claims.assume(released)
 
-        if self._statuses(self.devices):
+        if self.devices.statuses(self.node):
             await clear_node_resources(self.context.cluster, self.pod)
 
     async def _delete(self, special: ResourceClaim) -> None:
@@ -221,11 +216,6 @@ class BindingCycle:
 
 class _TooOld(Exception):
     """A claim was allocated longer ago than its conditions may take (C-6.3)."""
-
-
-def reference(pod: Pod) -> ObjectReference:
-    """The pod as the subject of an Event."""
-    return ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid)
 
 
 def device_part(parts: Sequence[object]) -> DeviceAttempt | None:

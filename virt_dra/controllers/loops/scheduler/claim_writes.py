@@ -80,8 +80,7 @@ async def bind_claim(
             allocation = _still_to_write(claim, current, binding)
             if allocation is not None and FINALIZER not in current.metadata.finalizers:
                 step = protecting
-                finalizers = (*current.metadata.finalizers, FINALIZER)
-                current = await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
+                current = await cluster.update(current.with_finalizer(FINALIZER))
             step = reserving
             stored = await cluster.update_status(current.with_(status=_bound_status(current, binding, allocation)))
             return BoundClaim(stored, ours=True)

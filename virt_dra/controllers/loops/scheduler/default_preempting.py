@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.core_v1 import SCHEDULER_NAME, ObjectReference, Pod, PodCondition
+from virt_dra.api.core_v1 import SCHEDULER_NAME, Pod, PodCondition, reference_to
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
-from virt_dra.controllers.loops.scheduler.pod_writes import with_condition
+from virt_dra.controllers.loops.scheduler.pod_writes import put_condition
+from virt_dra.controllers.writes import patch_status
 from virt_dra.scheduling.default_preemption import MARKED, Victims, choose_victims
 from virt_dra.scheduling.framework.cycle import NotFitting
 from virt_dra.scheduling.framework.node_table import NodeTable
@@ -85,11 +87,8 @@ class DefaultPreempting:
 
     async def nominate(self, pod: Pod, node: str | None) -> None:
         """Write the node that the pod is nominated for. Raises ApiError."""
-        merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
-        try:
-            await self._context.cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await patch_status(self._context.cluster, pod, {"nominatedNodeName": node})
 
     def sorted_budgets(self) -> Sequence[PodDisruptionBudget]:
         """By namespace and name."""
@@ -104,11 +103,7 @@ class DefaultPreempting:
                 current = await cluster.get(Pod, victim.name, victim.namespace)
                 if current.metadata.uid != victim.metadata.uid or current.metadata.deletion_timestamp is not None:
                     return
-                conditions = with_condition(current, _mark(kind), self._context.clock())
-                if conditions != current.status.conditions:
-                    seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
-                    merge = {"metadata": seen, "status": {"conditions": [written.to_wire() for written in conditions]}}
-                    await cluster.patch(Pod, victim.name, victim.namespace, merge=merge, subresource="status")
+                await put_condition(cluster, current, _mark(kind), self._context.clock())
                 await cluster.delete(Pod, victim.name, victim.namespace, uid=victim.metadata.uid)
             except NotFound:
                 return
@@ -118,7 +113,4 @@ class DefaultPreempting:
             else:
                 break
         _log.info("pod %s preempted for %s %s on %s", victim.key, kind, uid, node)
-        about = ObjectReference(
-            api_version="v1", kind="Pod", name=victim.name, namespace=victim.namespace, uid=victim.metadata.uid
-        )
-        self._recorder.record(about, "Normal", PREEMPTED, f"Preempted by {kind} {uid} on node {node}")
+        self._recorder.record(reference_to(victim), "Normal", PREEMPTED, f"Preempted by {kind} {uid} on node {node}")

@@ -19,6 +19,7 @@ from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.preempting import Preempting
 from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
 from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
+from virt_dra.controllers.writes import patch_status
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, group_claim_name, not_for_group
 from virt_dra.scheduling.default_preemption import choose_group_victims, waits_for_victims
@@ -58,18 +59,11 @@ class GroupScheduling:
     """One group after the other, from the queue to the binding cycles of its pods."""
 
     def __init__(
-        self,
-        context: LoopContext,
-        cluster: KnownCluster,
-        reports: PodReports,
-        bind: StartBinding,
+        self, context: LoopContext, cluster: KnownCluster, reports: PodReports, bind: StartBinding,
         preempting: Preempting,
-    ) -> None:
-        self._context = context
-        self._preempting = preempting
-        self._known = cluster
-        self._reports = reports
-        self._bind = bind
+    ) -> None:  # fmt: skip
+        self._context, self._known, self._preempting = context, cluster, preempting
+        self._reports, self._bind = reports, bind
 
     async def schedule(self, queued: QueuedPod) -> None:
         pods = [pod for member in queued.pods.values() if (pod := self._waiting(member)) is not None]
@@ -260,19 +254,15 @@ class GroupScheduling:
 
     async def _write_condition(self, group: PodGroup, result: GroupResult, text: str) -> None:
         """PodGroupInitiallyScheduled; once True it stays."""
-        status, reason = (
-            ("True", "Scheduled") if result.success else ("False", SCHEDULER_ERROR if result.error else UNSCHEDULABLE)
-        )
+        status = "True" if result.success else "False"
+        reason = "Scheduled" if result.success else SCHEDULER_ERROR if result.error else UNSCHEDULABLE
         for _ in range(WRITE_ATTEMPTS):
             try:
                 current = await self._context.cluster.get(PodGroup, group.name, group.namespace)
-                before = next(
-                    (condition for condition in current.status.conditions if condition.type == INITIALLY_SCHEDULED),
-                    None,
-                )
-                if current.metadata.uid != group.metadata.uid or (
-                    before is not None and before.status == "True" != status
-                ):
+                conditions = {condition.type: condition for condition in current.status.conditions}
+                before = conditions.get(INITIALLY_SCHEDULED)
+                stays = before is not None and before.status == "True" != status
+                if current.metadata.uid != group.metadata.uid or stays:
                     return
                 since = before.last_transition_time if before is not None and before.status == status else None
                 new = Condition(
@@ -282,16 +272,8 @@ class GroupScheduling:
                 )  # fmt: skip
                 if before is not None and before.to_wire() == new.to_wire():
                     return
-                kept = [
-                    new if condition.type == INITIALLY_SCHEDULED else condition
-                    for condition in current.status.conditions
-                ]
-                conditions = [condition.to_wire() for condition in (kept if before is not None else [*kept, new])]
-                seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
-                merge = {"metadata": seen, "status": {"conditions": conditions}}
-                await self._context.cluster.patch(
-                    PodGroup, group.name, group.namespace, merge=merge, subresource="status"
-                )
+                wire = [condition.to_wire() for condition in (conditions | {INITIALLY_SCHEDULED: new}).values()]
+                await patch_status(self._context.cluster, current, {"conditions": wire}, unchanged=True)
             except Conflict:
                 continue
             except ApiError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from virt_dra.allocator import Features
@@ -23,9 +22,10 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.watching.informer import Informer
+from virt_dra.controllers.loops.claims.keys import names_of
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.model.extended_resources import ServedResources
-from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
+from virt_dra.scheduling.claim_references import Resolved, bind_to, claim_name, pod_group_name
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
@@ -46,29 +46,16 @@ _PODS_OF_CLAIM = "scheduler: claims of pods"
 _PODS_OF_GROUP = "scheduler: groups of pods"
 
 
-@dataclass(frozen=True)
-class DeviceGates:
-    """The gates that matter to DynamicResources."""
-
-    features: Features
-    taint_rules: bool
-    workload_claims: bool
-
-    @classmethod
-    def from_context(cls, context: LoopContext) -> DeviceGates:
-        gates = context.gates
-        return cls(
-            Features.from_gates(gates), gates.device_taints and gates.device_taint_rules, gates.workload_resource_claims
-        )
-
-
 class KnownCluster:
     """See the module. :meth:`follow` begins to listen; the informers must have synced."""
 
     def __init__(self, context: LoopContext) -> None:
         self._context = context
-        self._gates = DeviceGates.from_context(context)
-        informers = context.informers
+        gates, informers = context.gates, context.informers
+        self.features = Features.from_gates(gates)
+        self.workload_claims = gates.workload_resource_claims
+        self.binding_timeout = timedelta(seconds=context.timers.binding_timeout)
+        self._taint_rules = gates.device_taints and gates.device_taint_rules
         self.pods = informers.of(Pod)
         self._nodes = informers.of(Node)
         self._claims = informers.of(ResourceClaim)
@@ -102,18 +89,6 @@ class KnownCluster:
         """UIDs of pods that are reserved for a node and not yet seen there."""
         self.changed = asyncio.Event()
         """Set when the queue may have a pod."""
-
-    @property
-    def features(self) -> Features:
-        return self._gates.features
-
-    @property
-    def binding_timeout(self) -> timedelta:
-        return timedelta(seconds=self._context.timers.binding_timeout)
-
-    @property
-    def workload_claims(self) -> bool:
-        return self._gates.workload_claims
 
     def follow(self) -> None:
         """Take over what is there, and every change from now on. Pods come last: whether one is held back depends on
@@ -190,11 +165,11 @@ class KnownCluster:
 
     def _published(self) -> Published:
         by_name = sorted(self._slices.store.values(), key=lambda slice_: slice_.name)
-        rules = sorted(self._rules.store.values(), key=lambda rule: rule.name) if self._gates.taint_rules else ()
+        rules = sorted(self._rules.store.values(), key=lambda rule: rule.name) if self._taint_rules else ()
         return Published(by_name, self._classes.store.values(), rules)
 
     def _device_options(self) -> DeviceOptions:
-        context, features = self._context, self._gates.features
+        context, features = self._context, self.features
 
         def limits() -> DeviceLimits:
             binding = (
@@ -206,7 +181,7 @@ class KnownCluster:
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
         return DeviceOptions(
             limits,
-            self._gates.workload_claims,
+            self.workload_claims,
             timer,
             self._class_of,
             self.claims.special_claim_of,
@@ -242,7 +217,7 @@ class KnownCluster:
 
     def _rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         """Shows as an update of the slices whose devices it taints (C-4.7)."""
-        if self._gates.taint_rules and (old is None or new is None or old.spec != new.spec):
+        if self._taint_rules and (old is None or new is None or old.spec != new.spec):
             self.ledger.republished()
             self.event(ClusterEvent.SLICE, old, new)
 
@@ -313,12 +288,4 @@ def namespace_labels(namespaces: Informer[Namespace]) -> NamespaceLabels:
 
 def _claims_of(pod: Pod) -> Iterable[str]:
     """The claims of a pod that its spec or status names, as ``namespace/name``."""
-    keys: dict[str, None] = {}
-    for entry in pod.spec.resource_claims:
-        try:
-            resolved = claim_name(pod, entry)
-        except UnsupportedClaimSource:
-            continue
-        if isinstance(resolved, Resolved):
-            keys[f"{pod.namespace}/{resolved.name}"] = None
-    return keys
+    return (f"{pod.namespace}/{name}" for name in names_of(pod))

@@ -11,6 +11,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict, Unavailable
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError
+from virt_dra.controllers.writes import patch_status
 from virt_dra.scheduling.dynamic_resources.node_allocatable import Statuses
 
 _log = logging.getLogger(__name__)
@@ -44,12 +45,8 @@ async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
 
 async def write_node_resources(cluster: Cluster, pod: Pod, statuses: Statuses) -> None:
     """`status.nodeAllocatableResourceClaimStatuses` of the pod (C-8.6). Raises BindError."""
-    merge = {
-        "metadata": {"uid": pod.metadata.uid},
-        "status": {_NODE_RESOURCES: [_without_empty(status.to_wire()) for status in statuses]},
-    }
     try:
-        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        await patch_status(cluster, pod, {_NODE_RESOURCES: [_without_empty(status.to_wire()) for status in statuses]})
     except ApiError as error:
         raise BindError(f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {error}") from error
 
@@ -62,8 +59,7 @@ async def clear_node_resources(cluster: Cluster, pod: Pod) -> None:
     """Removes them. Errors are ignored: the pod's next attempt writes the field again, and a deleted pod doesn't need
     it."""
     try:
-        merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: []}}
-        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        await patch_status(cluster, pod, {_NODE_RESOURCES: []})
     except ApiError as error:
         _log.warning("pod %s: what its claims take of its node was not cleared: %s", pod.key, error)
 
@@ -77,25 +73,15 @@ async def _read(cluster: Cluster, pod: Pod) -> Pod:
     return await cluster.get(Pod, pod.name, pod.namespace)
 
 
-def _seen(pod: Pod) -> dict[str, str]:
-    """The precondition of a patch that the pod is still as it was read."""
-    return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-
-
 async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, now: datetime) -> None:
     """Write the condition unless the pod has it already, was deleted, or is to be called unschedulable after another
     scheduler bound it. Conditions of other writers stay."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(Pod, pod.name, pod.namespace)
-            conditions = with_condition(current, condition, now)
             other = current.metadata.uid != pod.metadata.uid or (current.spec.node_name and condition.status == "False")
-            if not other and conditions != current.status.conditions:
-                merge = {
-                    "metadata": _seen(current),
-                    "status": {"conditions": [written.to_wire() for written in conditions]},
-                }
-                await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+            if not other:
+                await put_condition(cluster, current, condition, now)
         except Conflict as error:
             if attempt == WRITE_ATTEMPTS:
                 _log.warning("condition of pod %s not written: %s", pod.key, error)
@@ -106,13 +92,18 @@ async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, n
             return
 
 
+async def put_condition(cluster: Cluster, pod: Pod, condition: PodCondition, now: datetime) -> None:
+    """Write the condition unless the pod has it. Raises :class:`Conflict` if the pod changed since it was read."""
+    conditions = with_condition(pod, condition, now)
+    if conditions != pod.status.conditions:
+        await patch_status(cluster, pod, {"conditions": [put.to_wire() for put in conditions]}, unchanged=True)
+
+
 def with_condition(pod: Pod, condition: PodCondition, now: datetime) -> tuple[PodCondition, ...]:
     """The pod's conditions with this one; lastTransitionTime moves only when the status changes."""
-    before = next((present for present in pod.status.conditions if present.type == condition.type), None)
-    unchanged = before is not None and before.status == condition.status and before.last_transition_time is not None
-    new = condition.with_(
-        last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now)
-    )
-    if before is not None and before == new:
+    before = pod.condition(condition.type)
+    since = before.last_transition_time if before is not None and before.status == condition.status else None
+    new = condition.with_(last_transition_time=since or format_time(now))
+    if before == new:
         return pod.status.conditions
     return (*(present for present in pod.status.conditions if present.type != condition.type), new)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from virt_dra.api.core_v1 import Pod, PodCondition
+from virt_dra.api.core_v1 import Pod, PodCondition, reference_to
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT, reference
+from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, with_condition, write_condition
 from virt_dra.scheduling.claim_checks import UNSCHEDULABLE
 from virt_dra.scheduling.framework.messages import event_note
@@ -34,11 +34,13 @@ class PodReports:
 
     def scheduled(self, pod: Pod, node: str) -> None:
         self._context.metrics.count("scheduler_schedule_attempts_total", result="scheduled", profile=COMPONENT)
-        self._recorder.record(reference(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+        self._recorder.record(reference_to(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
 
     def skipped(self, pod: Pod) -> None:
         """The pod is being deleted."""
-        self._recorder.record(reference(pod), "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}")
+        self._recorder.record(
+            reference_to(pod), "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}"
+        )
 
     def failed(self, pod: Pod, failure: FailedAttempt) -> None:
         result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
@@ -51,7 +53,7 @@ class PodReports:
 
     def write_event(self, pod: Pod, failure: FailedAttempt) -> None:
         """The Event alone."""
-        self._recorder.record(reference(pod), "Warning", "FailedScheduling", event_note(failure.message))
+        self._recorder.record(reference_to(pod), "Warning", "FailedScheduling", event_note(failure.message))
 
     async def written(self, pod: Pod) -> None:
         """Return when what was said about the pod is written."""

@@ -12,17 +12,15 @@ from virt_dra.controllers.loops.claims.measuring import count_creation
 from virt_dra.controllers.loops.context import LoopMetrics
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError, deallocate_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
+from virt_dra.controllers.writes import patch_status
 from virt_dra.scheduling.framework.plugin import Remedy
 
 
 async def create_special(cluster: Cluster, metrics: LoopMetrics, special: ResourceClaim) -> ResourceClaim:
     """The claim as it is stored, under a generated name. Raises BindError."""
-    wire = special.metadata.to_wire()
-    metadata = type(special.metadata).from_wire(
-        {key: value for key, value in wire.items() if key not in ("name", "uid")}
-    )
+    bare = special.with_(metadata=special.metadata.without("name", "uid"), status=ResourceClaimStatus())
     try:
-        created = await cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
+        created = await cluster.create(bare)
     except ApiError as error:
         made = await _claim_of_lost_answer(cluster, special) if isinstance(error, Unavailable) else None
         if made is None:
@@ -62,9 +60,8 @@ async def write_mappings(
     if not mappings:
         raise no_mappings(pod)
     status = {"requestMappings": [mapping.to_wire() for mapping in mappings], "resourceClaimName": claim}
-    merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
     try:
-        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        await patch_status(cluster, pod, {"extendedResourceClaimStatus": status})
     except ApiError as error:
         raise BindError(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
 
@@ -80,8 +77,7 @@ async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
             if current.metadata.uid != claim.metadata.uid:
                 return
             if FINALIZER in current.metadata.finalizers:
-                finalizers = tuple(finalizer for finalizer in current.metadata.finalizers if finalizer != FINALIZER)
-                await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
+                await cluster.update(current.without_finalizer(FINALIZER))
             await cluster.delete(ResourceClaim, claim.name, claim.namespace, uid=claim.metadata.uid)
         except NotFound:
             return

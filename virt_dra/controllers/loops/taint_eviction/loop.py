@@ -6,7 +6,7 @@ What is to be done is decided when something changes, in the informers' handlers
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -16,9 +16,10 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSli
 from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.controllers.loops.claims.knowledge import RecentUids
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.index_keys import group_of, pools_of
-from virt_dra.controllers.loops.scheduler.pod_writes import with_condition as with_pod_condition
+from virt_dra.controllers.loops.scheduler.pod_writes import put_condition
 from virt_dra.controllers.loops.taint_eviction.pod_evictions import pod_eviction
 from virt_dra.controllers.loops.taint_eviction.rule_status import (
     STATUS_PERIOD,
@@ -29,6 +30,7 @@ from virt_dra.controllers.loops.taint_eviction.rule_status import (
     with_condition,
 )
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
+from virt_dra.controllers.writes import patch_status
 from virt_dra.model.evicting.causes import NO_EXECUTE, Eviction, rule_selects
 from virt_dra.scheduling.claim_references import POD_GROUPS, PODS
 
@@ -89,7 +91,7 @@ class TaintEviction:
         self._scheduled: dict[PodRef, Eviction] = {}
         """Those that are yet to be done."""
         self._pods_of_rule: dict[str, set[PodRef]] = {}
-        self._evicted: OrderedDict[str, None] = OrderedDict()
+        self._evicted = RecentUids(REMEMBERED)
         self._evicted_by_rule: Counter[str] = Counter()
         self._status_due: dict[RuleRef, datetime] = {}
 
@@ -207,9 +209,7 @@ class TaintEviction:
         except NotFound:
             counts = False
         self._scheduled.pop(ref, None)
-        self._evicted[ref.uid] = None
-        if len(self._evicted) > REMEMBERED:
-            self._evicted.popitem(last=False)
+        self._evicted.add(ref.uid)
         if counts:
             self._metrics.count(f"{_METRICS}pod_deletions_total")
             self._metrics.observe(
@@ -229,11 +229,7 @@ class TaintEviction:
         if pod.metadata.deletion_timestamp is not None:
             return True
         self._events.record(_reference(ref), "Normal", REASON, "Marking for deletion")
-        conditions = with_pod_condition(pod, _DISRUPTION, self._clock())
-        if conditions != pod.status.conditions:
-            seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
-            merge = {"metadata": seen, "status": {"conditions": [condition.to_wire() for condition in conditions]}}
-            await self._cluster.patch(Pod, ref.name, ref.namespace, merge=merge, subresource="status")
+        await put_condition(self._cluster, pod, _DISRUPTION, self._clock())
         await self._cluster.delete(Pod, ref.name, ref.namespace, uid=ref.uid)
         return True
 
@@ -263,9 +259,7 @@ class TaintEviction:
         condition = changed_condition(rule, self._counts(rule), now)
         if condition is not None:
             conditions = [entry.to_wire() for entry in with_condition(rule, condition)]
-            seen = {"uid": ref.uid, "resourceVersion": rule.metadata.resource_version}
-            merge = {"metadata": seen, "status": {"conditions": conditions}}
-            await self._cluster.patch(DeviceTaintRule, ref.name, merge=merge, subresource="status")
+            await patch_status(self._cluster, rule, {"conditions": conditions}, unchanged=True)
         return later
 
     def _counts(self, rule: DeviceTaintRule) -> RuleCounts:
@@ -316,10 +310,8 @@ def _pending(pods: Iterator[Pod]) -> PendingPods:
 
 
 def _claims_differ(old: Pod, new: Pod) -> bool:
-    return (
-        old.spec.node_name != new.spec.node_name
-        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-    )
+    claims = old.status.resource_claim_statuses, new.status.resource_claim_statuses
+    return old.spec.node_name != new.spec.node_name or claims[0] != claims[1]
 
 
 def _pod_ref(pod: Pod) -> PodRef:

@@ -108,7 +108,7 @@ class AllocatedTaints:
     def allocated_devices(self, rule: DeviceTaintRule) -> int:
         """The number of allocation results that a rule selects; a device that several claims share counts for each."""
         claims = (self._claims[key].claim for key in self._selected_by(rule))
-        return sum(rule_selects(rule, device) for claim in claims for device in _devices(claim))
+        return sum(rule_selects(rule, device) for claim in claims for device in map(device_of, claim.results))
 
     def _selected_by(self, rule: DeviceTaintRule) -> Iterable[ClaimKey]:
         """A superset of the claims that have a device which the rule selects."""
@@ -140,11 +140,5 @@ def _key(claim: ResourceClaim) -> ClaimKey:
     return claim.namespace, claim.name
 
 
-def _devices(claim: ResourceClaim) -> Iterator[TaintedDevice]:
-    allocation = claim.status.allocation
-    if allocation is not None:
-        yield from map(device_of, allocation.devices.results)
-
-
 def _places(claim: ResourceClaim) -> set[tuple[str, ...]]:
-    return {device[:length] for device in _devices(claim) for length in (1, 2, 3)}
+    return {device_of(result)[:length] for result in claim.results for length in (1, 2, 3)}
