@@ -41,16 +41,16 @@ class RefusedObject:
         return {"source": self.source, "message": self.message}
 
 
-Judgement = tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]
+Accepted = tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]
 """The objects that are accepted, and those that are refused."""
 
 
-def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> Judgement:
+def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> Accepted:
     """The objects that an API server would accept, and those it would refuse, with the reason."""
     return _parted((sourced.object, _refusal(sourced, admission)) for sourced in inputs)
 
 
-def judge_as_written(inputs: Iterable[Sourced[TypedObject]], namespace: str, admission: Admission) -> Judgement:
+def judge_as_written(inputs: Iterable[Sourced[TypedObject]], namespace: str, admission: Admission) -> Accepted:
     """As ``judge``, of objects that describe a cluster: one with a UID was accepted by its API server, and VMs are
     judged where their fit is. ``namespace``: of objects that name none."""
 
@@ -61,7 +61,7 @@ def judge_as_written(inputs: Iterable[Sourced[TypedObject]], namespace: str, adm
     return _parted((sourced.object, refusal(sourced.object, sourced.source)) for sourced in inputs)
 
 
-def _parted(judged: Iterable[tuple[TypedObject, RefusedObject | None]]) -> Judgement:
+def _parted(judged: Iterable[tuple[TypedObject, RefusedObject | None]]) -> Accepted:
     pairs = tuple(judged)
     refused = tuple(refusal for _, refusal in pairs if refusal is not None)
     return tuple(obj for obj, refusal in pairs if refusal is None), refused

@@ -15,8 +15,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 def put(
     conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason: str, message: str, now: datetime
 ) -> tuple[Json, ...]:
-    """The conditions with the one of this type set. Its unknown members stay; its transition time changes with the
-    status only."""
+    """The conditions with the one of this type set. Its unknown members stay; its time changes with the status only."""
     wanted: Json = {"type": kind, "status": verdict, "reason": reason, "message": message}
     if not any(old.get("type") == kind for old in conditions):
         return (*conditions, {**wanted, "lastTransitionTime": format_time(now)})

@@ -1,5 +1,4 @@
-"""Events that controllers emit about objects, as data. The command line prints them, the operator writes them to the
-cluster."""
+"""Events that controllers emit, as data. The command line prints them, the operator writes them to the cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 
 @dataclass(frozen=True)
 class Event:
-    """An event about one object. ``retry``: True if the same write may succeed later without any change of the
-    object."""
+    """An event about one object. ``retry``: True if the same write may succeed later without a change of the object."""
 
     kind: str
     namespace: str
@@ -47,8 +45,7 @@ def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) 
 
 
 def is_stale(error: ApiError) -> bool:
-    """True if the write failed only because the object changed or was deleted since it was read: gather and plan
-    again."""
+    """True if the write failed only because the object changed or was deleted since it was read: gather again."""
     return isinstance(error, Conflict | NotFound)
 
 

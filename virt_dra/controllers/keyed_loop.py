@@ -1,7 +1,4 @@
-"""The frame of a controller that runs as a process: informers, a work queue of keys, workers, readiness and shutdown.
-
-What a key is and how it is reconciled is the subclass's.
-"""
+"""The frame of a controller that runs as a process: informers, a queue of keys, workers, readiness and shutdown."""
 
 from __future__ import annotations
 
@@ -25,11 +22,9 @@ log = logging.getLogger(__name__)
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
 _STALE_SECONDS: Final = (0.05, 5.0)
-"""First and longest requeue delay after a plan made from stale objects; the informer's update of them requeues the key
-sooner."""
+"""First and longest delay after a plan made from stale objects, whose update requeues the key sooner."""
 _REFUSED_SECONDS: Final = (1.0, 300.0)
-"""First and longest requeue delay after a refused write: permissions may be granted, or loaded by an API server that
-just started."""
+"""First and longest delay after a refused write: permissions may be granted, or still be loaded by the API server."""
 _UNSYNCED_SECONDS: Final = (3.0, 60.0)
 """The time until the kinds that haven't been listed yet are first logged, and the interval afterwards."""
 
@@ -43,9 +38,8 @@ class KeyedLoopObserver(InformerObserver, QueueObserver, Protocol):
 
 @dataclass(frozen=True)
 class Ambient:
-    """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds;
-    ``chance``: uniform in [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see
-    `devices.options.CountFrom`."""
+    """Time and randomness. ``now``: the API server's time; ``monotonic``: seconds; ``chance``: uniform in [0, 1), for
+    jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see `devices.options.CountFrom`."""
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
@@ -75,8 +69,7 @@ class KeyedLoop(ABC):
 
     @abstractmethod
     async def _reconcile(self, key: str) -> tuple[Result, float | None]:
-        """Reconciles one key. Returns the result, and the number of seconds after which to requeue the key even without
-        a change; None: don't."""
+        """Reconciles one key. Returns the result, and the seconds after which to requeue the key, or None."""
 
     def _beside_workers(self) -> Iterable[Coroutine[Any, Any, None]]:
         """The coroutines that run for as long as the workers do, and are cancelled with them."""
@@ -104,11 +97,8 @@ class KeyedLoop(ABC):
             pause = interval
 
     async def run_workers(self) -> None:
-        """Once all stores are synced, reconcile every key, then each key that a watch event affects; until cancelled or
-        stopped.
-
-        An error outside of reconciles ends the workers and is raised in an ExceptionGroup.
-        """
+        """Once all stores are synced, reconcile every key, then each that a watch event affects; until cancelled or
+        stopped. An error outside of reconciles is raised in an ExceptionGroup."""
         for informer in self._informers:
             await informer.synced()
         queue = self._queue = WorkQueue[str](observer=self._queue_observer, chance=self._ambient.chance)
@@ -127,8 +117,8 @@ class KeyedLoop(ABC):
             self._ended.set()
 
     async def until_idle(self) -> None:
-        """Return when every kind has been listed and the queue is empty. On a replica that isn't the leader it is
-        always empty."""
+        """Return when every kind has been listed and the queue is empty, as it always is where another replica
+        leads."""
         for informer in self._informers:
             await informer.synced()
         await asyncio.sleep(0)  # lets the workers start

@@ -1,5 +1,5 @@
-"""KubeVirt's condition ``Synchronized`` of a VMI that it failed to start, and whether a retry may help (K-12.8,
-K-12.9). Pure."""
+"""KubeVirt's condition ``Synchronized`` of a VMI that it failed to start, and whether to retry (K-12.8, K-12.9).
+Pure."""
 
 from __future__ import annotations
 

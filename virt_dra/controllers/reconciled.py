@@ -19,22 +19,18 @@ NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 """Event: the pod waits because its claims can't be allocated."""
 
 Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
-"""Inputs of a VMI whose pod waits for a node, and its previous condition Allocatable -> the new one, or None to leave
-it unchanged."""
+"""Inputs of a VMI whose pod waits, and its condition Allocatable so far -> the new one, or None to leave it
+unchanged."""
 
 
 Align: TypeAlias = "Callable[[str, AlignmentRequest], AlignmentResult | None]"
-"""A VMI's key and what its claims may ask for -> what they are to ask for; None if that isn't known yet, and then the
-VMI is requeued."""
+"""A VMI's key and what its claims may ask for -> what they are to ask for; None: not known yet, the VMI is requeued."""
 
 
 @dataclass(frozen=True)
 class Reconciled:
     """What a reconcile did. ``events``: to emit, including those about refused writes. ``stale``: the plan was made
-    from stale objects, so requeue with back-off.
-
-    ``requeue_at``: when time alone may change the plan. ``written``: the number of writes that were done.
-    """
+    from stale objects. ``requeue_at``: when time alone may change the plan. ``written``: the number of writes done."""
 
     events: tuple[Event, ...] = ()
     problems: tuple[FillInProblem, ...] = ()

@@ -1,5 +1,5 @@
-"""The sources of a reconcile: a protocol, implemented over informers' stores (``operator.affected_vmis``) and by tests
-over lists."""
+"""The sources of a reconcile, implemented over informers' stores (``operator.affected_vmis``) and by tests over
+lists."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ProfileSources(Protocol):
         """All profiles, by name."""
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; empty for one that isn't in the informer yet: then no profile that selects
-        namespaces is for it."""
+        """The labels of a namespace; empty for one that isn't in the informer yet: no profile that selects labels is
+        for it."""
 
 
 class Sources(ProfileSources, Protocol):
@@ -57,8 +57,7 @@ class Sources(ProfileSources, Protocol):
         """The VMIs whose own status has an address of :func:`status_addresses`."""
 
     def awaiting_retry(self, namespace: str) -> int:
-        """The number of VMIs of a namespace that await a retry
-        (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`)."""
+        """The number of VMIs of a namespace that await a retry (``kubevirt_failures.awaits_retry``)."""
 
 
 class InstanceSources(ProfileSources, Protocol):
@@ -67,8 +66,7 @@ class InstanceSources(ProfileSources, Protocol):
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
-        """The names of pods that haven't finished and belong to a VMI of that name (``namespace/name``) with another
-        UID."""
+        """The names of unfinished pods of a VMI of that name (``namespace/name``) with another UID."""
 
 
 def ends(vmi: VirtualMachineInstance) -> bool:

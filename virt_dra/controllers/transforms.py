@@ -1,7 +1,5 @@
-"""Informer transforms: they drop the fields that no controller reads, so that the stores take less memory.
-
-A trimmed object may be patched, but never written whole, as that would remove the dropped fields from the cluster.
-"""
+"""Informer transforms: they drop the fields that no controller reads, so that the stores take less memory. A trimmed
+object may be patched, but never written whole."""
 
 from __future__ import annotations
 
@@ -27,12 +25,10 @@ from virt_dra.cluster.watching.transforms import leaving_out
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 
 REST: Final = "(others)"
-"""The key that replaces dropped annotations; its value is their size in bytes. It is no valid annotation key, so no
-object has it."""
+"""The key (no valid annotation's) that stands for dropped annotations; its value is their size in bytes."""
 
 _LONGEST: Final = 16 * 1024
-"""Characters that are kept of an annotation that users write and we read; a longer one is cut and then refused. 128
-devices take half of it."""
+"""Characters that are kept of an annotation that users write; a longer one is refused later. 128 devices take half."""
 _CUT: Final = frozenset({
     DEVICE_CLAIMS_ANNOTATION, DEVICES_ANNOTATION, RECORD_ANNOTATION, KEPT_CLAIMS_ANNOTATION,
 })  # fmt: skip
@@ -95,8 +91,7 @@ def _with_line(vm: ObjectT) -> ObjectT:
 
 
 def trimmed_where_read_only(obj: ObjectT) -> ObjectT:
-    """The object as :func:`trimmed`, but only of kinds that no mode writes: standalone mode renders pods from whole
-    VMIs."""
+    """As :func:`trimmed`, of kinds that no mode writes: standalone mode renders pods from whole VMIs."""
     return trimmed(obj) if isinstance(obj, _NEVER_WRITTEN) else obj
 
 

@@ -1,5 +1,4 @@
-"""The writes that a plan may ask for, and :func:`write`, which does them: whole objects by resourceVersion, parts by
-precondition."""
+"""The writes that a plan may ask for, and :func:`write`, which does them: each by resourceVersion or precondition."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class PatchAnnotations:
-    """Set annotations of an object that others write too; None removes one. ``resource_version`` "": whatever its
-    version is."""
+    """Set annotations of an object that others write too; None removes one. ``resource_version`` "": of any version."""
 
     kind: type[TypedObject]
     name: str
@@ -76,9 +74,8 @@ class PatchAnnotations:
 
 @dataclass(frozen=True)
 class PatchStatus:
-    """Patch what differs between two versions of an object's status; refused if the object changed since it was read.
-
-    Objects of an informer whose transform drops fields may be written in this way only, never whole."""
+    """Patch what differs between two versions of a status; refused if the object changed since it was read. Objects
+    whose informer drops fields may be written in this way only, never whole."""
 
     obj: TypedObject
     changes: Json
@@ -122,11 +119,8 @@ _FINAL = (Invalid, Forbidden, BadRequest, TooLarge)
 
 
 async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> WriteResult:
-    """Do the writes in order, up to the first that isn't done, as later ones may depend on it.
-
-    ``about``: the object that Events about refused writes are attached to. Raises other :class:`ApiError`, after which
-    to retry.
-    """
+    """Do the writes in order, up to the first that isn't done. ``about``: the object of Events about refused writes.
+    Raises other :class:`ApiError`, after which to retry."""
     for action in actions:
         try:
             await _write_one(writer, action)

@@ -1,8 +1,5 @@
-"""The devices of a VMI beside KubeVirt as they are now: resolved, and with what keeps their addresses from the VM
-(K-5, K-11, K-12.9).
-
-The operator publishes them, and ``virt-dra get``, ``describe`` and ``report`` show them. Pure.
-"""
+"""The devices of a VMI beside KubeVirt as they are now: resolved, and with what keeps their addresses from the VM (K-5,
+K-11, K-12.9). Pure. The operator publishes them, and ``virt-dra get``, ``describe`` and ``report`` show them."""
 
 from __future__ import annotations
 
@@ -47,8 +44,7 @@ def current_devices(
     inputs: DeviceInputs, unfilled: Mapping[str, str] = NOTHING_UNFILLED, applied: AppliedProfiles | None = None
 ) -> DevicesOfPod | None:
     """The devices through the current pod, or before there is one; None if the VMI has none. ``unfilled``: why the
-    operator can't fill in the pod (``delivery.NOT_FILLED_IN``). ``applied``: what came of the VMI's line of
-    profiles."""
+    operator can't fill in the pod (``delivery.NOT_FILLED_IN``). ``applied``: of the VMI's line of profiles."""
     vmi, pod = inputs.vmi, inputs.pod
     record, events = _record(vmi, pod)
     devices = _subjects(vmi, pod, record)
@@ -69,8 +65,7 @@ def current_devices(
 
 
 def target_devices(inputs: DeviceInputs, pod: Pod) -> DevicesOfPod:
-    """The devices through the pod that the VMI migrates to (K-10.5). Nothing is frozen, as the guest doesn't run there
-    yet."""
+    """The devices through the pod that the VMI migrates to (K-10.5). Nothing is frozen: the guest isn't there yet."""
     vmi = inputs.vmi
     record, events = _record(vmi, pod)
     options = replace(inputs.options, now=inputs.now, migration_target=True)
@@ -102,8 +97,7 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
 
 
 def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
-    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid, which prevents the
-    pod's creation."""
+    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid: there won't be one."""
     try:
         wanted = read_device_claims(vmi.metadata.annotations)
         assigned = assign(vmi, wanted) if wanted else ()

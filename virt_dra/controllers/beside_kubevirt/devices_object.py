@@ -39,8 +39,7 @@ RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
 ERROR: Final = "Error"
 RELEASED: Final = "Released"
-"""States of a device: its address reaches the VM; it will have an address; waiting won't help; the VMI has finished and
-released it."""
+"""States of a device: its address reaches the VM; it will; waiting won't help; the VMI has finished and released it."""
 FINISHED_VMI: Final = "VMIFinished"
 """Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown on a finished VMI."""
 NOT_RESOLVED: Final = "DevicesNotResolved"
@@ -69,8 +68,7 @@ def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> 
 
 
 def reported_for(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
-    """The devices that the object reports for a pod, or without a pod for the last one; none for another pod
-    (K-10.5)."""
+    """The devices that the object reports for a pod, without a pod for the last one; none for another pod (K-10.5)."""
     if stored is None:
         return ()
     status, target = stored.status, stored.status.migration_target
@@ -106,9 +104,9 @@ def status_for(
     target: MigrationTarget | None = None,
     applied: AppliedProfiles | None = None,
 ) -> VirtualMachineInstanceDevicesStatus:
-    """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the
-    device-plugin path, or are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a
-    running migration. ``applied``: what came of the VMI's line of profiles, if it has one."""
+    """The object's status. ``claimed``: the DRA devices, which deviceStatus lists (K-5.12). ``pending``: the new
+    condition Allocatable, if any. ``target``: of a running migration. ``applied``: of the VMI's line of profiles, if it
+    has one."""
     devices = listed_devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices)}
     if pod is not None:
@@ -216,7 +214,7 @@ def _device(
 
 
 def _taint(taint: DeviceTaint) -> DeviceTaint:
-    """The taint without unknown fields: the API server would drop them, and the object would be written again and
+    """The taint without unknown fields, which the API server would drop: the object would be written again and
     again."""
     kept = {"key": taint.key, "effect": taint.effect}
     kept |= {"value": taint.value} if taint.value else {}
@@ -256,8 +254,8 @@ def _conditions(
 
 
 def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Sequence[Json]) -> str:
-    """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where
-    that is known."""
+    """The message of DevicesResolved (``kubectl get vmid -o wide``): why claims can't be allocated, where that is
+    known."""
     allocatable = condition_of(conditions, ALLOCATABLE) or {}
     why = str(allocatable.get("message") or "")
     waiting = [device for device in unresolved if device.reason == NOT_ALLOCATED]

@@ -2,8 +2,7 @@
 (K-11, 0012). Pure.
 
 What is written holds data of drivers and tenants only as JSON strings, or as addresses of a checked syntax. It is
-written from when a pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among several devices
-(K-5.8).
+written once a pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among devices (K-5.8).
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class FillInPlan:
 
 
 def plan(inputs: DeviceInputs) -> FillInPlan:
-    """The plan with one patch for each launcher pod that lacks something: the current one, and a migration's target
-    before it arrives (K-10.5)."""
+    """One patch for each launcher pod that lacks something: the current one, and a migration's target (K-10.5)."""
     actions: list[PatchAnnotations] = []
     problems: list[FillInProblem] = []
     current: tuple[FillInProblem, ...] = ()
@@ -100,8 +98,8 @@ def plan(inputs: DeviceInputs) -> FillInPlan:
 
 
 def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
-    """The annotations that a pod's record asks for, as far as known. ``addresses_only``: without attributes that
-    KubeVirt ignores."""
+    """The annotations that a pod's record asks for, as far as known. ``addresses_only``: what KubeVirt reads of
+    them."""
     try:
         record = Integration.from_annotations(pod.metadata.annotations)
     except AnnotationError as error:
@@ -117,8 +115,8 @@ def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> 
 
 
 def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
-    """True if the annotations stay within the API's limit (K-12.2); of those dropped by the informer only the size is
-    known."""
+    """True if the annotations stay within the API's limit (K-12.2), also counted by the size of those that were
+    dropped."""
     after = {key: value for key, value in {**pod.metadata.annotations, **changes}.items() if value is not None}
     size = sum(byte_length(key) + byte_length(value) for key, value in after.items() if key != REST)
     return size + rest_of(after) <= ANNOTATIONS_LIMIT
@@ -151,8 +149,7 @@ def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
 
 
 def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
-    """The variables of the device-plugin path: all of them, or none yet; the container starts once and reads them
-    once."""
+    """The variables of the device-plugin path: all of them, or none yet, as the container reads them once."""
     if not record.devices:
         return NOTHING
     devices, problems = _checked(inputs.vmi, pod, record)

@@ -20,11 +20,8 @@ _PASSING: Final = timedelta(seconds=2)
 
 
 def error_at(vmi: VirtualMachineInstance, count_from: CountFrom = as_stated) -> datetime | None:
-    """The time from which a failed creation counts as an error. None: nothing failed, or the failure has no time and
-    counts at once.
-
-    A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
-    """
+    """The time from which a failed creation counts as an error, as a first attempt may fail for a late informer. None:
+    nothing failed, or the failure has no time and counts at once."""
     failure = creation_failure(vmi)
     return moment_after(failure.last_transition_time, _PASSING, count_from) if failure is not None else None
 

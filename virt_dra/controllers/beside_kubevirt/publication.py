@@ -1,8 +1,5 @@
 """The plan that publishes a VMI's devices beside KubeVirt: in an object of our own and in an annotation of the VMI
-(K-5.21, K-9.2, 0012).
-
-A plan is empty when both are up to date.
-"""
+(K-5.21, K-9.2, 0012)."""
 
 from __future__ import annotations
 
@@ -55,9 +52,9 @@ def plan(
     unfilled: Mapping[str, str] = NOTHING_UNFILLED,
     applied: AppliedProfiles | None = None,
 ) -> PublicationPlan:
-    """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``:
-    why the current pod can't be filled in (``delivery.NOT_FILLED_IN``). ``applied``: what came of the VMI's line of
-    profiles, if it has one; then there is an object, also for a VMI without devices."""
+    """The writes that publish the devices. ``pending``: the new condition Allocatable, if any. ``unfilled``: why the
+    current pod can't be filled in (``delivery.NOT_FILLED_IN``). ``applied``: of the VMI's line of profiles, if it has
+    one; then there is an object also for a VMI without devices."""
     vmi, stored = inputs.vmi, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
         return NOTHING  # recreated once it is gone
@@ -107,8 +104,8 @@ def plan_finished(
 
 
 def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:
-    """The patch that sets the deviceStatus on the VMI, from when a device has an address. A value that isn't ours
-    (K-4.2) is corrected or removed."""
+    """The patch that sets the deviceStatus on the VMI once a device has an address; a value of others (K-4.2) is
+    replaced."""
     wanted = annotation_value(status)
     if vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION) == wanted:
         return ()

@@ -1,5 +1,4 @@
-"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry,
-or replace a pod (decision 0012)."""
+"""The reconcile of a VMI beside KubeVirt: its pods' addresses, its devices, KubeVirt's retries, a new pod (0012)."""
 
 from __future__ import annotations
 
@@ -27,11 +26,8 @@ from virt_dra.controllers.writes import Write, write
 @dataclass(frozen=True)
 class BesideKubevirtPlan:
     """The writes for one VMI. ``first`` (what the VM waits for) is written before ``then`` (what is published about
-    it).
-
-    ``events`` are emitted once ``then`` is done. ``requeue_at``: when time alone may change the plan. ``problems`` are
-    for the log.
-    """
+    it), ``events`` are emitted after that. ``requeue_at``: when time alone may change the plan. ``problems``: for the
+    log."""
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
@@ -74,8 +70,7 @@ async def reconcile(
     explain: Explain | None = None,
     align: Align | None = None,
 ) -> Reconciled:
-    """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` if a write failed and should be
-    retried."""
+    """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
     inputs = gather(sources, key, now, options)
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)

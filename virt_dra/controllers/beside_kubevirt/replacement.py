@@ -1,9 +1,8 @@
 """The plan that has KubeVirt replace a launcher pod that was made before its driver was known (K-12.10). Pure.
 
-Such a pod has virt-dra's volume, into which a driver that writes metadata can't mount its file, so its container is
-never made. The path of a new pod is chosen by the driver, which is known now. virt-controller takes a VMI whose pod
-somebody deletes for failed, so this is done only where KubeVirt then makes another VMI: for a VM whose run strategy
-says so, and for a VirtualMachineInstanceReplicaSet. Of other VMIs the reason MetadataClash says what to do.
+Such a pod has virt-dra's volume where a driver that writes metadata mounts its file, so its container is never made.
+virt-controller takes a VMI whose pod somebody deletes for failed, so this is done only where KubeVirt then makes
+another: for a VM whose run strategy says so, and for a VirtualMachineInstanceReplicaSet.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ failure: should the next pod be made in the same way, it isn't replaced in a tig
 
 @dataclass(frozen=True)
 class Replacement:
-    """The deletion of a pod that KubeVirt then replaces. ``due``: when the pod may be deleted. ``event`` is emitted
-    once it is."""
+    """The deletion of a pod that KubeVirt then replaces. ``due``: when it may be deleted. ``event``: to emit once it
+    is."""
 
     due: datetime
     delete: Delete
@@ -70,8 +69,8 @@ def plan(inputs: DeviceInputs, vm: VirtualMachine | None) -> Replacement | None:
 
 
 def for_alignment(inputs: DeviceInputs, applied: AppliedProfiles | None) -> Replacement | None:
-    """The deletion of a pod whose claims ask for devices together that no node has any more, unless it changed: it may
-    have a node by now."""
+    """The deletion of a pod whose claims ask for devices together that no node has any more, unless it changed
+    meanwhile."""
     if inputs.pod is None or applied is None or applied.lost is None:
         return None
     return Replacement(inputs.now, Delete.object(inputs.pod, unchanged=True), applied.lost)

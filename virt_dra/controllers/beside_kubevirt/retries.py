@@ -1,11 +1,9 @@
-"""The pure plan that makes KubeVirt retry early what failed for a reason that may be gone by now (K-12.8).
+"""The plan that makes KubeVirt retry early what failed for a reason that may be gone by now (K-12.8). Pure.
 
-KubeVirt's controllers back off exponentially, up to 1,000 s, and don't notice that a template now exists, or a file in
-a container. They reconcile a VMI as soon as it changes, so the operator changes an annotation: of VMIs whose pod our
-webhook refused (or was not available for), and of those whose launcher doesn't find the metadata that we supply. The
-operator can't see all of the reasons (it has no permission to read templates), so it repeats this at growing intervals:
-a VMI waits about a tenth longer than necessary, at most a minute, and a namespace causes no more than five such writes
-a second.
+KubeVirt's controllers back off up to 1,000 s, but reconcile a VMI as soon as it changes: the operator changes an
+annotation of those whose pod our webhook refused, and whose launcher doesn't find the metadata that we supply. It can't
+see all of the reasons, so it repeats this at growing intervals: a VMI waits about a tenth longer than necessary, at
+most a minute, and a namespace causes no more than five such writes a second.
 """
 
 from __future__ import annotations
@@ -41,11 +39,8 @@ NOTHING: Final = Retry()
 
 
 def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: CountFrom = as_stated) -> Retry:
-    """The retry that is due now, and when the next one is.
-
-    ``waiting``: the number of VMIs of the namespace that await a retry
-    (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`), this one included.
-    """
+    """The retry that is due now, and when the next one is. ``waiting``: the number of VMIs of the namespace that await
+    a retry, this one included."""
     failure = retryable_failure(vmi)
     written = vmi.metadata.annotations.get(RETRY_ANNOTATION)
     if failure is None:

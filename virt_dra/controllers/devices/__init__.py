@@ -1,2 +1,1 @@
-"""The devices of a VMI: pod, claim, allocation, slice, address (K-5). Pure. Must not write or know a mode of the
-operator."""
+"""The devices of a VMI: pod, claim, allocation, slice, address (K-5). Pure. Must not know a mode of the operator."""

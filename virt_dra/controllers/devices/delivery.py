@@ -1,8 +1,5 @@
-"""Whether a device's address can reach the VM through the pod as it was made (K-4.5, K-11.1, 0012). Pure.
-
-A resolved device counts as ready only if it does. What is in the way was decided when the pod was created, so only
-another pod helps: for a VM, a restart.
-"""
+"""Whether a device's address can reach the VM through the pod as it was made (K-4.5, K-11.1, 0012). Pure. What is in
+the way was decided when the pod was created, so only another pod helps: for a VM, a restart."""
 
 from __future__ import annotations
 
@@ -62,15 +59,14 @@ NOT_IN_RECORD: Final = "NotInIntegrationRecord"
 REASONS: Final = (
     REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH, NO_METADATA_FILE, GUEST_NOT_STARTED
 )  # fmt: skip
-"""In the order in which they are checked. What keeps the operator from filling in the pod (``metadata_shim``) comes
-before the last."""
+"""In the order in which they are checked; what keeps a pod from being filled in (``metadata_shim``) is before the
+last."""
 
 NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     **dict.fromkeys(("MixedAddresses", "SharedVariable", "NotTheVmisDevice"), (DEVICE_PLUGIN,)),
     "AnnotationsTooLarge": (DEVICE_PLUGIN, METADATA_SHIM),
 })  # fmt: skip
-"""Reasons for which nothing is written for any device of these paths: a container's variables are written together or
-not at all."""
+"""Reasons for which nothing is written for any device of these paths: variables are written together or not at all."""
 
 
 def with_obstacles(
@@ -84,12 +80,10 @@ def with_obstacles(
     unfilled: Mapping[str, str] = NOTHING_UNFILLED,
     options: ResolutionOptions = DEFAULTS,
 ) -> DeviceResolution:
-    """The resolution, with an obstacle for each resolved device whose address can't reach the VM.
-
-    ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write
-    metadata files. ``running``: the guest runs with this pod, which proves that nothing is in the way. ``unfilled``:
-    why the operator can't fill in the pod, by reasons of :data:`NOT_FILLED_IN`.
-    """
+    """The resolution, with an obstacle for each resolved device whose address can't reach the VM. ``record``: what the
+    pod webhook did to the pod, None where it left it alone. ``writers``: drivers that write metadata files.
+    ``running``: the guest runs with this pod, so nothing is in the way. ``unfilled``: why the pod can't be filled in,
+    by :data:`NOT_FILLED_IN`."""
     if pod is None or running:
         return resolution
     resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
@@ -153,9 +147,8 @@ def _obstacle(
 def _not_started(
     outcome: ResolvedDevice, vmi: VirtualMachineInstance, record: Integration | None, options: ResolutionOptions
 ) -> UnresolvedDevice | None:
-    """The obstacle of a guest that doesn't start; none for a while where virt-dra's own metadata of any device are
-    missing, which keep the whole guest from starting: the kubelet brings them a moment after the pod's start, and
-    KubeVirt tries again (K-5.34)."""
+    """The obstacle of a guest that doesn't start; none for a while where the pod lacks virt-dra's own metadata: the
+    kubelet brings them a moment after the pod's start, and KubeVirt tries again (K-5.34)."""
     failure = start_failure(vmi)
     if failure is None:
         return None
@@ -170,8 +163,7 @@ def _not_started(
 
 
 def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: ResolutionOptions) -> tuple[datetime, ...]:
-    """The times at which what keeps a guest from starting becomes an error, as far as they are known. Empty for one
-    that runs."""
+    """The times at which what keeps a guest from starting becomes an error, as far as known; none for one that runs."""
     if vmi.status.phase == "Running":
         return ()
     times = (_failure_overdue_at(vmi, options), _ready_overdue_at(pod, options))
@@ -179,8 +171,7 @@ def start_overdue_times(vmi: VirtualMachineInstance, pod: Pod, options: Resoluti
 
 
 def _failure_overdue_at(vmi: VirtualMachineInstance, options: ResolutionOptions) -> datetime | None:
-    """The time at which a failed start becomes an error; None if KubeVirt doesn't say that it can't start the guest, or
-    not since when."""
+    """The time at which a failed start becomes an error; None if KubeVirt says none, or not since when."""
     failure = start_failure(vmi)
     return moment_after(failure.last_transition_time, options.grace, options.count_from) if failure else None
 
@@ -210,8 +201,7 @@ def _unfilled(
 
 
 def _is_left_out(pod: Pod, pair: ClaimRequestPair) -> bool:
-    """True if the container compute doesn't use the request; False for a pod without that container (a hand-made
-    one)."""
+    """True if the container compute doesn't use the request; False for a hand-made pod without that container."""
     if all(container.name != COMPUTE for container in pod.spec.containers):
         return False
     used = used_pairs(pod)

@@ -22,13 +22,9 @@ from virt_dra.model.published import PoolView, PublishedDevices
 
 @dataclass(frozen=True)
 class DeviceInputs:
-    """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the
-    current one.
-
-    ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name.
-    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it. ``writers``: the drivers that write
-    metadata files.
-    """
+    """Everything that plans for one VMI depend on. ``pods``: its unfinished launcher pods; ``pod``: the current one.
+    ``claims``: those that the pods name; ``published``: the pools that their allocations name. ``holders``: address
+    (:func:`address_on`) -> the keys of VMIs that publish it. ``writers``: the drivers that write metadata files."""
 
     vmi: VirtualMachineInstance
     pods: tuple[Pod, ...]
@@ -50,10 +46,8 @@ Holding = Callable[[Sources, str], Iterable[str]]
 def gather(
     sources: Sources, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, holding: Holding | None = None
 ) -> DeviceInputs | None:
-    """The inputs of a VMI (``namespace/name``); None if it doesn't exist, terminates or has finished.
-
-    ``holding``: finds the VMIs that have an address; by default those that publish it in an object of ours.
-    """
+    """The inputs of a VMI (``namespace/name``); None if it doesn't exist, terminates or has finished. ``holding``:
+    finds the VMIs that have an address; by default those that publish it in an object of ours."""
     vmi = sources.vmi(key)
     if vmi is None or not vmi.metadata.uid or ends(vmi):
         return None
@@ -81,8 +75,7 @@ def _publishing(sources: Sources, address: str) -> Iterable[str]:
 
 
 def still_holds(devices: VirtualMachineInstanceDevices, vmi: VirtualMachineInstance | None) -> bool:
-    """True if the devices are still those of the VMI, the one of their object's name: those of a terminating VMI may be
-    allocated again before its object is gone."""
+    """True if the devices are still those of the VMI: those of a terminating one may be allocated again already."""
     return vmi is not None and not ends(vmi) and devices.is_controlled_by(vmi)
 
 
@@ -112,8 +105,8 @@ def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView
 
 
 def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceResolution:
-    """The resolution with a warning for each device whose address a VMI that comes before this one publishes on the
-    same node (K-5.13)."""
+    """The resolution with a warning for each device whose address an earlier VMI publishes on the same node
+    (K-5.13)."""
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
     warnings: list[DeviceWarning] = []
     for outcome in resolution.outcomes if node else ():
@@ -143,8 +136,8 @@ def annotation_value(status: DeviceStatus | None) -> str | None:
 
 
 def requeue_at(inputs: DeviceInputs) -> datetime | None:
-    """The time at which time alone may change the plan: a grace period ends, of the first unpublished device (K-5.9) or
-    of a claim that the informer lacks (K-5.4)."""
+    """The end of the first grace period: of an unpublished device (K-5.9) or of a claim that the informer lacks
+    (K-5.4)."""
     published, options = inputs.published, inputs.options
     unpublished = (claim for claim in inputs.claims.values() if not _is_published(claim, published))
     incomplete = (pod for pod in inputs.pods if not inputs.claims.keys() >= set(pod.claim_keys))

@@ -1,5 +1,4 @@
-"""The metadata file of a claim's request, made from what its driver publishes, as an annotation of a pod (K-7.8).
-Pure."""
+"""The metadata file of a claim's request, by what its driver publishes, as an annotation of a pod (K-7.8). Pure."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRe
 
 
 def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
-    """The file's content (K-7.8), one object. A driver increments ``generation`` with every rewrite; ours is always
-    1."""
+    """The file's content (K-7.8), one object. A driver counts its rewrites in ``generation``; ours is always 1."""
     metadata: Json = {"name": claim.name, "namespace": claim.namespace, "uid": claim.metadata.uid, "generation": 1}
     content: Json = {
         "kind": METADATA_KIND,

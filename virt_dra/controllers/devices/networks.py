@@ -12,8 +12,7 @@ from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0) -> tuple[DeviceSubject, ...]:
     """The networks with a claim whose interface is an SR-IOV function or a binding plugin's, in spec order, counted
-    from ``first``. Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off,
-    leaves them out of it (K-4.5)."""
+    from ``first``; of a pod only those whose devices it gets, which depends on KubeVirt's version and gates (K-4.5)."""
     interfaces = {interface.name: interface for interface in reversed(vmi.spec.domain.devices.interfaces)}
     used = used_pairs(pod) if pod is not None else None
     devices: list[DeviceSubject] = []

@@ -15,7 +15,7 @@ from virt_dra.api.resource_v1 import ResourceClaim
 CLAIM_LAG: Final = timedelta(seconds=10)
 """How long after a pod's binding its claims may still be missing in the informer (K-5.4)."""
 CountFrom = Callable[[datetime], datetime]
-"""A timestamp of another clock, which may be ahead of ours -> the time to count from for it
+"""A timestamp of another clock, which may be ahead -> the time to count from
 (:mod:`virt_dra.cluster.cluster_clock`)."""
 
 
@@ -27,12 +27,9 @@ def as_stated(moment: datetime) -> datetime:
 @dataclass(frozen=True)
 class ResolutionOptions:
     """How devices are resolved. ``spread``: entries of one claim and request take its devices in order (K-5.8).
-    ``keys``: K-6.6.
-
-    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still
-    not published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing
-    :data:`CLAIM_LAG` after its running pod got its node; without it that one is an error at once.
-    """
+    ``keys``: K-6.6. ``migration_target``: for a migration's target pod (K-5.1). ``now``: turns a device that isn't
+    published ``grace`` after its allocation into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after
+    its running pod got its node; without it the latter is one at once."""
 
     spread: bool = False
     keys: tuple[DriverKeys, ...] = ()
@@ -72,8 +69,8 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
-    """The time at which a device that is allocated and not published becomes an error (K-5.9); None if the claim has no
-    allocation timestamp."""
+    """The time at which an allocated, unpublished device becomes an error (K-5.9); None without a time of the
+    allocation."""
     allocation = claim.status.allocation
     allocated_at = allocation.allocation_timestamp if allocation is not None else None
     return moment_after(allocated_at, options.grace, options.count_from)

@@ -66,8 +66,7 @@ OutcomeState = Literal["pending", "error"]
 
 @dataclass(frozen=True)
 class ResolvedDevice:
-    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the
-    device."""
+    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says of the device."""
 
     subject: DeviceSubject
     claim: str
@@ -88,8 +87,7 @@ class ResolvedDevice:
 
 @dataclass(frozen=True)
 class UnresolvedDevice:
-    """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far
-    (K-5.12)."""
+    """Why a device has no address yet (``pending``) or won't get one (``error``), and what is known so far (K-5.12)."""
 
     subject: DeviceSubject
     reason: str
@@ -139,10 +137,7 @@ class DeviceResolution:
 
 
 def status_of(entries: Iterable[tuple[DeviceSubject, DeviceStatusInfo]]) -> DeviceStatus | None:
-    """The two status lists, in the given order. A list without entries is absent; without any entry there is no status.
-
-    Networks have no list (K-5.12).
-    """
+    """The two status lists, in the given order; one without entries is absent. Networks have no list (K-5.12)."""
     lists: dict[str, tuple[DeviceStatusInfo, ...]] = {}
     for subject, entry in entries:
         if subject.kind != "networks":

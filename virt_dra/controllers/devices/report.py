@@ -1,5 +1,4 @@
-"""The report on a VMI's devices: their addresses, frozen while the VMI runs; their taints and health (K-5.14, K-5.26).
-Pure."""
+"""The report on a VMI's devices: addresses, frozen while the VMI runs; taints and health (K-5.14, K-5.26). Pure."""
 
 from __future__ import annotations
 
@@ -57,8 +56,8 @@ class ReportedDevice:
 
     @property
     def problem(self) -> UnresolvedDevice | DeviceWarning | None:
-        """The first problem to report. For a device in use, only a lasting one: a pool that the driver is republishing
-        is no problem."""
+        """The first problem to report; for a device in use only a lasting one, not that its pool is being
+        republished."""
         if isinstance(self.outcome, UnresolvedDevice):
             reason, state = self.outcome.reason, self.outcome.state
             transient = reason in (POD_MISSING, TERMINATING, POOL_INCOMPLETE) or (
@@ -127,8 +126,8 @@ class ReportContext:
 
 
 def device_report(resolution: DeviceResolution, context: ReportContext) -> DeviceReport:
-    """The report on a resolution. A running VMI keeps its entries: a device that vanished, changed or was tainted is
-    reported (K-5.14)."""
+    """The report on a resolution. A running VMI keeps its entries, also of a device that vanished or changed
+    (K-5.14)."""
     return DeviceReport(tuple(_settled(outcome, resolution, context) for outcome in resolution.outcomes))
 
 
@@ -179,8 +178,7 @@ def _show(entry: DeviceStatusInfo) -> str:
 
 
 def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaint, ...]:
-    """The published taints of a device, then those of the rules that select it, in order of their names (A-24,
-    C-3.8)."""
+    """The published taints of a device, then those of the rules that select it, by name (A-24, C-3.8)."""
     published = outcome.published
     spec, device = published.slice.spec, published.device
     ordered = sorted(rules, key=lambda rule: rule.name)
@@ -196,10 +194,8 @@ def _tainted(outcome: ResolvedDevice, taints: Iterable[DeviceTaint]) -> Iterable
 
 
 def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None:
-    """The device's health in the status of the pod's container ``compute``; None if it isn't reported.
-
-    The device's own entry, else the only one of its request: the kubelet may name a device by its CDI id.
-    """
+    """The device's health in the status of the pod's container ``compute``; None if it isn't reported. The device's own
+    entry, else the only one of its request: the kubelet may name a device by its CDI id."""
     statuses = pod.status.container_statuses if pod is not None else ()
     status = next((status for status in statuses if status.name == COMPUTE), None)
     if status is None:

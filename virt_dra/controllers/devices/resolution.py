@@ -1,9 +1,7 @@
-"""Resolves the DRA devices of a VMI: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no
-clock.
+"""Resolves the DRA devices of a VMI: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure.
 
-The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated
-comes before NotReserved, as a claim can only be reserved once it is allocated: in the other order NotAllocated would
-never be reported.
+The steps are taken in the order of the rules, and the first that fails gives the reason. One deviation: NotAllocated
+comes before NotReserved, as only an allocated claim can be reserved.
 """
 
 from __future__ import annotations
@@ -66,13 +64,9 @@ def resolve(
     options: ResolutionOptions = DEFAULTS,
     subjects: tuple[DeviceSubject, ...] | None = None,
 ) -> DeviceResolution:
-    """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
-
-    ``pod``: the VMI's launcher pod if there is one
-    (:func:`~virt_dra.controllers.pods.current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold more than
-    is needed, in any order and more than once. ``subjects``: the devices, if not the VMI's DRA devices. Never raises
-    on well-typed objects.
-    """
+    """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13). ``pod``: the current launcher pod, if there
+    is one. ``claims`` and ``slices`` may hold more than is needed, in any order and more than once. ``subjects``: the
+    devices, if not the VMI's DRA devices. Never raises on well-typed objects."""
     subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:
         deletion = deletion_text(vmi)
@@ -139,8 +133,7 @@ def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[Resolu
 
 @dataclass(frozen=True)
 class _Search:
-    """The steps that locate one device; each is a method that returns the next object or the reason why there is
-    none."""
+    """The steps that locate one device; each returns the next object, or the reason why there is none."""
 
     vmi: VirtualMachineInstance
     pod: Pod
@@ -288,16 +281,14 @@ class _Search:
         return self._is_pod(consumer.resource in (PODS, ""), consumer.uid, consumer.name)
 
     def _user_before(self, earlier: Sequence[ResourceClaimConsumerReference]) -> ResourceClaimConsumerReference | None:
-        """The first consumer of the claim that is a pod of another VMI. A VMI has several pods while, and after, it
-        migrates (K-5.36)."""
+        """The first consumer that is a pod of another VMI. A migrating VMI has several pods, and had (K-5.36)."""
         if MIGRATION_LABEL in self.pod.metadata.labels:
             return None
         others = (c for c in earlier if c.resource == PODS and c.uid and c.uid not in self.vmi.status.active_pods)
         return next(others, None)
 
     def _is_pod(self, says_pod: bool, uid: str, name: str) -> bool:
-        """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides
-        (K-5.25)."""
+        """Whether a reference means this pod. Where one has no UID (objects from files) the name decides (K-5.25)."""
         if uid and self.pod.metadata.uid:
             return uid == self.pod.metadata.uid
         return says_pod and self.pod.name in ("", name)
@@ -403,8 +394,7 @@ class _Search:
 def results_for(
     request: str, results: Iterable[DeviceRequestAllocationResult]
 ) -> tuple[DeviceRequestAllocationResult, ...]:
-    """The results for a request, or for the alternative of it that was chosen (K-5.6). ``gpu`` never matches
-    ``gpu2``."""
+    """The results for a request, or for the alternative of it that was chosen (K-5.6)."""
     results = tuple(results)
     exact = tuple(r for r in results if r.request == request)
     if exact or not request or "/" in request:

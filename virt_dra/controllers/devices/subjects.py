@@ -14,8 +14,7 @@ SubjectKind = Literal["gpus", "hostDevices", "networks"]
 
 @dataclass(frozen=True)
 class DeviceSubject:
-    """A DRA device entry, or a network, of a VMI; ``position`` counts the VMI's DRA devices: gpus, hostDevices,
-    networks."""
+    """A DRA device entry, or a network, of a VMI; ``position`` counts them: gpus, hostDevices, networks."""
 
     position: int
     kind: SubjectKind

@@ -1,5 +1,4 @@
-"""What a plan is made from: the stores of the keeper's informers, with the indexes that lead from a change to its
-VM."""
+"""What a plan is made from: the stores of the keeper's informers, with the indexes from a change to its VM."""
 
 from __future__ import annotations
 
@@ -75,8 +74,8 @@ def vm_key_of(claim: ResourceClaim) -> str:
 
 @dataclass(frozen=True)
 class _Refused:
-    """The VMs of a namespace that are over a limit, each with the limit. ``until``: when a mark that was in the future,
-    and so left out, counts; None if none was."""
+    """The VMs of a namespace that are over a limit, each with it. ``until``: when a mark that is in the future
+    counts."""
 
     by_vm: Mapping[str, str]
     until: datetime | None
@@ -150,8 +149,8 @@ class KeeperStores:
         return KeepLimits(self.policies.by_index(_IN_NAMESPACE, namespace))
 
     def _over(self, namespace: str, now: datetime) -> Mapping[str, str]:
-        """The VMs of a namespace that are over a limit of devices, each with the limit; without those whose mark is to
-        be written anew, which changes their claims."""
+        """The VMs of a namespace that are over a limit, each with it; without those whose mark is to be written
+        anew."""
         limits = self._limits(namespace)
         if not limits.policies:
             return {}
@@ -222,8 +221,7 @@ class KeeperStores:
 
 
 def _kept_by_stopped(claim: ResourceClaim | None) -> tuple[str, datetime, DevicesByClass] | None:
-    """What limits read of a claim: the VM, since when it is stopped, and its devices; None if no stopped VM keeps
-    it."""
+    """What limits read of a claim: the VM, since when it is stopped, its devices; None if no stopped VM keeps it."""
     since = stopped_since(claim) if claim is not None else None
     return (vm_name_of(claim), since, devices_of(claim)) if claim is not None and since is not None else None
 

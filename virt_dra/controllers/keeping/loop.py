@@ -124,8 +124,8 @@ class KeepingLoop(KeyedLoop):
         return ("written" if written else "unchanged"), again
 
     async def _apply(self, key: str, inputs: KeepingInputs, planned: KeepingPlan) -> tuple[int, bool, bool]:
-        """Write claim by claim: what is refused for one doesn't keep the others. How many were written, whether some
-        were stale, and whether some were refused."""
+        """Write claim by claim: a refused one doesn't keep the others. The number written, and whether any was stale,
+        refused."""
         written, stale, refused = 0, False, False
         for claim in planned.claims:
             about = inputs.vm or inputs.claims[0]

@@ -92,13 +92,10 @@ REASONS: Final = (
 
 @dataclass(frozen=True)
 class KeepingInputs:
-    """``vmi``: the VM's own. ``claims``: the kept ones of a VM of this name, whatever its UID. ``others``: claims that
-    have the name of one that the VMI keeps and aren't among ``claims``.
-
-    ``templates``: by name. ``nodes``: by name, of the claims' devices. ``evictions``: by claim. ``ended``: UIDs of pods
-    that certainly don't use their claims any more (P-4). ``limits``: of the namespace; ``over``: which of them the VM's
-    devices exceed beside those of other stopped VMs, "" if none.
-    """
+    """``vmi``: the VM's own. ``claims``: the kept ones of a VM of this name, whatever its UID. ``others``: further
+    claims that have the name of one that the VMI keeps. ``templates``, ``nodes`` (of the claims' devices): by name.
+    ``evictions``: by claim. ``ended``: UIDs of pods that certainly don't use their claims any more (P-4). ``limits``:
+    of the namespace; ``over``: which of them the VM's devices exceed beside those of other stopped VMs, "" if none."""
 
     vm: VirtualMachine | None
     vmi: VirtualMachineInstance | None

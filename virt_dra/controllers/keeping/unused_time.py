@@ -19,11 +19,8 @@ def _kept_devices(claim: ResourceClaim | None) -> int:
 
 
 class UnusedTime:
-    """Devices of kept claims, and device-seconds since the process began, by namespace. A change of a claim costs the
-    same however many there are, and so does asking.
-
-    ``monotonic``: seconds.
-    """
+    """Devices of kept claims, and device-seconds since the process began, by namespace; a change and a question cost
+    the same however many there are. ``monotonic``: seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

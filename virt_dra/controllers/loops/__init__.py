@@ -1,5 +1,1 @@
-"""The control loops of the embedded cluster: VMs, claims, scheduler, device status. Each gathers, plans (pure) and
-applies.
-
-Must not import the operator or its modes.
-"""
+"""The control loops of the embedded cluster: each gathers, plans (pure) and applies. Must not import the operator."""

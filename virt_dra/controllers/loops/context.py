@@ -36,8 +36,7 @@ class NoMetrics:
 
 @dataclass(frozen=True)
 class LoopTimers:
-    """Durations in seconds that a cluster's administrator may choose; the defaults are those of Kubernetes 1.37
-    (C-2.7)."""
+    """Durations in seconds that an administrator may choose; the defaults are those of Kubernetes 1.37 (C-2.7)."""
 
     binding_timeout: float = 600.0
     """How long a pod waits for the binding conditions of its devices (``DynamicResourcesArgs.bindingTimeout``)."""
@@ -54,9 +53,8 @@ DEFAULT_TIMERS: Final = LoopTimers()
 
 @dataclass(frozen=True)
 class LoopContext:
-    """The surroundings of a control loop. ``clock``: the time of day; durations are measured by the event loop's clock.
-    ``recorder``: of the Events of one component, such as ``resource_claim``. Whoever makes the context runs informers
-    and recorders. ``chance``: a random number in [0, 1), for jitter. ``options``: further settings of single loops, by
+    """The surroundings of a control loop, whose maker runs informers and recorders. ``clock``: the time of day.
+    ``recorder``: of the Events of one component. ``chance``: a random number in [0, 1), for jitter. ``options``: by
     loop and name."""
 
     cluster: Cluster
@@ -71,9 +69,8 @@ class LoopContext:
 
 
 class ControlLoop(Protocol):
-    """A control loop. Its constructor takes a :class:`LoopContext` and asks for its informers; it writes nothing before
-    :meth:`run`."""
+    """A control loop. Its constructor takes a :class:`LoopContext` and asks for its informers; only :meth:`run`
+    writes."""
 
     async def run(self) -> None:
-        """Reconcile until cancelled. The informers run, and have synced. An error of the cluster is retried, never
-        raised."""
+        """Reconcile until cancelled. The informers run, and have synced. An error of the cluster is retried."""

@@ -1,8 +1,7 @@
-"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; the resolution is
-:mod:`virt_dra.controllers.devices.resolution`).
+"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14).
 
-Writes with a plain update, because a VMI has no status subresource (K-9.1). That is for the embedded cluster and for
-running without KubeVirt: where KubeVirt's webhooks run, they silently undo such a write (K-9.2).
+Writes with a plain update, because a VMI has no status subresource (K-9.1): where KubeVirt's webhooks run, they
+silently undo such a write (K-9.2).
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ def own_report(
     pod: Pod | None = None,
     networks: StatusEntries = NO_ENTRIES,
 ) -> DeviceReport:
-    """The report for the VMI's own status, whose present entries are frozen while the VMI runs (K-5.14).
-
-    ``networks``: their present entries, which have no place in the status.
-    """
+    """The report for the VMI's own status, whose entries are frozen while the VMI runs (K-5.14). ``networks``: their
+    present entries, which have no place in the status."""
     running = vmi.status.phase == "Running"
     return device_report(
         resolution, ReportContext(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod)
@@ -83,8 +80,8 @@ class DeviceStatusInputs:
 
 @dataclass(frozen=True)
 class DeviceStatusPlan:
-    """The result of one pass. ``updates``: VMIs to write, with their new status. ``events``: repeated with every plan
-    while their cause lasts."""
+    """The result of one pass. ``updates``: VMIs to write. ``events``: repeated with every plan while their cause
+    lasts."""
 
     updates: tuple[VirtualMachineInstance, ...]
     events: tuple[Event, ...]
@@ -157,8 +154,7 @@ def sentences(findings: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution]]) -> list[Event]:
-    """A warning for each VMI after the first that has an address of the same node (K-5.13). Addresses repeat between
-    nodes."""
+    """A warning for each VMI after the first that has an address of the same node (K-5.13)."""
     holders: dict[tuple[str, str], tuple[VirtualMachineInstance, ResolutionOutcome]] = {}
     events: list[Event] = []
     for vmi, node, resolution in placed:
@@ -176,8 +172,7 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
 
 
 async def apply(writer: Writer, updates: Iterable[VirtualMachineInstance]) -> tuple[Event, ...]:
-    """Write; refused writes are returned as Events. A VMI that has changed or been deleted since is left to the next
-    pass."""
+    """Write; refused writes are returned as Events. A VMI that has changed since is left to the next pass."""
     events: list[Event] = []
     for vmi in updates:
         try:

@@ -1,7 +1,5 @@
 """The protection of PodGroups: a deleted group stays until its last pod has finished or is gone (gate GenericWorkload).
-
-The API server puts the finalizer on new PodGroups (:mod:`virt_dra.cluster.memory.rules`); this loop removes it.
-"""
+The API server puts the finalizer on (:mod:`virt_dra.cluster.memory.rules`); this loop removes it."""
 
 from __future__ import annotations
 

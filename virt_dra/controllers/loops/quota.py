@@ -1,9 +1,6 @@
 """The quota controller: ``status.hard`` and ``status.used`` of ResourceQuotas (C-15), counted anew from what there is.
-
-Admission charges what is written (:mod:`virt_dra.cluster.memory.plugins.quota`; on a real cluster kube-apiserver); this
-loop gives back what has gone. It counts live lists after reading the quota, and its write is bound to the version read:
-what is charged meanwhile makes it count again.
-"""
+Admission charges what is written; this loop gives back what has gone. It counts live lists after reading the quota, and
+its write is bound to the version read: what is charged meanwhile makes it count again."""
 
 from __future__ import annotations
 
@@ -19,22 +16,23 @@ from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, in_scop
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ResourceQuotaStatus
 from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
-from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
 
 RESYNC_SECONDS: Final = 300.0
-"""Seconds between two counts of all quotas, for changes without an event: classes, pods that outlive their grace
-period."""
+"""Seconds between two counts of all quotas, for changes without an event: classes, ends of grace periods."""
 COALESCING_SECONDS: Final = 0.1
 """Seconds within which several deletions are counted once."""
 
 
+def _plural(kind: type[TypedObject]) -> str:
+    group = kind.API_VERSION.rpartition("/")[0]
+    return f"{kind.PLURAL}.{group}" if group else kind.PLURAL
+
+
 _NAMESPACE: Final = "quota: by namespace"
-_COUNTED: Final[Mapping[str, type[TypedObject]]] = {
-    str(resource_of(kind)): kind for kind in all_kinds() if kind.NAMESPACED
-}
+_COUNTED: Final[Mapping[str, type[TypedObject]]] = {_plural(kind): kind for kind in all_kinds() if kind.NAMESPACED}
 
 NamespaceContent = Mapping[str, Sequence[TypedObject]]
 """By resource with its group (``pods``, ``resourceclaims.resource.k8s.io``)."""

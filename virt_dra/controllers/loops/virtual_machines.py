@@ -15,8 +15,7 @@ _STOPPED = ("Halted", "Manual", "WaitAsReceiver")
 
 
 def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
-    """The VMI that KubeVirt makes of a VM: same name and namespace, the template's labels, annotations and spec, owned
-    by the VM."""
+    """The VMI that KubeVirt makes of a VM: its name, the template's labels, annotations and spec, owned by the VM."""
     template = vm.spec.template
     metadata = ObjectMeta(
         name=vm.name,
@@ -29,8 +28,7 @@ def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
 
 
 def wants_instance(vm: VirtualMachine) -> bool:
-    """True if the VM is to run now. A VM with neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as
-    running."""
+    """True if the VM is to run now; also one with neither ``running`` nor ``runStrategy``, which KubeVirt refuses."""
     if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
         return False
     return vm.spec.run_strategy not in _STOPPED
@@ -44,8 +42,7 @@ def strategy_of(vm: VirtualMachine) -> Strategy | None:
 
 
 def deletes_instance(strategy: Strategy | None, phase: str | None) -> bool:
-    """True where a VM deletes its VMI in this phase: that of a stopped VM, and a finished one that is to be
-    replaced."""
+    """True where a VM deletes its VMI in this phase: of a stopped VM, or finished and to be replaced."""
     if strategy == "Halted":
         return True
     if strategy == "Always":

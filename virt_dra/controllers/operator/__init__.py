@@ -1,4 +1,2 @@
-"""The operator's loop: which VMIs a change concerns, their turns, and why their pods wait.
-
-Must not write objects itself: a mode's reconcile does.
-"""
+"""The operator's loop: which VMIs a change concerns, their turns, and why their pods wait. A mode's reconcile
+writes."""

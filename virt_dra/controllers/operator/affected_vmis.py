@@ -1,9 +1,6 @@
-"""The map from watch events to the VMIs they affect, and the sources of a reconcile over the informers' stores.
-
-The instance loop makes one store a kind with the indexes of this module, gives them to :class:`WatchedSources`, and
-calls ``affected`` with every change of a store to learn which keys to queue. Everything here can be rebuilt from the
-stores.
-"""
+"""The map from watch events to the VMIs they affect, and the sources of a reconcile over the informers' stores. The
+instance loop makes one store a kind with the indexes of this module, and calls ``affected`` with every change of a
+store."""
 
 from __future__ import annotations
 
@@ -226,10 +223,8 @@ class WatchedSources:
     # --- changes ---
 
     def affected(self, old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
-        """The keys (``namespace/name``) of the VMIs that a change of an object may affect; none if both are None.
-
-        Must be called with every change, after the store has it: cached pools, rules and writers are updated here.
-        """
+        """The keys (``namespace/name``) of the VMIs that a change of an object may affect. Must be called with every
+        change, after the store has it: cached pools, rules and writers are updated here."""
         keys: set[str] = set()
         for obj in (old, new):
             if isinstance(obj, VirtualMachineInstance):
@@ -278,8 +273,8 @@ class WatchedSources:
         return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
 
     def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs whose claims have devices of the pool; only those with a changed device if the pool's newest generation
-        and its completeness stay the same."""
+        """VMIs whose claims have devices of the pool; those with a changed device if generation and completeness
+        stay."""
         before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
         pools = {obj.pool_key for obj in (before, after) if obj is not None}
         tracked = {pool: self._pools[pool] for pool in pools if pool in self._pools}
@@ -362,16 +357,14 @@ class WatchedSources:
         return {obj.key for obj in objects}
 
     def _sharing_published(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while
-        both have it."""
+        """VMIs with an address of a VMI that appears or terminates: it is shared only while both have it."""
         held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
         changed = (old or new) if held != holds else None
         devices = None if changed is None else self.devices(changed.key)
         return set() if devices is None else self._sharing(devices)
 
     def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs that share an address which the VMI's status gained or lost, by a change of the status or by
-        terminating."""
+        """VMIs that share an address which the VMI gained or lost, by a change of its status or by terminating."""
         both = [obj if isinstance(obj, VirtualMachineInstance) else None for obj in (old, new)]
         before, after = (
             frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both
@@ -383,8 +376,7 @@ class WatchedSources:
 
 
 def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
-    """The keys of the VMs that a change may affect: a change of the VM, of the VMI of its name, or of such a VMI's
-    pod."""
+    """The keys of the VMs that a change of a VM, of the VMI of its name, or of such a VMI's pod may affect."""
     keys: set[str] = set()
     for obj in (old, new):
         if isinstance(obj, VirtualMachine | VirtualMachineInstance):
@@ -395,8 +387,7 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
 
 
 def _of_template(template: ResourceClaimTemplate) -> set[str]:
-    """The VMI of the name that a template was made for, whatever its UID: another VMI may wait for the template's
-    deletion."""
+    """The VMI of the name that a template was made for, of any UID: another may wait for the template's deletion."""
     owner = template.metadata.controller_owner
     return {f"{template.namespace}/{owner.name}"} if owner is not None else set()
 
@@ -411,8 +402,8 @@ def _of_vm(old: TypedObject | None, new: TypedObject | None) -> set[str]:
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
-    """The names of devices that differ between two versions of a slice, one of which may be absent; None if anything
-    else changed."""
+    """The names of devices that differ between two versions of a slice (None: absent); None if anything else
+    changed."""
     if old is not None and new is not None:
         ours, theirs = old.spec, new.spec
         if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):

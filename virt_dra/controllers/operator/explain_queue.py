@@ -1,9 +1,6 @@
 """The queue of pods to explain: bounded, fair between namespaces, rate-limited by token buckets of CPU time. Pure.
-
-There may be any number of pods, and each may cost as much as its deadline allows. So namespaces are served round-robin,
-and the share of a core that explaining uses is limited for each namespace and for all together. A namespace whose pods
-are expensive waits longer; others wait for at most the one pod that is being explained.
-"""
+Namespaces are served round-robin, and the share of a core that explaining uses is limited for each and for all
+together: a namespace whose pods are expensive waits longer, others for at most the one pod in work."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ExplainShares:
-    """Limits of the queue. ``all``, ``per_namespace``: the share of a core that all namespaces together, and each of
-    them, may use in the long run; ``burst_all``, ``burst_per_namespace``: seconds that may be used at once. ``queued``,
-    ``queued_per_namespace``: keys in the queue."""
+    """Limits of the queue. ``all``, ``per_namespace``: the share of a core that all namespaces together, and each, may
+    use in the long run; ``burst_…``: seconds at once. ``queued``, ``queued_per_namespace``: keys in the queue."""
 
     all: float = 0.1
     burst_all: float = 5.0
@@ -30,8 +26,8 @@ SHARES: Final = ExplainShares()
 
 
 class Allowance:
-    """A token bucket of seconds: holds ``burst``, refilled by ``share`` a second. It may be overdrawn, which delays the
-    next use."""
+    """A token bucket of seconds: holds ``burst``, refilled by ``share`` a second. Overdrawing it delays the next
+    use."""
 
     __slots__ = ("_at", "_burst", "_left", "_share")
 
@@ -55,8 +51,7 @@ class Allowance:
 
 
 class ExplainQueue:
-    """The keys (``namespace/name``) of VMIs to explain, served round-robin by namespace. Times are monotonic
-    seconds."""
+    """The keys (``namespace/name``) of VMIs to explain, by namespace in turns. Times are monotonic seconds."""
 
     def __init__(self, now: float, shares: ExplainShares = SHARES) -> None:
         self._shares = shares
@@ -73,8 +68,8 @@ class ExplainQueue:
         return self._number
 
     def add(self, key: str) -> str | None:
-        """Queue a key unless it is queued. Returns the key that was dropped for lack of room: this one, or the last of
-        the namespace with the most keys."""
+        """Queue a key, once. The key that was dropped for lack of room: this one, or the last of the fullest
+        namespace."""
         namespace = _namespace(key)
         keys = self._waiting.get(namespace)
         if keys is not None and key in keys:
@@ -114,8 +109,7 @@ class ExplainQueue:
             self._by_size.setdefault(after, {})[namespace] = None
 
     def take(self, now: float) -> str | float | None:
-        """Take the next key out of the queue, or return the seconds until one may be taken; None if the queue is
-        empty."""
+        """Take the next key out of the queue, or return the seconds until one may be taken; None for an empty queue."""
         if not self._waiting:
             return None
         wait = self._all.wait(now)
@@ -135,8 +129,7 @@ class ExplainQueue:
         return soonest
 
     def spend(self, key: str | None, seconds: float, now: float) -> None:
-        """Charge seconds to the namespace of a key and to all; with None, for work that serves every namespace, to all
-        only."""
+        """Charge seconds to the namespace of a key and to all; with None, for work for every namespace, to all only."""
         self._all.spend(seconds, now)
         if key is None:
             return

@@ -1,9 +1,5 @@
-"""The background task that explains why pods wait for a node.
-
-A reconcile asks for an explanation and never waits: it gets the latest one, or queues a request and is requeued when
-the explanation is ready. ``pending`` decides when a request is due and computes the explanation, ``explain_queue``
-orders the requests, ``explanation_worker`` runs the computation off the event loop.
-"""
+"""The background task that explains why pods wait for a node. A reconcile asks for an explanation and never waits: it
+gets the latest one, or queues a request and is requeued when the explanation is ready."""
 
 from __future__ import annotations
 
@@ -74,8 +70,8 @@ def _asked(request: AlignmentRequest) -> _AskedAlignment:
 
 
 class Explainer:
-    """Explains why pods wait: :meth:`condition_for` is called by reconciles and never waits, :meth:`run` explains one
-    pod at a time."""
+    """Explains why pods wait: :meth:`condition_for`, for reconciles, never waits; :meth:`run` explains one pod at a
+    time."""
 
     def __init__(
         self,
@@ -154,8 +150,8 @@ class Explainer:
         return None
 
     def fit_of(self, profile: DeviceProfile) -> ProfileFit | None:
-        """The fit of a profile, if it was computed since it was asked for; else None, and a request is queued, after
-        which the profile is requeued."""
+        """The fit of a profile, if it was computed since it was asked for; else None, and the profile is requeued once
+        it is."""
         key = profile_key(profile.name)
         version, answer = self._fits.pop(key, (None, None))
         if answer is None or version != profile.metadata.generation:
@@ -241,8 +237,7 @@ class Explainer:
             self._requeue(key, self._limits.every.total_seconds())
 
     async def _align(self, key: str, request: AlignmentRequest) -> None:
-        """Chooses the alignments of a VMI. Without an answer none is asked for: what is preferred keeps no VM from its
-        claims."""
+        """Chooses the alignments of a VMI; none without an answer: what is preferred keeps no VM from its claims."""
         result = AlignmentResult()
         self._aligning = key, _asked(request)
         try:

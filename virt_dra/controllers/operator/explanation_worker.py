@@ -1,8 +1,6 @@
-"""The port to the evaluation that explains why a pod waits, off the event loop.
-
-Selectors are written by tenants. In a thread, one call into a library can hold the interpreter lock for as long as it
-takes, so the operator evaluates them in a child process (:mod:`virt_dra.operator.explanation_process`).
-"""
+"""The port to the evaluation that explains why a pod waits. Selectors are tenants': in a thread, one call into a
+library can hold the interpreter lock for as long as it takes, so a child process evaluates them
+(:mod:`virt_dra.operator.explanation_process`)."""
 
 from __future__ import annotations
 
@@ -41,9 +39,8 @@ class ExplanationRequest:
 
 @dataclass(frozen=True)
 class ExplanationResult:
-    """The condition Allocatable to write, or the request's ``previous`` itself if it is unchanged. ``too_slow``: the
-    deadline passed. ``fitting``: the number of the ``tried`` nodes that the pod fits on, if it was to be counted and is
-    known."""
+    """The condition Allocatable to write, or the request's ``previous`` itself. ``too_slow``: the deadline passed.
+    ``fitting``: the number of the ``tried`` nodes that the pod fits on, if it was to be counted and is known."""
 
     condition: Condition
     too_slow: bool = False
@@ -69,8 +66,7 @@ class ExplanationWorker(Protocol):
         """Explain one pod. Raises :class:`ExplanationFailed`, also if there is no view."""
 
     async def align(self, request: AlignmentRequest) -> AlignmentResult:
-        """Choose the alignments of one pod. Later choices by the same view know of it. Raises
-        :class:`ExplanationFailed`, also if there is no view."""
+        """Choose the alignments of one pod, of which later choices by the same view know. Raises as :meth:`explain`."""
 
     async def close(self) -> None:
         """Abort the evaluation and drop the view; :meth:`load_view` starts again."""

@@ -1,9 +1,5 @@
-"""The operator's controller: informers, a map from watch events to the VMIs they affect, a work queue, and workers that
-reconcile.
-
-It is level-triggered: what to write follows from the informers' stores alone, so nothing is lost in a restart. A plan
-made from stale objects is refused by their resourceVersion; its VMI is requeued with back-off.
-"""
+"""The operator's controller: informers, a map from watch events to VMIs, a work queue, workers that reconcile. It is
+level-triggered: what to write follows from the stores alone, so nothing is lost in a restart."""
 
 from __future__ import annotations
 
@@ -58,8 +54,8 @@ class LoopObserver(KeyedLoopObserver, Protocol):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """The settings of the loop. ``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events.
-    ``standalone``: None beside KubeVirt."""
+    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: None beside
+    KubeVirt."""
 
     namespace: str = ""
     instance: str = COMPONENT
@@ -163,8 +159,8 @@ class InstanceLoop(KeyedLoop):
     # --- reconciling ---
 
     def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
-        """Resumes standalone mode when the last KubeVirt object was deleted; while one exists nothing is written, as
-        its VMs belong to KubeVirt."""
+        """Resumes standalone mode without a KubeVirt object; while one exists nothing is written: its VMs are
+        KubeVirt's."""
         if new is not None and old is None:
             log.error(
                 "KubeVirt %s exists: standalone mode is paused until it is deleted; use mode beside-kubevirt", new.key

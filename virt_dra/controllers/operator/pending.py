@@ -1,10 +1,8 @@
 """The condition Allocatable: why the pod of a VMI gets no node because of its claims, by claim and request (K-12.4).
 Pure.
 
-kube-scheduler's condition counts the nodes that refused; this one names the claim, the request and what is in the way.
 It runs the allocator on a limited sample of the nodes and of the devices that they can use, so that the cost doesn't
-grow with the cluster, and many VMIs share the sample. ``explainer`` decides when a pod is explained, ``explain_queue``
-in which order, ``explanation_worker`` where.
+grow with the cluster, and many VMIs share the sample.
 """
 
 from __future__ import annotations
@@ -55,8 +53,7 @@ class ExplainLimits:
     """Limits of explaining. ``nodes``: tried for one pod; ``steps``: of the search on one node; ``after``: how long a
     pod must have waited; ``every``: the pause until it is explained again, doubled each time it exceeds the deadline,
     up to ``longest_pause``; ``age``: of a view; ``seconds``: the deadline for one pod; ``devices``: in a view;
-    ``pairs``: nodes times the devices that each can use, so that fewer nodes are tried where each can use many devices.
-    """
+    ``pairs``: of nodes and devices that they can use."""
 
     nodes: int = 64
     steps: int = 2_000
@@ -74,9 +71,8 @@ LIMITS: Final = ExplainLimits()
 
 @dataclass(frozen=True)
 class Sample:
-    """The objects that a view is made of. ``total``: the number of nodes in the cluster; ``left_out``: the number of
-    devices that the sampled nodes could use but that exceed the limit. ``claims``: those that have devices of sampled
-    pools, by name and allocation alone."""
+    """The objects that a view is made of. ``total``: nodes in the cluster; ``left_out``: devices that the sampled nodes
+    could use, beyond the limit. ``claims``: those that have devices of sampled pools, by name and allocation alone."""
 
     nodes: tuple[Node, ...]
     total: int
@@ -90,8 +86,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class View:
-    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: the number in the whole cluster; ``left_out``:
-    as in :class:`Sample`."""
+    """A snapshot of a sample, taken at ``at``. ``nodes``: in the whole cluster; ``left_out``: as in :class:`Sample`."""
 
     model: ClusterModel
     nodes: int
@@ -114,12 +109,9 @@ def sampling(
     now: datetime,
     limits: ExplainLimits = LIMITS,
 ) -> Generator[None, None, Sample]:
-    """A generator that returns the sample. It yields every millisecond, so that it can run on an event loop.
-
-    Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes.
-    Of the pools that several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not
-    at all (A-5).
-    """
+    """A generator that returns the sample, and yields every millisecond, for an event loop. Nodes with devices of their
+    own first: a claim that fits nowhere there can only be served by devices for all nodes. Of the pools that several
+    nodes see, those with the fewest devices first; each as a whole, or not at all (A-5)."""
     slices, listed = tuple(slices), tuple(nodes)
     with_devices, sizes, shared = yield from _census(slices)
     everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
@@ -136,8 +128,7 @@ def sampling(
 
 
 def _holder(claim: ResourceClaim) -> ResourceClaim:
-    """A claim with the same name and allocation, and nothing else: a pod's own claim takes its place, so that its
-    devices count once."""
+    """The name and allocation of a claim: a pod's own claim takes its place, so that its devices count once."""
     metadata = ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid)
     allocation = claim.status.allocation
     held = None if allocation is None else allocation.without("node_selector")
@@ -178,8 +169,7 @@ def _selected(objects: Iterable[T], matches: Callable[[T], bool]) -> Generator[N
 def _pools_within(
     room: int, local: set[_Pool], shared: set[_Pool], sizes: Mapping[_Pool, int]
 ) -> tuple[set[_Pool], int]:
-    """The pools of the sample, those of nodes first, small ones before large ones; and the number of devices left
-    out."""
+    """The pools of the sample, of nodes first, small before large; and the number of devices left out."""
     pools: set[_Pool] = set()
     left_out = 0
     for group in (local, shared):
@@ -245,10 +235,8 @@ def explain(
     interrupt: Interrupt | None = None,
 ) -> Condition:
     """The condition Allocatable; ``previous`` itself if nothing changed. ``claims``: the pod's, by key. Its transition
-    time is when its status was set, by which :func:`due` limits the rate.
-
-    Raises DeadlineExceeded once ``interrupt`` returns True; the condition is then :func:`took_too_long`.
-    """
+    time is when it was set, by which :func:`due` limits the rate. Raises DeadlineExceeded once ``interrupt`` returns
+    True."""
     outcome = place(pod, view.model.changed(claims.values()), FitOptions(features, limits.steps, interrupt))
     return _condition(_verdict(outcome, pod, view), previous, now)
 
@@ -264,8 +252,7 @@ def fitting_nodes(
 def took_too_long(
     pod: Pod, subject: str, previous: Condition | None, now: datetime, limits: ExplainLimits = LIMITS
 ) -> Condition:
-    """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was
-    one."""
+    """The condition Allocatable of a pod that wasn't explained in time. ``subject``: the expression, if it was one."""
     if subject:
         problem = f"{subject}: evaluating it took too long"
         advice = (

@@ -1,8 +1,5 @@
-"""The number of nodes on which a device profile fits now, and the profile's status, which says so. Pure.
-
-The question is that of a waiting pod, to the same worker and view (:mod:`.pending`): a pod with the claim that a VM
-gets which asks for the profile once.
-"""
+"""The number of nodes on which a device profile fits now, and the profile's status. Pure. The question is that of a
+waiting pod, to the same worker and view (:mod:`.pending`), with the claim of a VM that asks for the profile once."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def launcher_pods_of(vmi: VirtualMachineInstance, pods: Iterable[Pod]) -> tuple[
 
 
 def current_pod(vmi: VirtualMachineInstance, pods: Iterable[Pod], *, migration_target: bool = False) -> Pod | None:
-    """The current pod among a VMI's pods: not ruled out by :func:`not_current`; of several the one on the VMI's node,
-    then the newest."""
+    """The current pod among a VMI's pods (:func:`not_current`); of several the one on the VMI's node, then the
+    newest."""
     candidates = [pod for pod in pods if not not_current(vmi, pod, migration_target=migration_target)]
     return max(candidates, key=lambda pod: _preference(vmi, pod, migration_target), default=None)
 
@@ -50,8 +50,7 @@ def _preference(vmi: VirtualMachineInstance, pod: Pod, migration_target: bool) -
 
 
 def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool = False) -> str:
-    """Why a pod is not the VMI's current launcher pod, or "". Only what the objects say counts: a missing label is no
-    objection."""
+    """Why a pod is not the VMI's current launcher pod, or "". Only what objects say counts, not a missing label."""
     uid = vmi.metadata.uid
     if vmi.namespace and pod.namespace and vmi.namespace != pod.namespace:
         return f"it is in namespace {pod.namespace}, the VMI in {vmi.namespace}"

@@ -1,8 +1,7 @@
 """The launcher pod of a VMI: rendered, patched into a given pod, and created where it is missing (K-4).
 
-:func:`fragment` is the device part alone, :func:`render` the pod for a cluster without KubeVirt, :func:`patch_into`
-brings the device part into a pod that another component rendered. The pod carries what placement and devices need;
-disks, and what else only a real launcher image reads, are not in it. Decisions: docs/decisions/0006-admission.md.
+The pod carries what placement and devices need; disks, and what else only a real launcher image reads, are not in it.
+Decisions: docs/decisions/0006-admission.md.
 """
 
 from __future__ import annotations
@@ -64,13 +63,10 @@ _NO_MEMORY = Quantity("0")
 
 @dataclass(frozen=True)
 class LauncherOptions:
-    """What a cluster, not a VMI, says about launcher pods.
-
-    * ``default_architecture``: of VMIs that name none; KubeVirt takes the cluster's.
-    * ``require_kubevirt_nodes``: only nodes labelled ``kubevirt.io/schedulable=true``, as virt-handler labels them, and
-      of the VMI's architecture. Off for nodes that no virt-handler and no kubelet has labelled.
-    * ``hypervisor_devices``: ask for ``devices.kubevirt.io/...``, which KubeVirt's own device plugin provides (K-4.10).
-    """
+    """What a cluster says about launcher pods. ``default_architecture``: of VMIs that name none.
+    ``require_kubevirt_nodes``: only nodes labelled ``kubevirt.io/schedulable=true``, by virt-handler, and of the VMI's
+    architecture. ``hypervisor_devices``: ask for ``devices.kubevirt.io/...``, which KubeVirt's own device plugin
+    provides (K-4.10)."""
 
     image: str = LAUNCHER
     non_root: bool = True
@@ -214,8 +210,7 @@ def _security_context(non_root: bool) -> Json:
 def _resources(
     vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, options: LauncherOptions
 ) -> ResourceRequirements:
-    """Devices, CPU and memory. Resources with fixed counts stand in both lists, as the API server would complete
-    them."""
+    """Devices, CPU and memory. Resources with fixed counts are in both lists, as the API server would complete them."""
     plugin_devices = hypervisor_devices(vmi, gates) if options.hypervisor_devices else {}
     limits, requests = _cpu_and_memory(vmi, memory_overhead(vmi, gates))
     resources = ResourceRequirements(
@@ -226,7 +221,7 @@ def _resources(
 
 
 def _cpu_and_memory(vmi: VirtualMachineInstance, overhead: Quantity) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """The VMI's own limits and requests, completed: guest memory, overhead (K-4.9), a tenth of a CPU per vCPU or whole
+    """The VMI's own limits and requests, with guest memory, overhead (K-4.9), a tenth of a CPU per vCPU or whole
     ones."""
     domain = vmi.spec.domain
     limits, requests = dict(domain.resources.limits), dict(domain.resources.requests)
@@ -281,12 +276,9 @@ def _hook_sidecars(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Container
 def patch_into(
     pod: Pod, vmi: VirtualMachineInstance, gates: Gates, permitted_host_devices: PermittedHostDevices | None = None
 ) -> tuple[Json, ...] | RenderError:
-    """RFC 6902 operations that bring the VMI's device part into a pod; none if the pod has it already (K-4.13).
-
-    What others put into the pod stays, except claims of the same name with another source, which are replaced, and
-    claims of the compute container that Kubernetes would refuse beside ours: a whole claim already there covers its
-    requests (K-3.2).
-    """
+    """RFC 6902 operations that bring the VMI's device part into a pod; none if the pod has it already (K-4.13). What
+    others put there stays, except claims of the same name with another source, and claims of the compute container that
+    Kubernetes would refuse beside ours: a whole claim covers its requests (K-3.2)."""
     devices = fragment(vmi, gates, permitted_host_devices)
     if isinstance(devices, RenderError):
         return devices

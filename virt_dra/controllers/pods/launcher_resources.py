@@ -1,8 +1,5 @@
-"""What a launcher pod asks its node for because of devices: claims, plugin resources, memory (K-4.4 to K-4.10).
-
-Pure functions over a VMI and the gates. KubeVirt's releases differ here, and users ask what *their* release does: its
-defects are reproduced where ``gates.version`` is that release (K-4.5, K-4.6, K-4.8), and named where they are.
-"""
+"""What a launcher pod asks its node for because of devices: claims, plugin resources, memory (K-4.4 to K-4.10). Pure.
+Defects of KubeVirt's releases are reproduced where ``gates.version`` is that release (K-4.5, K-4.6, K-4.8)."""
 
 from __future__ import annotations
 
@@ -54,10 +51,8 @@ class RenderError:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The device part of a launcher pod (K-4.13): the pod's claims, and what its container ``compute`` gets.
-
-    ``limits`` and ``requests`` hold the resources of device plugins only.
-    """
+    """The device part of a launcher pod (K-4.13): the pod's claims, and what its container ``compute`` gets. ``limits``
+    and ``requests`` hold the resources of device plugins only."""
 
     resource_claims: tuple[PodResourceClaim, ...] = ()
     claims: tuple[ResourceClaimReference, ...] = ()
@@ -68,10 +63,8 @@ class Fragment:
 def fragment(
     vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None = None
 ) -> Fragment | RenderError:
-    """The device part of the VMI's pod, or why KubeVirt renders none.
-
-    ``permitted`` is the KubeVirt configuration's permittedHostDevices; None when that object is absent.
-    """
+    """The device part of the VMI's pod, or why KubeVirt renders none. ``permitted``: None without that
+    configuration."""
     error = _not_permitted(vmi, gates, permitted) or _crash(vmi, gates)
     if error is not None:
         return error
@@ -89,10 +82,8 @@ def fragment(
 
 
 def pod_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[PodResourceClaim, ...]:
-    """``spec.resourceClaims`` of the pod: the VMI's, valid or not (K-4.4). Up to 1.5 the VMI has none (K-2.31).
-
-    Only name and sources are copied: a member unknown to KubeVirt's API doesn't reach its controller (K-9.6).
-    """
+    """``spec.resourceClaims`` of the pod: the VMI's, valid or not (K-4.4), which has none up to 1.5 (K-2.31). Only name
+    and sources are copied: a member unknown to KubeVirt's API doesn't reach its controller (K-9.6)."""
     if gates.version < V1_6_0:
         return ()
     members = ("name", "resourceClaimName", "resourceClaimTemplateName")
@@ -104,11 +95,9 @@ def pod_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[PodResourceCl
 
 
 def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[ResourceClaimReference, ...]:
-    """The compute container's claims, each once: gpus, hostDevices, networks, in spec order (K-4.5, K-4.13).
-
-    1.9 renders duplicates, which the API server then refuses (K-3.2); ours are left out. Up to 1.8.2 only the first
-    entry of each claim *name* survives, so that a second request of one claim is lost.
-    """
+    """The compute container's claims, each once: gpus, hostDevices, networks, in spec order (K-4.5, K-4.13). 1.9
+    renders duplicates, which the API server refuses (K-3.2). Up to 1.8.2 only the first entry of each claim *name*
+    survives."""
     version = gates.version
     if version < V1_6_0:
         return ()
@@ -146,8 +135,7 @@ def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[
 
 
 def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:
-    """The error where virt-controller crashes: before 1.8.3 on a DRA GPU without claimName or requestName; a host
-    device is skipped (K-4.6)."""
+    """The error where virt-controller crashes: before 1.8.3 on a DRA GPU without claimName or requestName (K-4.6)."""
     if not V1_6_0 <= gates.version < V1_8_3 or GPUS_WITH_DRA not in gates:
         return None
     for index, gpu in enumerate(vmi.spec.domain.devices.gpus):
@@ -165,8 +153,7 @@ def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:
 
 
 def _plugin_counts(vmi: VirtualMachineInstance) -> Quantities:
-    """The number of devices of each plugin resource: one more per device that names it. A device that also names a
-    claim gets neither (K-4.7)."""
+    """The number of devices of each plugin resource. A device that also names a claim gets neither (K-4.7)."""
     devices = vmi.spec.domain.devices
     counts: dict[str, int] = {}
     for device in (*devices.gpus, *devices.host_devices):
@@ -203,12 +190,10 @@ def _not_permitted(
 
 
 def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
-    """Bytes that the pod needs beside the guest's memory (K-4.9).
-
-    What KubeVirt's processes take (fixed, per vCPU, page tables), what the guest has, 1Gi once with any device that is
-    passed through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). The ratio by which a cluster's
-    configuration multiplies it isn't applied.
-    """
+    """Bytes that the pod needs beside the guest's memory (K-4.9): KubeVirt's processes (fixed, per vCPU, page
+    tables), what the guest has, 1Gi once with any device that is passed through, and the VMI's own
+    ``reservedOverhead.addedOverhead`` (1.8+). The ratio by which a cluster's configuration multiplies it isn't
+    applied."""
     spec = vmi.spec
     qemu = 50 if gates.version >= MAIN else 30
     mebibytes = 25 + 100 + 25 + 40 + qemu  # launcher monitor, launcher, virtlogd, virtqemud, QEMU

@@ -1,6 +1,2 @@
-"""The objects that a VMI's line of device profiles needs on the cluster, and whether it still has what the line stands
-for.
-
-Must not read a VM's line in another way than :mod:`virt_dra.api.profiles`, and must not trust the record that a VMI
-carries: whoever may write VMIs may write it.
-"""
+"""The objects that a VMI's line of device profiles needs, and whether it still has what the line stands for. Must read
+a line only by :mod:`virt_dra.api.profiles`, and not trust a VMI's record: whoever may write VMIs may write it."""

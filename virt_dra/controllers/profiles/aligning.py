@@ -1,5 +1,4 @@
-"""The preferred alignments that a VMI's claims ask for: decided before a template is made, and read from the template
-afterwards. Pure."""
+"""The preferred alignments that a VMI's claims ask for: chosen before a template is made, then read from it. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ _GATES: Final = Gates.for_version(NEWEST)
 def decided_by_kept_claims(
     vmi: VirtualMachineInstance, preferences: Sequence[PreferredAlignment], claims: Mapping[str, ResourceClaim]
 ) -> dict[str, tuple[PreferredAlignment, ...]]:
-    """The alignments of devices that the VM keeps already, which stay as they are, by entry. ``claims``: those that the
-    VM keeps, by name."""
+    """The alignments of devices that the VM keeps already, by entry. ``claims``: those that it keeps, by name."""
     held: dict[str, tuple[PreferredAlignment, ...]] = {}
     for own in preferences:
         claim = claims.get(kept_claim_name(vmi.name, own.entry))

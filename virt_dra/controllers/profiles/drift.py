@@ -20,10 +20,8 @@ _LINE = 200
 def drift(
     vmi: VirtualMachineInstance, vm: VirtualMachine | None, profiles: Mapping[str, DeviceProfile]
 ) -> ProfileProblem | None:
-    """The first difference, of the line before profiles; None without one, or where a VMI has no readable record.
-
-    A line that the VM doesn't have may be its instancetype's, which isn't read here (P-10).
-    """
+    """The first difference, of the line before profiles; None without one, or without a readable record. A line that
+    the VM doesn't have may be its instancetype's, which isn't read here (P-10)."""
     record = record_of(vmi)
     line = vm.spec.template.metadata.annotations.get(DEVICES_ANNOTATION) if vm is not None else None
     before = record.line if record is not None else vmi.metadata.annotations.get(DEVICES_ANNOTATION, "")

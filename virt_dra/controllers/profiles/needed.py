@@ -25,8 +25,7 @@ from virt_dra.controllers.profiles.problems import (
 
 @dataclass(frozen=True)
 class NeededObjects:
-    """The templates of the VMI's claims, as they are to be created. ``preferences``: alignments that they don't
-    have."""
+    """The templates of the VMI's claims, to be created. ``preferences``: alignments that they don't have."""
 
     templates: tuple[ResourceClaimTemplate, ...] = ()
     preferences: tuple[PreferredAlignment, ...] = ()
@@ -35,9 +34,8 @@ class NeededObjects:
 def needed_objects(
     vmi: VirtualMachineInstance, profiles: Mapping[str, DeviceProfile], namespace_labels: Mapping[str, str]
 ) -> NeededObjects | ProfileProblem:
-    """What the VMI needs for its line; nothing without one. The line is read again, with the profiles that there are,
-    and the VMI must have what it stands for: then its claims fit its devices, whoever wrote these. ``vmi``: with its
-    templates in place of claims that its VM keeps."""
+    """What the VMI needs for its line, which is read again: the VMI must have what it stands for, so that its claims
+    fit its devices, whoever wrote these. ``vmi``: with its templates in place of claims that its VM keeps."""
     try:
         expanded = expanded_instance(vmi, profiles, namespace_labels)
     except RefusedLineError as error:

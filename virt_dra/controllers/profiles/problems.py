@@ -34,8 +34,7 @@ APPLIED: Final = "AsAsked"
 
 @dataclass(frozen=True)
 class ProfileProblem:
-    """A problem with a VMI's line. ``reason``: one of this module's constants; ``message``: what it is about, and what
-    helps."""
+    """A problem with a VMI's line. ``reason``: a constant of this module; ``message``: what it is about, what helps."""
 
     reason: str
     message: str

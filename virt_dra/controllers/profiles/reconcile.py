@@ -1,9 +1,6 @@
 """Makes the templates of a VMI's claims that its line of profiles stands for, and says what keeps it from that; those
-of an earlier VMI of its name, which nobody may ever collect, are deleted (P-15).
-
-:func:`plan` is pure. It comes before the rest of a VMI's reconcile, since the VM waits for its claims; what it couldn't
-make, the modes show at the VMI's devices.
-"""
+of an earlier VMI of its name, which nobody may ever collect, are deleted (P-15). It comes before the rest of a VMI's
+reconcile, since the VM waits for its claims."""
 
 from __future__ import annotations
 
@@ -69,11 +66,10 @@ class ProfileInputs:
 
 @dataclass(frozen=True)
 class ProfilesPlan:
-    """What a VMI's line needs. ``missing``: the templates to create; ``wanted``: all of the line, without what is
-    preferred. ``preferences``: alignments that claims of the line may ask for; ``held``: those that the templates ask
-    for. ``unaligned``: what the templates that exist don't ask for of these. ``unmade``: what keeps others from
-    existing, by name. ``left_behind``: those in the way that were made for an earlier VMI. ``general``: what is wrong
-    with the line as a whole, or has changed about it."""
+    """What a VMI's line needs. ``missing``: the templates to create; ``wanted``: all of the line, without preferences.
+    ``preferences``: alignments that claims may ask for; ``held``: those that the templates ask for; ``unaligned``: what
+    they don't. ``unmade``: what keeps others from existing, by name. ``left_behind``: those that were made for an
+    earlier VMI. ``general``: what is wrong with the line, or has changed about it."""
 
     missing: tuple[ResourceClaimTemplate, ...] = ()
     wanted: tuple[ResourceClaimTemplate, ...] = ()
@@ -88,9 +84,8 @@ class ProfilesPlan:
 @dataclass(frozen=True)
 class AppliedProfiles:
     """The result of reconciling a VMI's line. ``unmade``: why a template is missing, by its name. ``problem``: what the
-    condition says, None if all is as asked. ``unaligned``: devices that are preferred together, and apart.
-    ``reconciled``: the writes. ``lost``: the Event with which the VMI is to be made anew, as what its claims ask for
-    was taken."""
+    condition says, None if all is as asked. ``unaligned``: devices that are apart against a preference. ``lost``: the
+    Event with which the VMI is to be made anew, as what its claims ask for was taken."""
 
     vmi: VirtualMachineInstance
     vm: VirtualMachine | None
@@ -109,8 +104,8 @@ class AppliedProfiles:
         return put(conditions, PROFILES_APPLIED, "False", self.problem.reason, message, now)
 
     def events_since(self, conditions: Iterable[Json]) -> tuple[Event, ...]:
-        """The Events on VM and VMI, for a problem that is new, or for the end of one. A refused write has its own
-        Events. ``conditions``: those from before."""
+        """The Events on VM and VMI for a new problem, or the end of one, since ``conditions``. A refused write has its
+        own."""
         before = condition_of(conditions, PROFILES_APPLIED) or {}
         about = [obj for obj in (self.vm, self.vmi) if obj is not None]
         if self.problem is None:
@@ -161,8 +156,7 @@ def gather(sources: Sources, vmi: VirtualMachineInstance) -> ProfileInputs:
 
 
 def plan(inputs: ProfileInputs) -> ProfilesPlan | None:
-    """The plan for a VMI; None if it asks for no profiles. What runs keeps its templates, whatever became of its
-    profiles."""
+    """The plan for a VMI; None if it asks for no profiles. What runs keeps its templates."""
     vmi, templates = inputs.vmi, inputs.templates
     changed = drift(vmi, inputs.vm, inputs.profiles)
     if _has_all(inputs):
@@ -218,9 +212,8 @@ def _has_all(inputs: ProfileInputs) -> bool:
 async def reconcile(
     sources: Sources, cluster: Cluster, devices: DeviceInputs, align: Align | None = None
 ) -> AppliedProfiles | None:
-    """Gather, plan and create for a VMI that hasn't finished; None if it asks for no profiles. Raises
-    :class:`ApiError` for a write to retry. ``align``: chooses what is preferred, None while it hasn't; without it
-    nothing is. ``devices``: the inputs of the VMI's devices."""
+    """Gather, plan and create for a VMI that hasn't finished; None if it asks for no profiles. Raises :class:`ApiError`
+    for a write to retry. ``align``: chooses what is preferred, None while it hasn't; without it nothing is."""
     inputs, now = gather(sources, devices.vmi), devices.now
     vmi = inputs.vmi
     planned = plan(inputs)
@@ -266,8 +259,7 @@ async def reconcile(
 def _lost(
     inputs: ProfileInputs, planned: ProfilesPlan, devices: DeviceInputs, align: Align
 ) -> tuple[Event | None, datetime | None]:
-    """The Event with which the VMI is made anew, as its claims ask for an alignment that they can't get any more; and
-    when to ask again."""
+    """The Event of an alignment that the VMI's claims ask for and can't get any more; and when to ask again."""
     vm, vmi = inputs.vm, inputs.vmi
     if vm is None or devices.pod is None or not planned.held or planned.missing or not taken_back.restarts(vm, vmi):
         return None, None
@@ -286,8 +278,7 @@ def _lost(
 async def _in_the_way(
     cluster: Cluster, template: ResourceClaimTemplate, vmi: VirtualMachineInstance
 ) -> ProfileProblem | None:
-    """The problem with the template of that name, which may lack our label and so isn't watched; None if the informer
-    is only late."""
+    """The problem with the template of that name, unwatched without our label; None if the informer is only late."""
     named = (await cluster.list(ResourceClaimTemplate, vmi.namespace, fields=f"metadata.name={template.name}")).items
     problems = (objection(stored, template, vmi) for stored in named)
     return next((problem for problem in problems if problem is not None), None)

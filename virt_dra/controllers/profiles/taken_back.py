@@ -1,8 +1,6 @@
-"""Takes back an alignment that a VMI's claims ask for: no node has such devices free any more, as another pod took
-them, or their node or their slices changed, and with other devices it could start (decision 0024). Pure.
-
-A claim can't be changed, so the VMI has to be made anew; that is only done where its VM makes another by itself.
-"""
+"""Takes back an alignment that a VMI's claims ask for, as no node has such devices free any more, and with other
+devices it could start (decision 0024). Pure. A claim can't be changed, so the VMI has to be made anew; that is only
+done where its VM makes another by itself."""
 
 from __future__ import annotations
 

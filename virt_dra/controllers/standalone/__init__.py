@@ -1,4 +1,1 @@
-"""The reconciles of a VMI and of a VM without KubeVirt: pods, phases, devices, run strategies (decision 0012).
-
-Must not import ``beside_kubevirt``.
-"""
+"""The reconciles of a VMI and of a VM without KubeVirt (decision 0012). Must not import ``beside_kubevirt``."""

@@ -1,8 +1,6 @@
-"""A VMI's phase and conditions where there is no KubeVirt, from its launcher pod (K-12.1, K-12.2). Pure.
-
-The launcher reports readiness by a file that a probe checks, and failure by its termination message
-(docs/decisions/0012-real-cluster.md). The kubelet copies both to the pod's status, and this module to the VMI's.
-"""
+"""A VMI's phase and conditions where there is no KubeVirt, from its launcher pod (K-12.1, K-12.2). Pure. The launcher
+reports readiness by a file that a probe checks, and failure by its termination message; the kubelet copies both to the
+pod's status (docs/decisions/0012-real-cluster.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The metadata files by which a standalone launcher gets the devices of networks (K-5.32, K-7.21). Pure.
-
-Each pair has an annotation with the file's content, which the pod's downwardAPI volume mounts as a file.
-"""
+"""The metadata files by which a standalone launcher gets the devices of networks (K-5.32, K-7.21). Pure. Each pair has
+an annotation with the content, which the pod's downwardAPI volume mounts."""
 
 from __future__ import annotations
 

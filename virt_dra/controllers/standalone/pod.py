@@ -1,5 +1,4 @@
-"""The launcher pod without KubeVirt: our launcher in place of virt-launcher, with the VMI in an annotation (0012).
-Pure."""
+"""The launcher pod without KubeVirt: our launcher, with the VMI in an annotation (0012). Pure."""
 
 from __future__ import annotations
 
@@ -46,11 +45,8 @@ _PREFIX_LIMIT: Final = 58
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """The options of launcher pods. ``launcher``: what the cluster says about launcher pods; node labels and devices of
-    KubeVirt's aren't asked for.
-
-    ``arguments``: of the launcher's command, such as ``("--uri", "qemu:///system")``.
-    """
+    """The options of launcher pods. ``arguments``: of the launcher's command, such as ``("--uri",
+    "qemu:///system")``."""
 
     image: str
     arguments: tuple[str, ...] = ()
@@ -67,19 +63,15 @@ class StandaloneOptions:
 
 
 def pod_name(vmi: VirtualMachineInstance) -> str:
-    """``virt-launcher-<vmi>-<5 characters>``, the same every time, so that a stale store never leads to a second
-    pod."""
+    """``virt-launcher-<vmi>-<5 characters>``, the same every time: a stale store never leads to a second pod."""
     digest = hashlib.sha256(vmi.metadata.uid.encode("utf-8", "surrogatepass")).digest()
     suffix = "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in digest[:5])
     return f"{f'virt-launcher-{vmi.name}-'[:_PREFIX_LIMIT]}{suffix}"
 
 
 def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: StandaloneOptions) -> Pod | RenderError:
-    """The complete pod, named, or why there is none.
-
-    It runs as an unprivileged user without capabilities or a token: a guest that takes over its launcher can't use the
-    API.
-    """
+    """The complete pod, named, or why there is none. It is unprivileged, without capabilities or a token: a guest that
+    takes over its launcher can't use the API."""
     pod = render(vmi, gates, None, options.launcher)
     if isinstance(pod, RenderError):
         return pod
@@ -116,8 +108,8 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
 
 
 def _ours(pod: Pod) -> frozenset[str]:
-    """The annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen
-    its security context."""
+    """The VMI's annotations that must not reach its pod: only we set them, or they would loosen its security
+    context."""
     loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in LOOSENING_DOMAINS)
     return frozenset((*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening))
 

@@ -1,9 +1,6 @@
-"""The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (K-5.14, K-12.1,
-docs/decisions/0012-real-cluster.md).
-
-The VMI's own status holds the result. Its pod gets the deviceStatus as an annotation once every device has an address,
-because the launcher has no token to read it from the API server.
-"""
+"""The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (K-5.14, K-12.1, 0012). The VMI's own status
+holds the result; its pod gets the deviceStatus as an annotation once every device has an address, because the launcher
+has no token to read it."""
 
 from __future__ import annotations
 
@@ -63,8 +60,8 @@ class StandaloneSettings:
 
 @dataclass(frozen=True)
 class StandaloneInputs:
-    """The inputs of a VMI's plan. ``pods``: all launcher pods of the VMI, finished ones too, the newest last.
-    ``devices``: what its devices are resolved from."""
+    """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: of which it is
+    resolved."""
 
     devices: Devices
     pods: tuple[Pod, ...]
@@ -77,8 +74,7 @@ class StandaloneInputs:
 
 @dataclass(frozen=True)
 class StandalonePlan:
-    """The writes for a VMI. ``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a
-    list from the API server first."""
+    """The writes for a VMI. ``check_gone``: its pod is taken to be gone, which the API server must confirm first."""
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
@@ -110,8 +106,8 @@ def _holding(sources: Sources, address: str) -> Iterable[str]:
 def plan(
     inputs: StandaloneInputs, pending: Condition | None = None, applied: AppliedProfiles | None = None
 ) -> StandalonePlan:
-    """The plan for a VMI. ``pending``: the new condition Allocatable, if there is one. ``applied``: what came of its
-    line of profiles, if it has one."""
+    """The plan for a VMI. ``pending``: the new condition Allocatable, if any. ``applied``: of its line of profiles, if
+    any."""
     vmi, now = inputs.vmi, inputs.devices.now
     pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
     first: list[Write] = []
@@ -297,8 +293,7 @@ async def _is_unchanged(cluster: Cluster, pod: Pod | None) -> bool:
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
-    """The result if a pod of that name exists: it is ours and the informer is stale, or it is another's, which is
-    reported."""
+    """The result if a pod of that name exists: ours, and the informer is stale, or another's, which is reported."""
     named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
     if any(pod not in launcher_pods_of(vmi, named) for pod in named):
         taken = warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it")

@@ -1,8 +1,5 @@
-"""The reconcile of a VirtualMachine without KubeVirt: its VMI by run strategy, restarts with back-off, the VM's status
-(0012).
-
-:func:`plan` is pure. The number of failures in a row is kept in the VM's status, as KubeVirt does.
-"""
+"""The reconcile of a VirtualMachine without KubeVirt: its VMI by run strategy, restarts with back-off, its status
+(0012). The number of failures in a row is kept in the VM's status, as KubeVirt does."""
 
 from __future__ import annotations
 
@@ -49,9 +46,8 @@ _MOST_COUNTED: Final = 100
 
 @dataclass(frozen=True)
 class LifecycleInputs:
-    """The inputs of a VM's plan. ``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that
-    still run for an earlier VMI of that name. ``profiles``, by name, and ``namespace_labels``: what the VM's line of
-    profiles is read with."""
+    """``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that still run for an earlier VMI
+    of that name. ``profiles``, by name, and ``namespace_labels``: for the VM's line of profiles."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None
@@ -65,8 +61,8 @@ class LifecycleInputs:
 
 @dataclass(frozen=True)
 class LifecyclePlan:
-    """The writes for a VM: ``actions`` in order, as the VM's status records a failed VMI before that VMI is deleted.
-    ``requeue_at``: when the back-off ends."""
+    """The writes for a VM, in order: its status records a failed VMI before that is deleted. ``requeue_at``: after a
+    back-off."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
@@ -149,8 +145,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
 
 
 def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
-    """The end of the back-off; never later than its length from now, even if a clock was set back since it was
-    written."""
+    """The end of the back-off; never later than its length from now, even if a clock was set back."""
     written, count = moment_of(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
     if written is None:
         return None
@@ -227,8 +222,8 @@ def _status(
 
 
 def _next_vmi(inputs: LifecycleInputs) -> VirtualMachineInstance | RefusedLineError:
-    """The VMI that the VM makes, with the devices of its line of profiles and its kept claims; the problem, if what it
-    asks for is refused."""
+    """The VMI that the VM makes, with the devices of its line of profiles and its kept claims; or the line's
+    problem."""
     try:
         return kept_instance(
             instance_of(inputs.vm), inputs.profiles, inputs.namespace_labels, inputs.vm.metadata.annotations

@@ -1,5 +1,4 @@
-"""The writes of the claim controller. Each is bound to the object that it was decided for, by resourceVersion or
-UID."""
+"""The writes of the claim controller, each bound to the object that it was decided for, by resourceVersion or UID."""
 
 from __future__ import annotations
 
@@ -21,15 +20,13 @@ ClaimOwner = Pod | PodGroup
 RecordedClaim = PodResourceClaimStatus | PodGroupResourceClaimStatus
 
 CREATION_FAILED: Final = "FailedResourceClaimCreation"
-"""A claim of the pod or PodGroup can't be made now; tried again (C-10.4). The only reason that the loop reports on the
-object."""
+"""A claim of the pod or PodGroup can't be made now; tried again (C-10.4). The only reason that is reported on it."""
 RECORDING_FAILED: Final = "FailedResourceClaimStatusUpdate"
 """The names of an object's claims could not be written to its status; tried again (C-10.6)."""
 RESERVATION_FAILED: Final = "FailedResourceClaimReservation"
 """Reservations of a claim could not be changed; tried again (C-10.7, C-10.10)."""
 RELEASE_FAILED: Final = "FailedResourceClaimRelease"
-"""A claim's finalizer could not be removed, or an unused generated claim not deleted; tried again (C-10.11,
-C-10.12)."""
+"""A finalizer could not be removed, or an unused generated claim not deleted; tried again (C-10.11, C-10.12)."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,7 @@ class RecordClaimNames:
 
 @dataclass(frozen=True)
 class ChangeReservations:
-    """Set ``reservedFor``; with ``deallocate`` also clear the allocation and then remove the finalizer (C-10.7,
-    C-10.10)."""
+    """Set ``reservedFor``; with ``deallocate`` also clear the allocation, then the finalizer (C-10.7, C-10.10)."""
 
     claim: ResourceClaim
     reserved_for: tuple[ResourceClaimConsumerReference, ...]
@@ -82,12 +78,9 @@ def subject(action: ClaimAction) -> ClaimOwner | ResourceClaim:
 
 
 async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, ...]:
-    """Write in order; refused writes are returned as Events. An object that has changed or been deleted since is left
-    to the next pass.
-
+    """Write in order; refused writes are returned as Events. An object that has changed since is left to the next pass.
     The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted
-    either (C-10.12).
-    """
+    (C-10.12)."""
     events: list[Event] = []
     stopped: set[tuple[str, str]] = set()
     for action in actions:
@@ -125,8 +118,7 @@ def refused(action: ClaimAction, error: ApiError) -> Event:
 
 
 async def write(writer: Writer, action: ClaimAction) -> TypedObject | None:
-    """Perform one action and return the object as it is now; None if it is (being) deleted. Raises
-    :class:`ApiError`."""
+    """Perform one action; the object as it is now, None if it is (being) deleted. Raises :class:`ApiError`."""
     match action:
         case CreateClaim(claim=claim):
             return await writer.create(claim)

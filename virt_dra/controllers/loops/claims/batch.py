@@ -1,8 +1,6 @@
-"""All claims at once: what the keyed loop does for one object after another, planned for everything that was listed.
-
-Level-triggered: each pass reconciles all claims, and plans nothing if all are up to date. A pass that creates claims
-leaves recording their names to the next one, which finds them by owner and annotation as after a crash (C-10.5.2).
-"""
+"""All claims at once: what the keyed loop does for one object after another, planned for everything that was listed. A
+pass that creates claims leaves recording their names to the next one, which finds them by owner and annotation as after
+a crash (C-10.5.2)."""
 
 from __future__ import annotations
 
@@ -41,12 +39,9 @@ class ClaimControllerPlan:
 
 
 async def gather(reader: Reader, namespace: str = "", gates: FeatureGates = PLAIN) -> ClaimInputs:
-    """The inputs of one namespace, or of all. Claims are read before pods, so that a consumer that is not among the
-    pods is certainly gone (C-10.9).
-
-    A claim that a pod's status names and that came after the list is read on its own, so that it isn't created twice
-    (C-10.5.1); then the pods are listed again, since that claim may have consumers younger than the first list.
-    """
+    """The inputs of one namespace, or of all. Claims are read before pods: a consumer that is not among the pods is
+    gone (C-10.9). A claim that a pod's status names and that came after the list is read on its own, so that it isn't
+    created twice (C-10.5.1); then the pods are listed again, as it may have younger consumers."""
     claims = {claim.key: claim for claim in (await reader.list(ResourceClaim, namespace)).items}
     missing: set[tuple[str, str]] = set()
     late = True
@@ -101,8 +96,7 @@ def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
 async def reconcile(
     cluster: Cluster, namespace: str = "", *, passes: int = 10, gates: FeatureGates = PLAIN
 ) -> tuple[Event, ...]:
-    """Runs passes until nothing is left to write, or the cluster refuses a write. Returns what still keeps pods
-    waiting."""
+    """Runs passes until nothing is left to write, or a write is refused. Returns what still keeps pods waiting."""
     for _ in range(passes):
         planned = plan(await gather(cluster, namespace, gates))
         refused = await apply(cluster, planned.actions)
@@ -113,8 +107,7 @@ async def reconcile(
 
 @dataclass(frozen=True)
 class _ListedView:
-    """A complete list, which knows everything for certain. All by ``namespace/name``; generated claims by namespace and
-    owner's UID."""
+    """A complete list. All by ``namespace/name``; generated claims by namespace and owner's UID."""
 
     pods: Mapping[str, Pod]
     claims: Mapping[str, ResourceClaim]

@@ -1,5 +1,5 @@
-"""Decides which claims of a pod or a PodGroup are created and recorded, and which are reserved for a pod that has a
-node (C-10.4 to C-10.8)."""
+"""Decides which claims of a pod or a PodGroup are created, recorded, and reserved for a pod on a node (C-10.4 to
+C-10.8)."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ class _CannotCreate(Exception):
 
 
 def for_pod(view: ClaimView, pod: Pod, gates: FeatureGates) -> list[PodDecision]:
-    """The writes for a pod (C-10.4 to C-10.7). After new claims the decision is to be repeated: then their names are
-    known."""
+    """The writes for a pod (C-10.4 to C-10.7). After new claims, whose names are known then, decide again."""
     if not pod.spec.resource_claims or is_done(pod) or pod.metadata.deletion_timestamp is not None:
         return []
     group = _group_of(view, pod, gates)
@@ -108,11 +107,8 @@ def _claims_of(
     view: ClaimView, owner: ClaimOwner, group: PodGroup | None, gates: FeatureGates
 ) -> tuple[list[PodDecision], ClaimOwner | None]:
     """The claims to make and record for an owner, and the owner with the names as recorded then; None as long as that
-    isn't all.
-
-    The first claim that can't be made stops the owner's turn; what was made before is found again by owner and
-    annotation.
-    """
+    isn't all. The first claim that can't be made stops the owner's turn; others are found again by owner and
+    annotation."""
     created: list[PodDecision] = []
     names: dict[str, str] = {}
     for entry in owner.spec.resource_claims:
@@ -151,8 +147,7 @@ def _claim_for(
     entry: PodResourceClaim | PodGroupResourceClaim,
     gates: FeatureGates,
 ) -> str | CreateClaim | None:
-    """The name of the generated claim of an entry, or what to create, or None if nothing is to be done for it
-    (C-10.5)."""
+    """The name of the generated claim of an entry, or what to create, or None for nothing to do (C-10.5)."""
     try:
         reference = name_of(owner, entry)
     except UnsupportedClaimSource as error:
@@ -228,8 +223,7 @@ def generated_claim(owner: ClaimOwner, entry: str, template: ResourceClaimTempla
 
 
 def generated_metadata(owner: ClaimOwner, entry: str, given: ObjectMeta) -> ObjectMeta:
-    """The metadata of a claim for an entry: the template's labels and annotations (``given``), owned by the pod or
-    PodGroup (C-10.5.5)."""
+    """The metadata of a claim for an entry: the template's labels and annotations (``given``), owned (C-10.5.5)."""
     metadata = ObjectMeta(
         generate_name=generate_name(owner.name, entry),
         namespace=owner.namespace,
@@ -240,8 +234,7 @@ def generated_metadata(owner: ClaimOwner, entry: str, given: ObjectMeta) -> Obje
 
 
 def generate_name(owner: str, entry: str) -> str:
-    """``<owner>-<entry>-``; if that is too long both parts shortened in proportion, and then no hyphen at the end
-    (C-10.5.5)."""
+    """``<owner>-<entry>-``; if too long, both parts shortened in proportion, and no hyphen at the end (C-10.5.5)."""
     base = f"{owner}-{entry}-"
     length = len(base.encode())
     if length <= LONGEST_BASE:
@@ -288,10 +281,7 @@ def _reservations(view: ClaimView, pod: ClaimOwner, group: PodGroup | None, gate
 
 def needs_work(view: ClaimView, pod: Pod, gates: FeatureGates) -> bool:
     """Whether a change makes work for a pod: a claim isn't recorded, is to be made again, or is to be reserved
-    (C-10.3).
-
-    A finished pod needs none, other than in Kubernetes 1.37 (docs/decisions/0010-corrections.md).
-    """
+    (C-10.3). A finished pod needs none, other than in Kubernetes 1.37 (docs/decisions/0010-corrections.md)."""
     if pod.metadata.deletion_timestamp is not None or is_done(pod):
         return False
     for entry in pod.spec.resource_claims:
@@ -321,8 +311,7 @@ def _must_be_made(view: ClaimView, pod: Pod, entry: PodResourceClaim, gates: Fea
 
 
 def group_needs_work(view: ClaimView, group: PodGroup) -> bool:
-    """Whether a change makes work for a PodGroup, as :func:`needs_work` for pods; its claims need no reservation
-    here."""
+    """As :func:`needs_work`, for a PodGroup, whose claims need no reservation here."""
     if group.metadata.deletion_timestamp is not None:
         return False
     for entry in group.spec.resource_claims:

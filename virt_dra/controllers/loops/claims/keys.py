@@ -38,7 +38,7 @@ def concerns_claims(pod: Pod) -> bool:
 
 def keys_of_pod(view: ClaimView, pod: Pod, gates: FeatureGates, *, deleted: bool) -> Iterator[WorkKey]:
     """The work that a pod as it is (``deleted``: was) makes: its claims once it is done with them, itself if it lacks
-    something."""
+    one."""
     if not concerns_claims(pod):
         return
     if deleted or is_done(pod):

@@ -1,5 +1,5 @@
-"""The loop's view of the cluster: informer stores, its own latest writes, pods that it saw deleted, and objects that it
-had to read."""
+"""The loop's view of the cluster: informer stores, its own latest writes, deleted pods, and objects that it had to
+read."""
 
 from __future__ import annotations
 
@@ -99,8 +99,7 @@ class ClaimStores:
 
 
 class StoredView:
-    """Implements :class:`.view.ClaimView`. One serves one turn of work: what it learns on the way is true for that turn
-    only."""
+    """Implements :class:`.view.ClaimView` for one turn of work, for which alone it keeps what it learns."""
 
     def __init__(self, stores: ClaimStores, created: CreatedClaims, deleted: RecentUids) -> None:
         self._stores, self._created, self._deleted = stores, created, deleted

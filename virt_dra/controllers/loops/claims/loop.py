@@ -1,5 +1,4 @@
-"""The resource claim controller as a keyed loop (C-10): a change is work for few pods, PodGroups and claims, each
-reconciled on its own."""
+"""The resource claim controller as a keyed loop (C-10): a change is work for few pods, PodGroups and claims."""
 
 from __future__ import annotations
 

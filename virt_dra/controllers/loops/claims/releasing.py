@@ -1,5 +1,5 @@
-"""Releases a claim whose consumers are done: reservations are dropped, devices freed, generated claims deleted (C-10.9
-to C-10.12)."""
+"""Releases a claim whose consumers are done: its reservations, its devices, and a generated one itself (C-10.9 to
+C-10.12)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from virt_dra.scheduling.claim_references import PODS, is_of_group
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether a pod is done with its claims: it has finished, or is being deleted without ever having had a node
-    (C-10.2)."""
+    """Whether a pod is done with its claims: it has finished, or is being deleted and never had a node (C-10.2)."""
     return pod.finished or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
@@ -43,10 +42,8 @@ def owning_pod(claim: ResourceClaim) -> OwnerReference | None:
 
 
 def _is_unused(view: ClaimView, claim: ResourceClaim) -> bool:
-    """Whether the pod that the claim was made for is done or another one (C-10.12).
-
-    An owner that isn't there is left to garbage collection; it may only be younger than our view.
-    """
+    """Whether the pod that the claim was made for is done or another one (C-10.12). An owner that isn't there is left
+    to garbage collection: it may only be younger than our view."""
     owner = owning_pod(claim)
     pod = view.pod(claim.namespace, owner.name) if owner is not None else None
     return owner is not None and pod is not None and (pod.metadata.uid != owner.uid or is_done(pod))

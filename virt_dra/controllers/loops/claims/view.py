@@ -11,8 +11,7 @@ from virt_dra.api.scheduling_v1 import PodGroup
 
 
 class LookNeeded(Exception):
-    """Raised where the decision depends on whether an object exists, and our copy of the cluster may be too old: the
-    object must be read from the cluster."""
+    """Raised where a decision depends on whether an object exists, which must be read from the cluster."""
 
     def __init__(self, kind: type[TypedObject], namespace: str, name: str) -> None:
         self.kind, self.namespace, self.name = kind, namespace, name
@@ -20,8 +19,7 @@ class LookNeeded(Exception):
 
 
 class ClaimView(Protocol):
-    """A copy of the cluster, which may be old. The functions named ``certain_…`` know, or raise :class:`LookNeeded`
-    (C-10.5.1, C-10.9)."""
+    """A copy of the cluster, which may be old. ``certain_…`` know, or raise :class:`LookNeeded` (C-10.5.1, C-10.9)."""
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 

@@ -1,5 +1,4 @@
-"""The number of partitions of each type that a pool has, and how many of them still fit its shared counters (C-12.6).
-Pure."""
+"""The partitions of each type that a pool has, and how many still fit its shared counters (C-12.6). Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ _Counters = dict[tuple[str, str], Quantity]
 
 @dataclass(frozen=True)
 class Grouped:
-    """A device with the attribute that says its type (empty: none) and the type (None: it doesn't have that attribute
-    as a text)."""
+    """A device with the attribute that says its type ("" for none) and the type (None: it lacks that text)."""
 
     device: Device
     attribute: str
@@ -39,8 +37,7 @@ class Grouped:
 
     @classmethod
     def devices(cls, spec: ResourcePoolStatusRequestSpec, slices: Iterable[ResourceSlice]) -> list[Grouped]:
-        """All devices of a pool's slices. The request's attribute is used only if no slice with devices declares
-        one."""
+        """All devices of a pool's slices. The request's attribute counts only if no slice with devices declares one."""
         published = [
             (slice_.spec.partition_type_attribute or "", device) for slice_ in slices for device in slice_.spec.devices
         ]
@@ -70,10 +67,7 @@ def partition_view(
     devices: Sequence[Grouped], counters: Sequence[CounterSet], in_use: Collection[str], pool: str
 ) -> tuple[PartitionTypeStatus, ...] | ViewProblem | None:
     """Per attribute and type, sorted: how many devices consume counters, and how many of the unused ones fit one after
-    the other.
-
-    None if no device is grouped. Types are counted independently of each other.
-    """
+    the other, each type on its own. None if no device is grouped."""
     if not any(device.attribute for device in devices):
         return None
     if not counters:

@@ -67,11 +67,8 @@ def pool_request_status(
     rules: Sequence[DeviceTaintRule],
     now: datetime,
 ) -> ResourcePoolStatusRequestStatus:
-    """The whole answer: pools by name, as many as the limit says, and how many there are (C-12.5, C-12.8).
-
-    ``slices`` and ``claims`` may be more than the request is about. ``rules``: none without the gate
-    DRADeviceTaintRules.
-    """
+    """The whole answer: pools by name, as many as the limit says, and how many there are (C-12.5, C-12.8). ``slices``
+    and ``claims`` may be more than needed. ``rules``: none without the gate DRADeviceTaintRules."""
     spec = request.spec
     members: dict[str, list[ResourceSlice]] = {}
     for published in sorted(slices, key=lambda published: published.name):

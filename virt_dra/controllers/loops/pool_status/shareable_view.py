@@ -12,10 +12,8 @@ from virt_dra.controllers.loops.pool_status.view_problem import MOST_ITEMS, SHAR
 def shareable_view(
     devices: Sequence[Device], in_use: Collection[str], consumed: Mapping[str, Quantity], pool: str
 ) -> ShareableSummaryStatus | ViewProblem | None:
-    """Devices that several claims may share, and their capacity by name; None if there are none.
-
-    A used device is partially available even if it is exhausted.
-    """
+    """Devices that several claims may share, and their capacity by name; None if there are none. A used device is
+    partially available even if it is exhausted."""
     shareable = [device for device in devices if device.allow_multiple_allocations]
     if not shareable:
         return None

@@ -1,7 +1,3 @@
-"""The scheduler: pending pods to nodes, claims to devices (C-4 to C-6, C-9). What it decides is
-:mod:`virt_dra.scheduling`.
-
-`loop` runs it on a cluster: informers feed `known_cluster`, one scheduling cycle follows the other, and `binding_cycle`
-runs beside them. `batch` schedules given pods once, for ``virt-dra run``. Both write with `claim_writes` and
-`pod_writes`, in the order of C-21.
-"""
+"""The scheduler: pending pods to nodes, claims to devices (C-4 to C-6, C-9), as :mod:`virt_dra.scheduling` decides.
+`loop` runs it on a cluster, `batch` schedules given pods once, for ``virt-dra run``. Both write in the order of
+C-21."""

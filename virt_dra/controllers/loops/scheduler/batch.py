@@ -1,8 +1,4 @@
-"""Schedules given pods once (C-5): `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2. A cluster
-has `loop`.
-
-The decision itself is virt_dra.scheduling; here it meets a cluster.
-"""
+"""Schedules given pods once (C-5): `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2."""
 
 from __future__ import annotations
 
@@ -70,8 +66,8 @@ def is_pending(pod: Pod) -> bool:
 def plan(
     inputs: SchedulerInputs, options: FitOptions = DEFAULT_OPTIONS, *, only_node: str | None = None
 ) -> tuple[SchedulingDecision, ...]:
-    """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first
-    pod's node."""
+    """Decide pod by pod; what one gets is in use for the next, and a claim that two share goes with its first pod's
+    node."""
     model = inputs.model
     decisions: list[SchedulingDecision] = []
     for pod in inputs.pods:
@@ -85,8 +81,7 @@ def plan(
 
 
 def _as_written(placement: Placement, pod: Pod) -> Iterator[TypedObject]:
-    """The pod and its claims as `apply` will leave them, which is how later pods of the same plan see them (the assume
-    cache, C-4.1)."""
+    """The pod and its claims as `apply` will leave them, for later pods of the same plan (the assume cache, C-4.1)."""
     yield pod.with_(spec=pod.spec.with_(node_name=placement.node))
     results = {allocation.claim.key: allocation.result for allocation in placement.allocations}
     for claim in placement.claims:

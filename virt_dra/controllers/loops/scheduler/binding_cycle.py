@@ -1,8 +1,5 @@
 """The binding cycle of a pod: its claims are written, its devices become ready, it gets its node (C-5.11 to C-5.15,
-C-6.4).
-
-Runs beside the scheduling cycles of other pods, since drivers may take minutes.
-"""
+C-6.4). Runs beside the scheduling cycles of other pods, since drivers may take minutes."""
 
 from __future__ import annotations
 
@@ -60,8 +57,8 @@ class BindingCycle:
     """As last seen."""
 
     async def run(self) -> None:
-        """PreBind, then the binding itself. Raises BindError with the text of the pod's condition; :meth:`undo` must
-        follow then."""
+        """PreBind, then the binding. Raises BindError with the text of the pod's condition; then :meth:`undo` must
+        follow."""
         try:
             if self.devices is not None:
                 await self._pre_bind(self.devices)
@@ -124,8 +121,7 @@ class BindingCycle:
         return bound.claim
 
     async def _seen(self, claim: ResourceClaim) -> None:
-        """Until the informer knows the claim, so that its devices are taken when they are no longer in flight
-        (C-2.7)."""
+        """Until the informer knows the claim: its devices are taken when they are no longer in flight (C-2.7)."""
         for _ in range(_SEEN_WITHIN):
             if self.known_cluster.claims.assume(claim):
                 return
@@ -133,8 +129,7 @@ class BindingCycle:
         _log.info("claim %s not stored in the assume cache", claim.key)
 
     async def _become_ready(self) -> None:
-        """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that
-        it may take."""
+        """C-6.4: until every condition is True. Raises BindError if a driver reports a failure, or takes too long."""
         note = f"waiting for binding conditions for device on node {self.node}"
         self.context.recorder(COMPONENT).record(reference_to(self.pod), "Normal", "BindingConditionsPending", note)
         began = self.known_cluster.now()
@@ -188,8 +183,7 @@ class BindingCycle:
                     metrics.count(f"{name}_allocations_total", profile=COMPONENT, driver=driver, status=outcome)
 
     async def undo(self) -> None:
-        """Unreserve (C-5.15): what is in flight is dropped, the pod's own reservations are taken back; allocations
-        stay."""
+        """Unreserve (C-5.15): what is in flight is dropped, the pod's reservations are taken back; allocations stay."""
         if self.devices is None:
             return
         self.devices.unreserve()

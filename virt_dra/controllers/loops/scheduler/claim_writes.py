@@ -1,4 +1,4 @@
-"""What the scheduler writes to claims: finalizer, allocation and reservation, and their reverse (C-5.6, C-5.11, C-5.15;
+"""What the scheduler writes to claims: finalizer, allocation, reservation, and back (C-5.6, C-5.11, C-5.15;
 C-21.1-4)."""
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from virt_dra.scheduling.claim_references import with_reservations
 _log = logging.getLogger(__name__)
 
 WRITE_ATTEMPTS = 5
-"""How often an object is written at most when others write it at the same time, or the server doesn't answer (C-2.7,
-C-21.1)."""
+"""How often an object is written at most when others write it, or the server doesn't answer (C-2.7, C-21.1)."""
 _SERVER_ERRORS = 500
 """From this HTTP status on it isn't known whether a write took effect."""
 
@@ -33,13 +32,9 @@ class BindError(Exception):
 
 @dataclass(frozen=True)
 class ClaimBinding:
-    """What is written to a claim. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets
-    its time (C-5.11 item 6). ``stamp_stored``: whether a stored one gets it, too, as by kube-scheduler; claims in files
-    often lack it.
-
-    ``shared``: other pods of the group write the same allocation; the first of them does, the others see it there
-    (C-20.2).
-    """
+    """What is written to a claim. ``allocation``: None if it has one. ``stamp``: whether a new allocation gets its time
+    (C-5.11 item 6); ``stamp_stored``: whether a stored one does, too, as by kube-scheduler; claims in files often lack
+    it. ``shared``: other pods of the group write the same allocation, and see that the first did (C-20.2)."""
 
     consumer: ResourceClaimConsumerReference
     allocation: AllocationResult | None
@@ -51,8 +46,7 @@ class ClaimBinding:
 
 @dataclass(frozen=True)
 class BoundClaim:
-    """The claim as it is stored. ``ours``: the reservation was made here, so a later failure takes it back; one of
-    another writer stays."""
+    """The claim as it is stored. ``ours``: the reservation was made here, so that a later failure takes it back."""
 
     claim: ResourceClaim
     ours: bool
@@ -62,9 +56,7 @@ async def bind_claim(
     cluster: Cluster, claim: ResourceClaim, binding: ClaimBinding, *, reread: bool = False
 ) -> BoundClaim:
     """Finalizer first, then allocation and reservation in one status write; a conflict starts over with a fresh read.
-
-    ``reread``: the first attempt reads the claim too. The texts of C-5.11 name the write that failed. Raises BindError.
-    """
+    ``reread``: also the first attempt reads. Raises BindError, whose text names the write that failed (C-5.11)."""
     protecting = f"add finalizer to claim {claim.key}"
     reserving = (
         f"add {'reservation' if binding.allocation is None else 'allocation and reservation'} to claim {claim.key}"
@@ -95,11 +87,7 @@ async def bind_claim(
 
 def _still_to_write(decided: ResourceClaim, current: ResourceClaim, binding: ClaimBinding) -> AllocationResult | None:
     """The allocation, unless the claim has one. Raises :class:`BindError` if the claim is no longer the one that was
-    decided about (C-5.11 items 3, 4, 6; C-22.4).
-
-    A claim that was decided about as allocated must still have these devices: they, or the plan for an earlier pod,
-    chose the node.
-    """
+    decided about, or has other devices than those that chose the node (C-5.11 items 3, 4, 6; C-22.4)."""
     allocation = current.status.allocation
     if current.metadata.uid != decided.metadata.uid:
         raise BindError(f"claim {decided.key} got deleted and created again in the meantime")
@@ -142,9 +130,8 @@ def _bound_status(
 
 
 async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> ResourceClaim | None:
-    """Remove the reservation for a UID (C-21.3). Returns the claim as it is stored then. A reservation that the cluster
-    refuses to remove is used by the pod's next attempt, or removed by the claim controller when the pod was deleted
-    (C-10.9)."""
+    """Remove the reservation for a UID (C-21.3); the claim as it is stored then. What the cluster refuses to remove is
+    used by the pod's next attempt, or left to the claim controller (C-10.9)."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
@@ -164,6 +151,5 @@ async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> Res
 
 
 async def deallocate_claim(cluster: Cluster, claim: ResourceClaim) -> ResourceClaim:
-    """Give the devices back (C-5.6, C-21.4); the finalizer stays. Raises ApiError, also if the claim changed since it
-    was read (C-5.7)."""
+    """Give the devices back (C-5.6, C-21.4); the finalizer stays. Raises ApiError, also for a changed claim (C-5.7)."""
     return await cluster.update_status(claim.with_(status=ResourceClaimStatus()))

@@ -1,5 +1,4 @@
-"""Kubernetes' preemption by a scheduler's loop: pods of lower priority are evicted for a pod that fits nowhere
-(:mod:`virt_dra.scheduling.default_preemption`)."""
+"""Kubernetes' preemption by a scheduler's loop (:mod:`virt_dra.scheduling.default_preemption`)."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ def _mark(kind: str) -> PodCondition:
 
 @dataclass(frozen=True)
 class Room:
-    """What preemption did: ``text`` for the condition of the pod. ``evicted``: pods were evicted as Kubernetes does,
-    which is all that the condition says then."""
+    """What preemption did: ``text`` for the pod's condition, which is all that it says if pods were ``evicted``."""
 
     text: str
     evicted: bool = False
@@ -65,8 +63,8 @@ class DefaultPreempting:
         return Room(chosen.text)
 
     async def evict_all(self, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
-        """Evict these victims for the pod, which gets their place. Lower priorities that are nominated for the node
-        look for another one. Raises ApiError."""
+        """Evict these victims for the pod, which gets their place; lower priorities nominated for it lose that. Raises
+        ApiError."""
         for other in tuple(self._table.nominations.on(node)):
             if other.priority < pod.priority:
                 self._table.nominations.forget(other.metadata.uid)
@@ -95,8 +93,7 @@ class DefaultPreempting:
         return sorted(self._budgets.store.values(), key=lambda budget: budget.key)
 
     async def evict(self, victim: Pod, kind: str, uid: str, node: str) -> None:
-        """Evict a victim for the pod or group with this ``kind`` and ``uid``. Skips one that was deleted or replaced.
-        Raises ApiError."""
+        """Evict a victim for the pod or group (``kind``) of this UID, unless it was replaced. Raises ApiError."""
         cluster = self._context.cluster
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:

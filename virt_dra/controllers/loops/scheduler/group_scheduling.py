@@ -1,5 +1,4 @@
-"""Pod groups in the scheduler's loop: all that a group needs is decided in one cycle, then each of its pods is bound
-(C-9)."""
+"""Pod groups in the scheduler's loop: a group is decided in one cycle, then each of its pods is bound (C-9)."""
 
 from __future__ import annotations
 
@@ -185,8 +184,7 @@ class GroupScheduling:
             return f'error in "DefaultPreemption" PodGroupPostFilter plugins: {PREEMPTION}{error}', _PostFilter.FAILED
 
     async def _preempt(self, group: PodGroup, pods: Sequence[Pod]) -> tuple[str, _PostFilter]:
-        """Pods of lower priority, wherever they are, make room for the group if it fits without them. Raises
-        ApiError."""
+        """Pods of lower priority, wherever they are, make room for the group if it fits without them."""
         table = self._known.table
         priority = group.spec.priority or 0
         if waits_for_victims(pods, priority, table):
@@ -222,8 +220,7 @@ class GroupScheduling:
         return False
 
     async def _free_claims(self, group: PodGroup, result: GroupResult) -> str | None:
-        """A claim of the group that some node can't use is deallocated, or else a reservation for the group is taken
-        back."""
+        """A claim of the group that some node can't use is deallocated, else a reservation for the group taken back."""
         for member in result.members:
             parts = member.outcome.parts if isinstance(member.outcome, NotFitting) else ()
             devices = device_part([part.attempt for part in parts])

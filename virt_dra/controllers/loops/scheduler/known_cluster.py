@@ -1,9 +1,5 @@
-"""What the scheduler knows of the cluster, kept up to date by informers: nodes with their pods, claims, devices in use,
-and the queue.
-
-Every change goes first into what later attempts read, then as an event to the queue, which wakes the pods that it may
-help (C-4.6).
-"""
+"""What the scheduler knows of the cluster, by informers: nodes with their pods, claims, devices in use, the queue.
+Every change goes first into what later attempts read, then as an event to the queue, which wakes pods (C-4.6)."""
 
 from __future__ import annotations
 
@@ -91,8 +87,8 @@ class KnownCluster:
         """Set when the queue may have a pod."""
 
     def follow(self) -> None:
-        """Take over what is there, and every change from now on. Pods come last: whether one is held back depends on
-        the rest."""
+        """Take over what is there, and every change from now on; pods last, since the rest decides whether one is held
+        back."""
         self._nodes.on_change(self._node)
         self._classes.on_change(self._device_class)
         self._slices.on_change(self._slice)

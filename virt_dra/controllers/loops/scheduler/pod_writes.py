@@ -29,12 +29,8 @@ def unscheduled(reason: str, message: str) -> PodCondition:
 
 
 async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
-    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound.
-    Raises ApiError.
-
-    Asked again and again, since the special claim of a pod that counts as not bound is deleted, and no controller makes
-    it again (C-7.7).
-    """
+    """Assign the pod; its condition becomes True with it. Where no answer came, the pod is asked, again and again,
+    since the special claim of a pod that counts as not bound is deleted for good (C-7.7). Raises ApiError."""
     try:
         await cluster.bind(pod, node)
     except Unavailable:
@@ -56,8 +52,7 @@ def _without_empty(status: Json) -> Json:
 
 
 async def clear_node_resources(cluster: Cluster, pod: Pod) -> None:
-    """Removes them. Errors are ignored: the pod's next attempt writes the field again, and a deleted pod doesn't need
-    it."""
+    """Removes them. Errors are ignored: the pod's next attempt writes the field again."""
     try:
         await patch_status(cluster, pod, {_NODE_RESOURCES: []})
     except ApiError as error:

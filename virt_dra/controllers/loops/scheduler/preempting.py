@@ -1,8 +1,5 @@
-"""Preemption by the scheduler's loop: pods of lower priority are evicted for a pod that fits nowhere.
-
-Kubernetes' own (:mod:`virt_dra.scheduling.default_preemption`) knows no devices; with the option, which is off, the
-plan is :mod:`virt_dra.scheduling.preemption`'s instead. What is evicted is marked and reported in the same way.
-"""
+"""Preemption by the scheduler's loop: Kubernetes' own (:mod:`virt_dra.scheduling.default_preemption`), which knows no
+devices, or with the option, which is off, that of :mod:`virt_dra.scheduling.preemption`."""
 
 from __future__ import annotations
 
@@ -65,16 +62,14 @@ class Preempting(DefaultPreempting):
         return Room(not_preempting(outcome.diagnosis, pod.spec.preemption_policy))
 
     async def make_room_for_group(self, group: PodGroup, nominated: Mapping[str, Pod], victims: Sequence[Pod]) -> None:
-        """Evict for a pod group; ``nominated``: its pods by UID, each in the node's place that it was given. Raises
-        ApiError."""
+        """Evict for a pod group; ``nominated``: its pods by UID, each nominated for its node. Raises ApiError."""
         for victim in victims:
             await self.evict(victim, GROUP, group.metadata.uid, "cluster")
         for pod in nominated.values():
             await self.nominate(pod, pod.status.nominated_node_name)
 
     async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
-        """A plan of preemption that holds on the cluster as it is now. None if changes of the cluster invalidated every
-        plan before it was finished."""
+        """A plan of preemption that holds on the cluster as it is now; None if changes invalidated every one."""
         budgets = self.sorted_budgets()
         for attempt in range(PLANS):
             outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
@@ -103,8 +98,7 @@ class Preempting(DefaultPreempting):
         )
 
     def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
-        """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits
-        nowhere."""
+        """The plugins but DynamicResources, on a node as it would be; a pod that fails in PreFilter fits nowhere."""
         attempts: list[PluginAttempt] = []
         hopeless = False
         for plugin in self._known.plugins:

@@ -1,5 +1,4 @@
-"""What is written for the extended resources of a pod: the special claim, its mention in the pod, and its end (C-7.6,
-C-7.7)."""
+"""What is written for a pod's extended resources: the special claim, its mention in the pod, its end (C-7.6, C-7.7)."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ async def create_special(cluster: Cluster, metrics: LoopMetrics, special: Resour
 
 
 async def _claim_of_lost_answer(cluster: Cluster, special: ResourceClaim) -> ResourceClaim | None:
-    """The claim, if it was stored although the answer was lost (C-20.24). It is found by its owner: its name isn't
-    known."""
+    """The claim, by its owner, if it was stored although the answer was lost (C-20.24)."""
     owner = special.metadata.controller_owner
     try:
         there = (await cluster.list(ResourceClaim, special.namespace)).items
@@ -67,8 +65,7 @@ async def write_mappings(
 
 
 async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
-    """Delete the claim, its finalizer first, so that the deletion takes effect at once. Raises ApiError; ignores a
-    claim that was deleted already."""
+    """Delete the claim, if it is there, its finalizer first, so that this takes effect at once. Raises ApiError."""
     current = claim
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:

@@ -1,8 +1,5 @@
-"""The loop of the device taint eviction controller: follows pods, claims, slices and rules, deletes pods, writes
-conditions (C-11).
-
-What is to be done is decided when something changes, in the informers' handlers; the queue does it when it is due.
-"""
+"""The loop of the device taint eviction controller (C-11). What is to be done is decided when something changes, in the
+informers' handlers; the queue does it when it is due."""
 
 from __future__ import annotations
 
@@ -69,8 +66,7 @@ class RuleRef(NamedTuple):
 
 
 class TaintEviction:
-    """The loop of the device taint eviction controller. The counts of evicted pods live as long as this object
-    (C-11.1)."""
+    """The loop. The counts of evicted pods live as long as this object (C-11.1)."""
 
     def __init__(self, context: LoopContext) -> None:
         self._cluster, self._clock, self._metrics = context.cluster, context.clock, context.metrics
@@ -221,8 +217,7 @@ class TaintEviction:
         return None
 
     async def _delete(self, ref: PodRef) -> bool:
-        """Mark and delete the pod of that UID; False if the name belongs to another pod by now. A pod being deleted is
-        left alone."""
+        """Mark and delete the pod of that UID, unless it is being deleted; False if another pod has the name by now."""
         pod = await self._cluster.get(Pod, ref.name, ref.namespace)
         if pod.metadata.uid != ref.uid:
             return False

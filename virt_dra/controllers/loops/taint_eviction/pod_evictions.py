@@ -20,11 +20,9 @@ ClaimOfPod = Callable[[str], tuple[ResourceClaim, Eviction | None] | None]
 
 
 def pod_eviction(pod: Pod, allocated: ClaimOfPod, *, workload_claims: bool = False) -> Eviction | None:
-    """The eviction of a pod: the earliest of its claims', with the causes of all (C-11.3).
-
-    None for a pod without a node. Claims that aren't allocated, not the pod's or not reserved for it don't count, nor
-    does the claim of its extended resources. A pod that has finished is evicted as any other.
-    """
+    """The eviction of a pod: the earliest of its claims', with the causes of all (C-11.3); None without a node. Claims
+    that aren't allocated, the pod's, and reserved for it don't count, nor does that of its extended resources. A pod
+    that has finished is evicted as any other."""
     if not pod.spec.node_name:
         return None
     earliest: Eviction | None = None

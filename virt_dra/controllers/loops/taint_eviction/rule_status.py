@@ -37,8 +37,7 @@ class PendingPods:
 
 @dataclass(frozen=True)
 class RuleCounts:
-    """What a rule's condition is about. ``published`` and ``allocated``: devices that it selects, used with effect None
-    only."""
+    """What a rule's condition is about. ``published`` and ``allocated``: selected devices, for effect None only."""
 
     pending: PendingPods = PendingPods()
     evicted: int = 0
@@ -47,8 +46,8 @@ class RuleCounts:
 
 
 def not_before(rule: DeviceTaintRule, now: datetime) -> float:
-    """The seconds for which the condition stays as it is, since it was changed for this generation a moment ago; 0: it
-    may change."""
+    """The seconds for which the condition stays, since it was changed for this generation a moment ago; 0: it may
+    change."""
     current = _known(rule)
     if (
         current is None
@@ -64,8 +63,7 @@ def not_before(rule: DeviceTaintRule, now: datetime) -> float:
 
 
 def changed_condition(rule: DeviceTaintRule, counts: RuleCounts, now: datetime) -> Condition | None:
-    """The condition to write, None if the rule has it. Any change moves lastTransitionTime, one of the message too
-    (C-11.9)."""
+    """The condition to write, None if the rule has it. Any change, also of the message, moves its time (C-11.9)."""
     status, reason, message = _outcome(rule.spec.taint.effect, counts)
     if counts.evicted:
         message = f"{message} {_pods(counts.evicted)} evicted since starting the controller.".lstrip()

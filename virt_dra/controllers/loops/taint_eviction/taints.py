@@ -1,8 +1,5 @@
-"""All allocated claims with their evictions, kept up to date as slices, rules and claims change (C-11.1, C-11.4).
-
-A change is answered with the claims whose eviction is another one now: no pass over all claims for a rule or a slice
-that concerns few.
-"""
+"""All allocated claims with their evictions, kept up to date as slices, rules and claims change (C-11.1, C-11.4). A
+change is answered with the claims whose eviction is another one now, without a pass over all."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ class AllocatedTaints:
         return self._evaluated(affected)
 
     def would_evict(self, rule: DeviceTaintRule) -> Iterator[AllocatedClaim]:
-        """The claims whose consumers a rule would evict if its effect were NoExecute, with evictions by the rule alone
+        """The claims whose consumers a rule alone would evict if its effect were NoExecute, with their evictions
         (C-11.8)."""
         strict = rule.with_(spec=rule.spec.with_(taint=rule.spec.taint.with_(effect=NO_EXECUTE)))
         alone = EvictingRules()
