@@ -65,8 +65,7 @@ class PodView:
 
 
 def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
-    """The first claim that is missing, or what to record of all. A claim made before a crash is found by owner and
-    annotation."""
+    """The first claim that is missing, or what to record of all. One made before a crash is found by its owner."""
     names: dict[str, str] = {}
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name is not None or entry.resource_claim_template_name is None:
@@ -183,11 +182,9 @@ class ClaimCleanup:
 def for_claim(
     claim: ClassicClaim, alive: Callable[[ResourceClaimConsumerReference], bool], owner: Pod | None
 ) -> ClaimCleanup:
-    """Drop consumers that are gone; when the last one goes, a delayed claim is deallocated in the same write (C-18.7).
-
+    """Drop consumers that are gone; with the last one a delayed claim is deallocated in the same write (C-18.7).
     ``alive``: whether a consumer that is a pod still needs the claim. ``owner``: the pod of the claim's owner
-    reference, if it is known.
-    """
+    reference, if it is known."""
     reserved = claim.status.reserved_for
     kept = tuple(
         consumer for consumer in reserved if consumer.api_group or consumer.resource != PODS or alive(consumer)
@@ -207,8 +204,7 @@ def for_claim(
 
 
 def _is_unused(claim: ClassicClaim, owner: Pod | None) -> bool:
-    """Whether a generated claim's pod is known, and done or another one. An unknown one is left to garbage
-    collection."""
+    """Whether a generated claim's pod is known, and done or another. An unknown one is left to garbage collection."""
     reference = claim.metadata.controller_owner
     if reference is None or reference.kind != "Pod" or owner is None:
         return False

@@ -1,7 +1,7 @@
 """What the author of a classic driver writes: three functions. The framework around them is :mod:`.driver_controller`.
 
-All of them may be called again for the same claims, after a crash or a conflict: they must be idempotent. An exception
-fails that attempt only: it is reported as an Event ``Failed`` and tried again.
+They may be called again for the same claims, after a crash or a conflict: they must be idempotent. An exception fails
+that attempt only: it is reported as an Event ``Failed`` and tried again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ class AllocationRefused(Exception):
 @dataclass(frozen=True)
 class PendingClaim:
     """A claim that is to be allocated. ``entry``: the name of the pod's claim entry; empty for immediate allocation.
-
-    ``class_parameters`` and ``claim_parameters``: what the references of class and claim lead to; None without a
-    reference. ``resource_class``: for a claim with a ``controller`` (1.31) the DeviceClass of its first request, or
-    None.
-    """
+    ``class_parameters``, ``claim_parameters``: what the references lead to; None without one. ``resource_class``: for a
+    claim with a ``controller`` (1.31) the DeviceClass of its first request, or None."""
 
     claim: ClassicClaim
     resource_class: ResourceClass | ClassicDeviceClass | None
@@ -44,12 +41,10 @@ class ClassicDriver(Protocol):
     async def allocate(
         self, claims: Sequence[PendingClaim], node: str
     ) -> Sequence[ClassicAllocation | AllocationRefused]:
-        """Allocate claims of one pod for a node, or for any node if that is empty (immediate). One answer for each
-        claim, in order."""
+        """Allocate claims of a pod for a node, or for any if that is empty (immediate). One answer each, in order."""
 
     async def deallocate(self, claim: ClassicClaim) -> None:
-        """Free what a claim has; also called to stop an allocation that never was recorded, and for a claim that has
-        nothing."""
+        """Free what a claim has; also to stop an allocation that was never recorded, and for one that has nothing."""
 
     async def unsuitable_nodes(
         self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
@@ -70,12 +65,9 @@ class ParametersReader(Protocol):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """``parameter_kinds``: the kinds that references may name, beside ConfigMaps; a reference has no version, so the
-    driver fixes it.
-
-    ``reserves``: the pod that triggered an allocation is reserved in the same write, which saves the scheduler one
-    (C-18.5). ``recheck``: seconds after which unsuitable nodes are determined again.
-    """
+    """``parameter_kinds``: what references may name, beside ConfigMaps; a reference has no version, so the driver fixes
+    it. ``reserves``: the pod that triggered an allocation is reserved in the same write, which saves the scheduler one
+    (C-18.5). ``recheck``: seconds after which unsuitable nodes are determined again."""
 
     DEFAULT_RECHECK: ClassVar[float] = 30.0
 

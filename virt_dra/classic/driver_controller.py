@@ -1,9 +1,8 @@
 """The controller that a classic driver runs on: it calls the author's three functions and writes what they say
 (C-18.5).
 
-A loop over keys: claims and scheduling contexts, each retried with back-off. Before it acts it reads the object anew,
-so that a stale informer leads to no action; upstream's library remembers what it wrote for 60 s instead. All writes
-carry the resourceVersion.
+A loop over claims and scheduling contexts. Before it acts it reads the object anew, so that a stale informer leads to
+no action (upstream's library remembers what it wrote for 60 s). All writes carry the resourceVersion.
 """
 
 from __future__ import annotations
@@ -173,8 +172,8 @@ class DriverController:
         await self._unprotect(claim)
 
     async def _clean_up(self, claim: ClassicClaim) -> None:
-        """End what a process that crashed had begun with a claim: nothing is in progress yet, so it can't be an
-        allocation of ours."""
+        """End what a crashed process had begun with a claim: it can't be an allocation of ours, as none is in
+        progress."""
         try:
             await self._deallocate(claim)
         except ApiError as error:
@@ -187,8 +186,7 @@ class DriverController:
         self._releasing.discard(claim.metadata.uid)
 
     async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> list[tuple[str, str]]:
-        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Returns the
-        claims that failed, and why."""
+        """Finalizers, the author's function, a status write for each claim (C-18.5.2): those that failed, and why."""
         failures: dict[str, str] = {}
         protected: list[PendingClaim] = []
         for pending_claim in pending:

@@ -23,8 +23,7 @@ AnyClass = ResourceClass | ClassicDeviceClass
 
 @dataclass(frozen=True)
 class Nothing:
-    """The claim needs nothing of this driver. ``retry``: to be looked at again, as its class may change its driver;
-    ``missing``: the error that it has no class."""
+    """Nothing to do. ``retry``: to be looked at again, as its class may change its driver; ``missing``: it has none."""
 
     retry: bool = False
     missing: str = ""
@@ -84,11 +83,9 @@ def no_class(name: str) -> str:
 
 
 def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releasing: bool = False) -> DriverClaimPlan:
-    """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated.
-
-    ``releasing``: this process began to deallocate the claim. Without that, a finalizer on an unallocated claim may as
-    well be that of an allocation in progress, and stays until the claim is allocated or deleted, as upstream.
-    """
+    """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated. ``releasing``: this
+    process began to deallocate the claim; without that, a finalizer on an unallocated claim may be that of an
+    allocation in progress, and stays until the claim is allocated or deleted, as upstream."""
     if claim.status.reserved_for:
         return Nothing()
     if claim.metadata.deletion_timestamp is not None or claim.deallocating:
@@ -109,8 +106,7 @@ def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releas
 
 
 def is_left_over(claim: ClassicClaim, driver: str) -> bool:
-    """Whether a driver that starts finds the claim in the middle of an allocation or deallocation: protected, with
-    nothing allocated."""
+    """Whether a driver that starts finds the claim in the middle of something: protected, with nothing allocated."""
     return claim.status.allocation is None and driver_finalizer(driver) in claim.metadata.finalizers
 
 
@@ -169,8 +165,7 @@ def _missing_class(claim: ClassicClaim, classes: ClassLookup, driver: str) -> st
 
 
 def nodes_to_ask_about(context: PodSchedulingContext) -> tuple[str, ...]:
-    """The potential nodes and the selected one. None for a pod that was scheduled already: no node can be refused for
-    it."""
+    """The potential nodes and the selected one. None for a pod that was scheduled: no node can be refused for it."""
     potential, selected = context.spec.potential_nodes, context.spec.selected_node
     if not potential or not selected or selected in potential:
         return potential
@@ -187,8 +182,7 @@ def truncated(unsuitable: Collection[str], selected: str) -> tuple[str, ...]:
 
 
 def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[str]]) -> PodSchedulingContext:
-    """The context with this driver's entries replaced, in place; those of other drivers stay. The same object if
-    nothing changes."""
+    """The context with this driver's entries replaced, in place. The same object if nothing changes."""
     left = dict(answers)
     entries = [
         _with_nodes(status, left.pop(status.name)) if status.name in left else status

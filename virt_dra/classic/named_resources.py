@@ -1,5 +1,4 @@
-"""The model "named resources" of structured parameters in 1.30 (C-18.9): instances of a node, chosen by CEL over their
-attributes.
+"""The model "named resources" of 1.30 (C-18.9): instances of a node, chosen by CEL over their attributes.
 
 An expression sees ``attributes.<type>["name"]`` with the types quantity, bool, int, intslice, string, stringslice and
 version. Evaluation is limited as that of device selectors, and one node's attempt by a budget.
@@ -74,10 +73,10 @@ def choose(
     instances: Sequence[NamedResourcesInstance], selectors: Sequence[str], common: str = "", work: Work | None = None
 ) -> list[int] | None:
     """For each selector the index of an instance of its own, or None if that is impossible. ``common`` must hold for
-    all of them.
+    all.
 
-    A bipartite matching by augmenting paths (Kuhn 1955): it finds an assignment whenever there is one, in polynomial
-    time, and is the first in the order of instances where that suffices. Raises ExpressionFailed.
+    A bipartite matching by augmenting paths (Kuhn 1955), which finds an assignment whenever there is one, the first in
+    the order of instances where that suffices. Raises ExpressionFailed.
     """
     usable = [
         index for index, instance in enumerate(instances) if not common or _selected("filter", common, instance, work)
@@ -96,8 +95,7 @@ def choose(
 
 
 def _augment(first: int, options: Sequence[Sequence[int]], taken: dict[int, int]) -> bool:
-    """Give a request an instance, moving earlier ones if need be; breadth-first, so that no depth is bounded by the
-    stack."""
+    """Give a request an instance, moving earlier ones if need be; breadth-first, so that the stack bounds no depth."""
     came_from: dict[int, int] = {}
     waiting = [first]
     for request in waiting:

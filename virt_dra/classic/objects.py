@@ -1,8 +1,5 @@
 """The objects of classic DRA, in the shape of v1alpha2 (C-18.1); :mod:`.versions` reads and writes the other versions.
-
-v1alpha2 is what the embedded cluster stores and what every rule here is about. Of v1alpha3 it carries what has no older
-form: the ``controller`` and ``devices`` of a claim and of its allocation.
-"""
+Of v1alpha3 it carries what has no older form: the ``controller`` and ``devices`` of a claim and of its allocation."""
 
 from __future__ import annotations
 
@@ -100,7 +97,7 @@ class ClassicDeviceClaim(Wire):
 
 
 class ClassicClaimSpec(Wire):
-    """``controller`` (a driver's name) and ``devices`` are v1alpha3's instead of ``resourceClassName`` and
+    """v1alpha3 has ``controller`` (a driver's name), ``devices`` instead of ``resourceClassName``,
     ``parametersRef``."""
 
     resource_class_name: Str = ""
@@ -201,8 +198,7 @@ class SchedulingContextStatus(Wire):
 
 
 class PodSchedulingContext(TypedObject):
-    """What the scheduler and the drivers of a pod's pending claims exchange; it has the pod's name. v1alpha1:
-    PodScheduling."""
+    """What the scheduler and the drivers of a pod's pending claims exchange; it has the pod's name."""
 
     API_VERSION: ClassVar[str] = V1ALPHA2
 

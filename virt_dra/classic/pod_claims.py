@@ -1,5 +1,4 @@
-"""Which claims a pod uses, and whether it may: names, owners and reservations by the rules of 1.26 to 1.31 (C-3.1,
-C-18.7)."""
+"""Which claims a pod uses, and whether it may: names, owners and reservations of 1.26 to 1.31 (C-3.1, C-18.7)."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def fixed_name(pod: Pod, entry: PodResourceClaim) -> str:
 
 
 def name_of(pod: Pod, entry: PodResourceClaim, *, fixed: bool) -> Resolved | NotCreatedYet | NotNeeded:
-    """As :func:`claim_name`; with ``fixed`` names a template's claim is known before it exists. Raises
-    UnsupportedClaimSource."""
+    """As :func:`claim_name`; ``fixed``: a template's claim is known before it exists. Raises UnsupportedClaimSource."""
     if fixed and entry.resource_claim_name is None and entry.resource_claim_template_name is not None:
         return Resolved(fixed_name(pod, entry), must_check_owner=True)
     return claim_name(pod, entry)
@@ -91,8 +89,7 @@ def is_reserved(claim: ClassicClaim, pod: Pod) -> bool:
 
 
 def is_reservable(claim: ClassicClaim) -> bool:
-    """Whether one more consumer may be added: the allocation is shareable, as all are in v1alpha3, or there is none yet
-    (C-18.7)."""
+    """Whether one more consumer may be added: the allocation is shareable, as all of v1alpha3, or absent (C-18.7)."""
     allocation = claim.status.allocation
     if allocation is None:
         return False
@@ -100,8 +97,7 @@ def is_reservable(claim: ClassicClaim) -> bool:
 
 
 def with_consumer(claim: ClassicClaim, pod: Pod, *, first: bool = False) -> ClassicClaim:
-    """The claim, also reserved for the pod. ``first``: before its other consumers, as a strategic merge patch adds
-    it."""
+    """The claim, also reserved for the pod. ``first``: before its others, as a strategic merge patch adds it."""
     others, mine = claim.status.reserved_for, (consumer_reference(pod),)
     return claim.with_(status=claim.status.with_(reserved_for=(*mine, *others) if first else (*others, *mine)))
 

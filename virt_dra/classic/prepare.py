@@ -32,9 +32,7 @@ Calls = Mapping[str, tuple[tuple[ClaimToPrepare, ...], ...]]
 
 def prepare_calls(pod: Pod, claims: Iterable[ClassicClaim], release: ClassicRelease = NEWEST_STRUCTURED) -> Calls:
     """The calls of NodePrepareResource (1.26: one for each claim) or NodePrepareResources (one for each driver).
-
-    An allocation without handles goes to the claim's driver with empty data. Raises :class:`NotPreparable`.
-    """
+    Without handles an allocation goes to the claim's driver with empty data. Raises :class:`NotPreparable`."""
     by_driver: dict[str, list[ClaimToPrepare]] = {}
     for claim in claims:
         allocation = claim.status.allocation

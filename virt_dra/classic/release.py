@@ -47,8 +47,7 @@ class ClassicRelease:
 
     @property
     def tries_preemptors_again(self) -> bool:
-        """A pod for which others were evicted is tried again at once, since their deletion changes them; 1.31 waits
-        until they are gone."""
+        """A pod for which others were evicted is tried again at once; 1.31 waits until they are gone."""
         return self.minor < 31
 
     @property

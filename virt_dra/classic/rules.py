@@ -1,5 +1,4 @@
-"""The rules of an embedded cluster that also serves classic DRA: :class:`ClassicRules` stands in front of the usual
-ones."""
+"""The rules of an embedded cluster that also serves classic DRA: :class:`ClassicRules` in front of the usual ones."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from virt_dra.cluster.port import StatusCause
 
 
 class ClassicRules:
-    """Implements :class:`virt_dra.cluster.memory.admission.Admission`: the rules of :mod:`.validation`, and for all
-    kinds those of ``others``, which know metadata."""
+    """Implements :class:`virt_dra.cluster.memory.admission.Admission`: :mod:`.validation`, then ``others``."""
 
     def __init__(self, others: Admission | None = None) -> None:
         self._others: Admission = KindRules() if others is None else others
@@ -45,8 +43,7 @@ class ClassicRules:
 def classic_cluster(
     clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *, graceful_deletion: bool = False
 ) -> MemoryCluster:
-    """An empty embedded cluster that serves classic DRA, with the admission plugin Priority. The arguments are those of
-    :class:`MemoryCluster`."""
+    """An empty embedded cluster that serves classic DRA, with the plugin Priority, as :class:`MemoryCluster`."""
     priority = AdmissionPlugins((with_priority,), (check_default_class,))
     return MemoryCluster(
         clock, names, uids, admission=ClassicRules(), graceful_deletion=graceful_deletion, plugins=priority

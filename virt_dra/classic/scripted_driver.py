@@ -1,8 +1,5 @@
-"""A driver whose settings say what it has and how it fails, as scenarios need one (docs/spec/scenarios.md, "Classic
-DRA").
-
-It does what the witness in tools/control-plane/kubernetes-*/driver does on Kubernetes' own library.
-"""
+"""A driver whose settings say what it has and how it fails, for scenarios (docs/spec/scenarios.md, "Classic DRA"); like
+the witness in tools/control-plane/kubernetes-*/driver on Kubernetes' own library."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from virt_dra.classic.release import ClassicRelease
 
 
 class ScriptedDriver:
-    """Implements :class:`~virt_dra.classic.driver.ClassicDriver` and ``ParametersReader``. ``settings`` may be replaced
-    at any time."""
+    """Implements :class:`~virt_dra.classic.driver.ClassicDriver`, ``ParametersReader``. ``settings`` may change."""
 
     def __init__(self, name: str, release: ClassicRelease, settings: Json) -> None:
         self.name = name

@@ -1,9 +1,5 @@
-"""Structured parameters of 1.30 (C-18.9): which parameters a claim has, which instances a node has left, and what is
-allocated. Pure.
-
-The parameters of class and claim are objects of resource.k8s.io, named directly or found by what they were generated
-from.
-"""
+"""Structured parameters of 1.30 (C-18.9): which a claim has, which instances a node has left, and what is allocated.
+Parameters are objects of resource.k8s.io, named directly or found by what they were generated from."""
 
 from __future__ import annotations
 
@@ -45,8 +41,7 @@ G = TypeVar("G", ResourceClassParameters, ResourceClaimParameters)
 
 @dataclass(frozen=True)
 class StructuredParameters:
-    """What the scheduler knows of a claim: its requests by driver, and the filters and vendor parameters of its
-    class."""
+    """What the scheduler knows of a claim: requests by driver, and the filters and vendor parameters of its class."""
 
     requests: tuple[DriverRequests, ...]
     shareable: bool
@@ -57,8 +52,7 @@ class StructuredParameters:
 def class_parameters(
     cls: ResourceClass, candidates: Iterable[ResourceClassParameters]
 ) -> ResourceClassParameters | None:
-    """None if the class refers to none. Generated ones are looked for in all namespaces, since a class has none. Raises
-    ParametersNotFound."""
+    """None if the class refers to none. Generated ones are looked for in all namespaces. Raises ParametersNotFound."""
     reference = cls.parameters_ref
     if reference is None:
         return None
@@ -110,8 +104,7 @@ def parameters_of(
     of_classes: Iterable[ResourceClassParameters],
     of_claims: Iterable[ResourceClaimParameters],
 ) -> StructuredParameters:
-    """Both parameters, or the defaults: one instance of the class's driver, whichever, shareable. Raises
-    ParametersNotFound."""
+    """Both parameters, or the defaults: one instance of the class's driver, shareable. Raises ParametersNotFound."""
     of_class, of_claim = class_parameters(cls, of_classes), claim_parameters(claim, of_claims)
     of_class = of_class or ResourceClassParameters()
     filters = {of.driver_name: of.named_resources.selector for of in of_class.filters if of.named_resources}

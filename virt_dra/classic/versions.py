@@ -33,11 +33,8 @@ _BY_KIND: Final = {kind.KIND: kind for kind in KINDS}
 
 
 def read_classic(raw: object) -> TypedObject:
-    """A JSON object -> the typed object, those of classic DRA in the shape of v1alpha2. Every other object is read as
-    usual.
-
-    A claim of v1alpha3 without a controller isn't classic. Raises :class:`WireError`.
-    """
+    """A JSON object -> the typed object, those of classic DRA in the shape of v1alpha2, all others as usual. A claim of
+    v1alpha3 without a controller isn't classic. Raises :class:`WireError`."""
     if not isinstance(raw, dict) or not _is_classic(raw):
         return read_object(raw)
     version, kind = raw["apiVersion"], raw["kind"]
@@ -49,8 +46,7 @@ def read_classic(raw: object) -> TypedObject:
 
 
 def write_classic(obj: TypedObject, version: str = V1ALPHA2) -> Json:
-    """The JSON of an object of classic DRA in a version. Raises :class:`WireError` for what the version can't
-    express."""
+    """The JSON of an object of classic DRA in a version. Raises :class:`WireError` for what that can't express."""
     raw = obj.to_wire()
     if version == V1ALPHA1:
         raw = _to_v1alpha1(raw)

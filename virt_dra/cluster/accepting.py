@@ -77,8 +77,7 @@ def _refusal(sourced: Sourced[TypedObject], admission: Admission) -> RefusedObje
 
 
 def _named(obj: TypedObject) -> TypedObject:
-    """The object with a generated name, if it has only generateName: the API server generates names before it validates
-    them."""
+    """The object with a generated name, if it has only generateName: the API server names before it validates."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj

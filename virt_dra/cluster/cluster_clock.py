@@ -1,9 +1,7 @@
-"""A clock that follows the API server's time, whatever this machine's clock says.
+"""A clock that follows the API server's time (the header ``Date`` of its answers), as the machine's clock may be wrong.
 
-Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may
-be wrong or be set while we run. So durations are measured by the monotonic clock, and the time of day is taken from the
-header ``Date`` of the API server's answers. A timestamp that still lies in the future, because clocks differ or one was
-set back, counts from the moment it was first seen, so that a wrong clock never prolongs a wait.
+Durations are measured by the monotonic clock. A timestamp that lies in the future, because clocks differ or one was set
+back, counts from the moment it was first seen, so that a wrong clock never prolongs a wait.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ _REMEMBERED: Final = 4096
 
 
 class ClusterClock:
-    """Calling it returns the API server's time. ``wall``: used until a server has answered; ``elapsed``: a monotonic
-    clock in seconds."""
+    """Calling it returns the API server's time. ``wall``: used until a server has answered; ``elapsed``: monotonic."""
 
     def __init__(
         self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = time.monotonic
@@ -59,7 +56,7 @@ class ClusterClock:
             self._set(said)
 
     def count_from(self, moment: datetime) -> datetime:
-        """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first
+        """The time to count from for another clock's timestamp: itself, or, if in the future, when it was first
         seen."""
         now = self()
         if moment not in self._first_seen:

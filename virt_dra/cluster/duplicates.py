@@ -96,16 +96,14 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
 
 @dataclass(frozen=True)
 class Latest:
-    """``documents``: each VM and VMI once, as it is after the last one; other objects as they were given. ``replaced``:
-    of all kinds."""
+    """``documents``: each VM and VMI once, as after the last one; the others as given. ``replaced``: of all kinds."""
 
     documents: tuple[Document, ...]
     replaced: tuple[Replaced, ...]
 
 
 def latest(documents: Iterable[Document], namespace: str) -> Latest:
-    """The documents to judge as they are written: each VM once, as it is started once; other objects each time, as each
-    may be wrong."""
+    """The documents to judge as they are written: each VM once, as it is started once; other objects each time."""
     documents = tuple(documents)
     read = [sourced for document in documents if isinstance(sourced := read_document(document), Sourced)]
     once = applied(read, namespace)

@@ -1,7 +1,4 @@
-"""Objects in files: manifests that users give (also on the web), and the folder into which an embedded cluster is
-saved.
-
-The only file access for objects; how files are opened is ``manifest_file``'s."""
+"""Objects in files: manifests that users give, and the folder into which an embedded cluster is saved."""
 
 from __future__ import annotations
 
@@ -50,13 +47,9 @@ def read_inputs(
     by_file: bool = False,
 ) -> Loaded:
     """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-``
-    (standard input).
-
-    Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are
-    still read. A file that is met twice is read once. ``stdin`` replaces the process's standard input; ``stored``: what
-    an API server makes of a document before it is read; ``by_file``: another file names the paths, which are then
-    regular files and folders.
-    """
+    (standard input, or ``stdin``). What can't be read or understood becomes a problem, never an exception. A file that
+    is met twice is read once. ``stored``: what an API server makes of a document before it is read; ``by_file``:
+    another file names the paths, which are then regular files and folders."""
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
     for source in _sources(paths, lambda path: False, by_file=by_file):
@@ -123,8 +116,7 @@ class Written:
 def read_written(
     paths: Sequence[str | Path], stdin: BinaryIO | None = None, excluded: Excluded = lambda path: False
 ) -> Written:
-    """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too.
-    ``excluded``: what isn't read of folders."""
+    """As :func:`read_inputs`, but the objects stay as they are written. ``excluded``: what isn't read of folders."""
     documents: list[Document] = []
     unopened: list[ReadProblem] = []
     broken: list[BrokenFile] = []
@@ -262,12 +254,11 @@ _MAX_STEM = 180
 
 
 def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Path, ...]:
-    """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in the
-    order of the objects.
+    """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in order.
 
-    Each file appears as a whole or not at all. Files of an earlier save whose objects are gone are removed; files that
-    were not written by this function are neither removed nor changed. Names can be any text: what is unsafe in a file
-    name is written as ``%XX``, and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
+    Each file appears as a whole or not at all. Files of an earlier save whose objects are gone are removed; those that
+    this function didn't write are left alone. What is unsafe in a file name is written as ``%XX``, and objects that
+    would share a file get ``~2``, ``~3``, … Raises OSError.
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
@@ -301,8 +292,7 @@ def _stem(obj: TypedObject) -> str:
 
 
 def _safe(text: str) -> str:
-    """At most ``_MAX_STEM`` / 2 characters, all of them safe in file names everywhere. Not reversible: the file has the
-    name."""
+    """At most ``_MAX_STEM`` / 2 characters, safe in file names everywhere. Not reversible: the file has the name."""
     encoded = _UNSAFE.sub(
         lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode(errors="surrogatepass")), text
     )

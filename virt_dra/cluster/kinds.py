@@ -46,11 +46,10 @@ class ApiResource:
 
 
 def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
-    """The resource of an object or of a kind.
+    """The resource of an object or of a kind; an :class:`UnknownObject` has its own ``apiVersion`` and ``kind``.
 
-    An :class:`UnknownObject` is identified by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown
-    kind use the class from :func:`unknown_kind`. Raises ValueError for the bare class UnknownObject and for an object
-    that names no kind.
+    Raises ValueError for the bare class UnknownObject (use :func:`unknown_kind`'s) and for an object that names no
+    kind.
     """
     kind = subject if isinstance(subject, type) else type(subject)
     if kind.KIND:

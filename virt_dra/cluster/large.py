@@ -18,9 +18,8 @@ LARGE: Final = 64 * 1024
 
 
 async def beside_the_loop(size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The function's result: of a thread where the JSON that it works on is :data:`LARGE`.
-
-    The garbage collector rests meanwhile: it would stop all threads, for longer than the work takes."""
+    """The function's result: of a thread where the JSON that it works on is :data:`LARGE`. The garbage collector rests
+    meanwhile, as it would stop all threads for longer than the work takes."""
     if size <= LARGE:
         return function(*args, **kwargs)
     return await asyncio.to_thread(_uncollected, function, *args, **kwargs)

@@ -1,10 +1,9 @@
 """A file with manifests, opened and replaced so that what somebody wrote into a folder can't lead elsewhere.
 
-A path that a user names is opened as it is: links, pipes and devices are the user's choice. One that another file names
-is read only if it is a regular file, wherever that is. A file that is found in a folder is read and replaced only if it
-is a regular file below that folder; its links may lead anywhere below it, as those of a mounted ConfigMap do. This
-holds against changes meanwhile, too: once links are resolved, every step is taken from the folder that was opened
-before, without following another one.
+A path that a user names is opened as it is (links, pipes, devices); one that another file names only if it is a regular
+file. A file found in a folder is read and replaced only if it is a regular file below that folder; its links may lead
+anywhere below it, as a mounted ConfigMap's do. This holds against changes meanwhile: once links are resolved, every
+step is taken from the folder that was opened before, without following another one.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class ChangedMeanwhile(Exception):
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """``folder``: the named folder in which the file was found; None if the file itself was named. ``by_file``: not by
-    the user, but by another file."""
+    """``folder``: in which it was found; None if the file itself was named. ``by_file``: by another file, not a
+    user."""
 
     path: str
     folder: str | None = None
@@ -80,12 +79,9 @@ class ManifestFile:
             raise
 
     def replace(self, before: bytes, after: bytes) -> None:
-        """Replaces the content atomically: a reader finds the old or the new one, even after a power failure.
-
-        A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user
-        may do that, its owner. ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something
-        else now, and OSError with the file's name.
-        """
+        """Replaces the content atomically, even over a power failure. What a symbolic link leads to is replaced, not
+        the link. The file keeps its mode and, where this user may do that, its owner. ``before``: what was read. Raises
+        :class:`ChangedMeanwhile` if the file has something else now, and OSError with the file's name."""
         try:
             with self._place() as (folder, name):
                 _replace(folder, name, before, after)

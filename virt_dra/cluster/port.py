@@ -1,11 +1,10 @@
 """The ports: what a controller may ask of a cluster. ``memory`` and ``kube`` implement them; one contract suite holds
 both.
 
-Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`. For one
-object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces. For
-cluster-scoped kinds a namespace is ignored. Kinds without a type of ours are named by
-:func:`virt_dra.api.reading.unknown_kinds.unknown_kind`. Errors are the API server's: see the exceptions below;
-``status`` is its HTTP code, ``reason`` its machine-readable word.
+Objects are the immutable types of :mod:`virt_dra.api`; kinds without a type of ours are named by
+:func:`virt_dra.api.reading.unknown_kinds.unknown_kind`. An empty namespace means ``default`` for one object of a
+namespaced kind, and all namespaces for lists and watches; for cluster-scoped kinds a namespace is ignored. Errors are
+the API server's: ``status`` is its HTTP code, ``reason`` its machine-readable word.
 """
 
 from __future__ import annotations
@@ -79,16 +78,14 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """No usable answer: the server can't be reached, is starting or overloaded, or the connection was cut. Whether a
-    write took effect is unknown; a read shows it."""
+    """No usable answer: the server can't be reached, is starting or overloaded. A write may have taken effect."""
 
     status = 503
     reason = "ServiceUnavailable"
 
 
 class Unreadable(ApiError):
-    """The cluster holds an object that doesn't have the shape we know, written by a newer API perhaps. The text names
-    the fields."""
+    """The cluster holds an object that doesn't have the shape we know, of a newer API perhaps. The text says where."""
 
     reason = "Unreadable"
 
@@ -141,8 +138,7 @@ class Reader(Protocol):
     async def list(
         self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> Listed[ObjectT]:
-        """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's
-        syntax."""
+        """All objects of a kind, of one namespace if given, filtered by label and field selectors as kubectl's."""
 
 
 @runtime_checkable
@@ -158,11 +154,9 @@ class PagedReader(Protocol):
 
 class Writer(Protocol):
     async def create(self, obj: ObjectT) -> ObjectT:
-        """Store a new object, named by its name or a generated one, without its status where that is a subresource.
-
-        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if
-        its namespace is missing or being deleted.
-        """
+        """Store a new object, without its status where that is a subresource. Raises :class:`AlreadyExists`,
+        :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if its namespace is missing or
+        being deleted."""
 
     async def update(self, obj: ObjectT) -> ObjectT:
         """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`;
@@ -183,22 +177,17 @@ class Writer(Protocol):
         """
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Assign a pod to a node, once and for all; its condition ``PodScheduled`` becomes True.
-
-        Of ``pod`` only namespace, name and UID count, the UID as a precondition if it has one. Raises
-        :class:`NotFound`, and :class:`Conflict` for another UID and for a pod that has a node, has scheduling gates or
-        is being deleted.
-        """
+        """Assign a pod to a node, once and for all; its condition ``PodScheduled`` becomes True. Of ``pod`` only
+        namespace, name and UID count. Raises :class:`NotFound`, and :class:`Conflict` for another UID and for a pod
+        that has a node, has scheduling gates or is being deleted."""
 
     async def delete(
         self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`.
-
-        A pod on a node is only marked, and stays until it is deleted with ``grace_seconds`` 0, as its kubelet does;
-        without ``grace_seconds`` it has the grace period of its spec. Other kinds have none.
-        """
+        A pod on a node is only marked, and stays until it is deleted with ``grace_seconds`` 0, as by its kubelet;
+        without ``grace_seconds`` it has the grace period of its spec. Other kinds have none."""
 
 
 class Watcher(Protocol):
@@ -206,10 +195,8 @@ class Watcher(Protocol):
         self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old: list again.
-
         ``""`` and ``"0"`` begin with an ADDED for every object that is there. With selectors, an object that begins to
-        match is ADDED and one that no longer matches DELETED.
-        """
+        match is ADDED and one that no longer matches DELETED."""
 
 
 class Cluster(Reader, Writer, Watcher, Protocol):

@@ -72,8 +72,7 @@ def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, s
 def deletion_precondition(
     resource: ApiResource, name: str, field: str, wanted: str, stored: str, hint: str
 ) -> Conflict:
-    """A deletion whose precondition doesn't hold. ``field``: ``UID`` or ``ResourceVersion``. (Here the API server names
-    the kind, not the resource.)"""
+    """A deletion whose precondition (``field``: ``UID`` or ``ResourceVersion``) doesn't hold. (Names the kind.)"""
     return Conflict(
         f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {field} in the precondition "
         f"({wanted}) does not match the {field} in record ({stored}). The object might have been {hint}"
@@ -160,9 +159,7 @@ def check_size(obj: TypedObject) -> None:
 
 def check_identity(resource: ApiResource, name: str, patched: object) -> None:
     """Raises :class:`Invalid` if a patch made another kind of object, :class:`BadRequest` if one without apiVersion.
-
-    The kind may be missing. Which exception stands for which fault follows the API server.
-    """
+    The kind may be missing, as on the API server."""
     if not isinstance(patched, dict):
         raise bad_patch("a patch must leave an object")
     if patched.get("apiVersion") in (None, ""):

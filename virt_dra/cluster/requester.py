@@ -33,8 +33,7 @@ class Requester:
         )
 
     def authenticated(self) -> Requester:
-        """The user with the groups that an API server adds to an impersonated one: a service account without groups
-        gets its own."""
+        """The user with the groups that an API server adds to an impersonated one: its own, for a service account."""
         groups = self.groups
         account = self.service_account
         if account is not None and not groups:

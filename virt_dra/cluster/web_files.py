@@ -1,5 +1,4 @@
-"""Files at http and https addresses, as ``kubectl apply -f URL`` reads them: bounded in time and size, an error is a
-sentence."""
+"""Files at http and https addresses, as ``kubectl apply -f URL`` reads them: bounded in time and size."""
 
 from __future__ import annotations
 

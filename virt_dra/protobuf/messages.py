@@ -1,8 +1,5 @@
-"""Protobuf messages, made at run time from tables of fields.
-
-They live in a pool of descriptors of their own: packages of the kubelet are called just ``v1``, which another library
-might use, too.
-"""
+"""Protobuf messages, made at run time from tables of fields, in a pool of descriptors of their own: packages of the
+kubelet are called just ``v1``, which another library might use, too."""
 
 from __future__ import annotations
 

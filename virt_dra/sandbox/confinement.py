@@ -21,9 +21,8 @@ _PR_SET_DUMPABLE: Final = 4
 @dataclass(frozen=True)
 class Confinement:
     """Limits of a process. ``memory``: its address space in bytes; ``nice``: how much lower its priority is than its
-    parent's; ``forks``: whether it may start processes and threads; ``writes``: whether it may write files;
-    ``processor_seconds``, ``seconds``: of the processor, and of time, after which the kernel kills it; None: no limit.
-    """
+    parent's; ``forks``, ``writes``: whether it may start processes and threads, and write files; ``processor_seconds``,
+    ``seconds``: after which the kernel kills it; None: no limit."""
 
     memory: int
     nice: int = 10
@@ -81,12 +80,9 @@ def leave_terminal() -> None:
 
 
 def forbid_tracing() -> bool:
-    """Have only root trace this process or read its memory, and no core dumped. Returns whether that succeeded: only
-    Linux can.
-
-    A parent has credentials in memory, and its sandbox runs for the same user: whoever took the sandbox over could read
-    them where the kernel lets processes of one user trace each other. Processes that are started later aren't affected.
-    """
+    """Have only root trace this process or read its memory, and no core dumped: a sandbox that was taken over runs for
+    the same user, and could read our credentials. Returns whether that succeeded: only Linux can. Processes that are
+    started later aren't affected."""
     return _prctl(_PR_SET_DUMPABLE, 0)
 
 

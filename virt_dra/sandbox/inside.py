@@ -1,7 +1,5 @@
-"""The side of the child: its connection to the parent, and the program that every sandbox starts with.
-
-Run by :mod:`virt_dra.sandbox.process`: ``python -P -m virt_dra.sandbox.inside FD PARENT``.
-"""
+"""The side of the child: its connection, and the program that every sandbox starts with, run by
+:mod:`virt_dra.sandbox.process` as ``python -P -m virt_dra.sandbox.inside FD PARENT``."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ log = logging.getLogger("virt_dra.sandbox")
 
 @dataclass
 class Pauses:
-    """The pauses between two processes: a tenth of a second, four times as long after each that ends soon, up to
-    ``longest``; the upper half of each by chance."""
+    """Between two processes: a tenth of a second, four times as long after each that ends soon, half of it by
+    chance."""
 
     longest: float = 60.0
     clock: Callable[[], float] = time.monotonic

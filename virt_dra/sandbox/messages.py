@@ -82,8 +82,7 @@ class Messages(Generic[M]):
         return length
 
     def decoded(self, frame: bytes) -> M:
-        """The message of a frame, without its length. Raises :class:`BadMessage`, and :class:`RequestFailed` for
-        :class:`Failed`."""
+        """The message of a frame, without its length. Raises :class:`BadMessage`, :class:`RequestFailed`."""
         name, head, *values = _parts(frame)
         kind = self._kinds.get(name.decode(errors="replace"))
         if kind is None or len(values) != len(kind.raw):

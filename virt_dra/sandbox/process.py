@@ -46,9 +46,9 @@ class SandboxObserver(Protocol):
 
 @dataclass(frozen=True)
 class SandboxProgram(Generic[S, Q, A]):
-    """What runs in a sandbox. ``name``: for the log; ``main``: called there with the connection and what
-    :func:`start` is given as settings, both pickled for it; ``environment``: variables that it inherits besides the
-    usual ones; ``logs``: whether it writes to the parent's standard error."""
+    """What runs in a sandbox. ``name``: for the log; ``main``: called there with the connection and :func:`start`'s
+    settings, both pickled for it; ``environment``: variables that it inherits; ``logs``: whether it writes to our
+    standard error."""
 
     name: str
     main: Callable[[Connection, S], None]
@@ -178,8 +178,7 @@ async def start(
     observer: SandboxObserver | None = None,
     inherited: Sequence[socket.socket] = (),
 ) -> SandboxProcess[Q, A]:
-    """Start a program; this process becomes unreadable to it. ``inherited``: sockets that keep their descriptors there.
-    Raises SandboxLost."""
+    """Start a program; we become unreadable to it. ``inherited``: sockets that it gets, too. Raises SandboxLost."""
     if not forbid_tracing():
         log.warning("other processes of this user may read the memory of this one", extra={"fields": {}})
     begin = pickle.dumps((program.limits, pickle.dumps((program.main, settings))))

@@ -9,8 +9,7 @@ from virt_dra.cluster.watching.informer import Informer
 
 
 class AssumedClaims:
-    """Claims as the informer shows them, or as the scheduler wrote them if that is newer. Call :meth:`seen` for each
-    change of the informer."""
+    """Claims as the informer shows them (call :meth:`seen` for each change), or as the scheduler wrote them since."""
 
     def __init__(self, claims: Informer[ClassicClaim]) -> None:
         self._stored = claims.store

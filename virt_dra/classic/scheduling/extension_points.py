@@ -1,11 +1,10 @@
 """The scheduler's part in classic DRA: what it decides at each extension point, as pure functions (C-18.6).
 
-    pre_enqueue → pre_filter → filter_node for each node → post_filter, if none fits → negotiate (PreScore, Reserve and
-                                                        the first half of PreBind), if some do
+    pre_enqueue → pre_filter → filter_node for each node → post_filter, if none fits
+                                                         → negotiate (PreScore, Reserve, the first half of PreBind)
 
 Upstream chooses at random among equal nodes, potential nodes and claims to deallocate. Here everything is in order, and
-nodes that were tried for the pod already come last, which serves the same end: two drivers that exclude each other's
-nodes don't go round in circles.
+nodes that were tried for the pod already come last: two drivers that exclude each other's nodes don't go in circles.
 """
 
 from __future__ import annotations
@@ -104,8 +103,7 @@ class SchedulingState:
 
 @dataclass(frozen=True)
 class ClassicView:
-    """What the scheduler knows. ``parameters`` raises ParametersNotFound; ``inventory`` is asked for structured claims
-    only."""
+    """What the scheduler knows. ``parameters`` raises ParametersNotFound; ``inventory``: for structured claims only."""
 
     claim: ClaimLookup
     context: Callable[[str, str], PodSchedulingContext | None]
@@ -206,8 +204,7 @@ class NodeRefused:
 
 
 def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
-    """Whether the claims allow the node: the first refusal in the claims' order, then those that are allocated
-    elsewhere."""
+    """Whether the claims allow the node: the first refusal in the claims' order, then those allocated elsewhere."""
     unavailable: list[int] = []
     elsewhere = False
     structured: dict[int, ClassicAllocation] = {}
@@ -231,8 +228,7 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
 
 @dataclass(frozen=True)
 class RequestDeallocation:
-    """Clear ``selectedNode`` of the context first, then ask for the claim to be deallocated. A structured claim is
-    deallocated at once."""
+    """Clear the context's ``selectedNode``, then ask for the claim to be deallocated, a structured one at once."""
 
     claim: ClassicClaim
     context: PodSchedulingContext | None
@@ -251,10 +247,8 @@ def potential_nodes(
     state: SchedulingState, feasible: Sequence[str], asked: Mapping[str, int]
 ) -> tuple[str, ...] | None:
     """The nodes to ask drivers about, sorted, at most 128, or None if they were asked about all feasible ones
-    (PreScore).
-
-    ``asked``: how often drivers were asked about a node for this pod; those that they weren't asked about come first.
-    """
+    (PreScore). ``asked``: how often drivers were asked about a node for this pod; those never asked about come
+    first."""
     current = state.context.spec.potential_nodes if state.context is not None else ()
     if not state.awaiting or set(feasible) <= set(current):
         return None
@@ -265,11 +259,8 @@ def chosen_node(
     state: SchedulingState, scores: Mapping[str, int], tried: Mapping[str, int], selected: Mapping[str, int]
 ) -> str:
     """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least
-    for this pod, with the highest score, selected for the fewest other waiting pods, first by name.
-
-    ``scores``: of the nodes that fit. ``selected``: how many waiting pods have a node selected; without that all of
-    them would compete for the first one.
-    """
+    for this pod, with the highest score, selected for the fewest other waiting pods, first by name. ``scores``: of the
+    nodes that fit. ``selected``: how many waiting pods have a node selected, lest all compete for the first one."""
     current = frozenset(state.context.spec.potential_nodes if state.context is not None else ())
     return min(
         scores,
@@ -290,8 +281,7 @@ class Negotiation:
 def negotiate(
     state: SchedulingState, node: str, feasible: Sequence[str], asked: Mapping[str, int], release: ClassicRelease
 ) -> Negotiation:
-    """Reserve and the negotiation in PreBind: select the node if there is one pending claim only or all drivers have
-    answered."""
+    """Reserve and negotiate: select the node if there is one pending claim only or all drivers have answered."""
     if not state.awaiting:
         return Negotiation(None, None)
     spec = state.context.spec if state.context is not None else SchedulingContextSpec()

@@ -1,10 +1,8 @@
 """A scheduler for pods with classic claims: the extension points of :mod:`.extension_points` in a keyed loop (C-18.6).
 
 One pod at a time, in the order in which they are woken. A pod that no node fits waits for an event and then for its
-back-off; one that waits for a driver is tried again as soon as the driver has answered. Deterministic: see
-:mod:`.extension_points`.
-
-Beside claims, the filters and scores of kube-scheduler count, and its preemption.
+back-off; one that waits for a driver is tried again as soon as the driver has answered. Beside claims, the filters and
+scores of kube-scheduler count, and its preemption.
 """
 
 from __future__ import annotations
@@ -368,8 +366,7 @@ class ClassicScheduler:
             await self._cluster.update(state.context.with_(spec=spec))
 
     async def _reserve(self, state: SchedulingState, fits: NodeFits) -> None:
-        """Structured claims: finalizer, then driver, allocation and reservation in one write. Others: the
-        reservation."""
+        """Structured claims: finalizer, then all in one write. Others: the reservation."""
         for index, claim_state in enumerate(state.claims):
             claim = self._assumed.get(claim_state.claim.namespace, claim_state.claim.name) or claim_state.claim
             allocation = fits.structured.get(index)
@@ -404,7 +401,7 @@ class ClassicScheduler:
             await self._cluster.delete(PodSchedulingContext, context.name, context.namespace, uid=context.metadata.uid)
 
     async def _unreserve(self, claims: Sequence[ClaimState], pod: Pod) -> None:
-        """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim
+        """Take the pod's reservations back. A claim that changed is left to the next attempt or the claim
         controller."""
         for claim_state in claims:
             try:

@@ -1,4 +1,4 @@
-"""The API server's rules for the objects of classic DRA: defaults and validation (C-18.1, C-18.3). Pure; every fault at
+"""The API server's rules for the objects of classic DRA: defaults and validation (C-18.1, C-18.3), all faults at
 once."""
 
 from __future__ import annotations
@@ -148,8 +148,7 @@ def _set(
     key: Callable[[T], Hashable],
     field: str = "",
 ) -> Errors:
-    """Items of a list with distinct keys; ``field`` is the key's path below the item. A long list is read to its end,
-    as there: an object's size is bounded."""
+    """Items of a list with distinct keys; ``field``: the key's path in the item. A long list is read to its end."""
     seen: set[Hashable] = set()
     for index, item in enumerate(items):
         if key(item) in seen:

@@ -1,8 +1,5 @@
-"""The rules of the API server of 1.31 for the ``devices`` of a claim of v1alpha3 (C-18.3). Pure.
-
-Today's (:mod:`virt_dra.api.validation.claims`) say other things in other words: there a long list isn't read, requests
-have alternatives, and the cost of a selector is limited.
-"""
+"""The rules of the API server of 1.31 for the ``devices`` of a claim of v1alpha3 (C-18.3). Today's differ: a long list
+isn't read, requests have alternatives, and the cost of a selector is limited."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What requests need of a cluster's configuration, wherever it comes from: which server, trusted by what, and who asks.
-
-Implemented for a kubeconfig (:mod:`~virt_dra.cluster.kube.kubeconfig`) and for a pod's service account
-(:mod:`~virt_dra.cluster.kube.service_account`).
-"""
+"""What requests need of a cluster's configuration, wherever it is: which server, trusted by what, and who asks."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from virt_dra.cluster.kube.errors import ConnectionProblem
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server, and the way to it. ``tls``: also for a server without TLS. ``tls_name``: the name in the server's
-    certificate, "" if that is its address'."""
+    """A server, and the way to it. ``tls``: also for one without. ``tls_name``: in its certificate, "" for its
+    address."""
 
     server: str
     tls: ssl.SSLContext
@@ -39,8 +35,7 @@ class Credentials:
 
 
 class Access(Protocol):
-    """A server and as whom it is asked. ``source``: where that is configured, as a phrase for messages (``kubeconfig
-    /x/y, context "z"``)."""
+    """A server and as whom it is asked. ``source``: where that is configured, for messages (``kubeconfig /x/y``)."""
 
     source: str
 
@@ -49,8 +44,7 @@ class Access(Protocol):
         """Another object once :meth:`renewed` has brought other credentials: connections know the old certificate."""
 
     async def authorization(self) -> str | None:
-        """The value of the header of this name, None for none. Raises :class:`~virt_dra.cluster.port.Unauthorized`
-        where it can't be read."""
+        """The value of the header of this name, None for none. Raises :class:`~virt_dra.cluster.port.Unauthorized`."""
 
     async def renewed(self) -> bool:
         """Reloads credentials that were refused; True if the request should be retried."""

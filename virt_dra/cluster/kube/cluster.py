@@ -1,9 +1,6 @@
-"""A real cluster behind the port: an API server.
+"""A real cluster behind the port: an API server. :func:`connect` finds and connects to a cluster.
 
-:func:`connect` finds and connects to a cluster. Retries, limits and timing are in
-:mod:`~virt_dra.cluster.kube.transport`, unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any
-kind as JSON in :mod:`~virt_dra.cluster.kube.raw`. Importing this module costs a third of a second: import it where a
-cluster is really asked.
+Importing this module costs a third of a second: import it where a cluster is really asked.
 """
 
 from __future__ import annotations
@@ -56,9 +53,8 @@ _SHORTEST_WATCH = 1.0
 class KubeCluster(RawObjects):
     """Implements :class:`virt_dra.cluster.port.Cluster`. Not for several event loops.
 
-    Besides the port's exceptions every method raises :class:`~virt_dra.cluster.port.Unavailable`,
-    :class:`~virt_dra.cluster.port.Unauthorized`, :class:`~virt_dra.cluster.port.Forbidden` and
-    :class:`~virt_dra.cluster.port.TooManyRequests`, after the repetitions that make sense.
+    Besides the port's exceptions every method raises :class:`Unavailable`, :class:`Unauthorized`, :class:`Forbidden`
+    and :class:`TooManyRequests`, after the repetitions that make sense.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -70,15 +66,13 @@ class KubeCluster(RawObjects):
         return self._transport
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster on behalf of another user, whom we must be allowed to impersonate. Valid as long as this
-        one."""
+        """The same cluster on behalf of a user whom we must be allowed to impersonate. Valid as long as this one."""
         view = copy(self)
         view._transport = replace(self._transport, requester=requester)
         return view
 
     async def credentials(self) -> Credentials:
-        """The current credentials, for another client of the same server (kopf's). Raises
-        :class:`~virt_dra.cluster.port.Unauthorized`."""
+        """The current credentials, for another client of the same server (kopf's). Raises :class:`Unauthorized`."""
         return await self._transport.connections.access.credentials()
 
     # --- Reader ---------------------------------------------------------------------------------------------------
@@ -126,8 +120,7 @@ class KubeCluster(RawObjects):
     # --- Writer ---------------------------------------------------------------------------------------------------
 
     async def create(self, obj: ObjectT) -> ObjectT:
-        """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it
-        was created."""
+        """Not repeated when the answer is lost: :class:`Unavailable` then leaves open whether it was created."""
         resource = resource_of(obj)
         path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
         request = KubeRequest(
@@ -178,8 +171,7 @@ class KubeCluster(RawObjects):
         self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
-        """In the background: what the object owned goes after it. When a first answer was lost a second may be
-        :class:`~virt_dra.cluster.port.NotFound`."""
+        """In the background: what it owned goes after it. After a lost answer the next may be :class:`NotFound`."""
         resource = resource_of(kind)
         given = {"uid": uid, "resourceVersion": resource_version}
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
@@ -204,13 +196,9 @@ class KubeCluster(RawObjects):
         self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose
-        time is over.
-
-        Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen,
-        bookmarks included; see :mod:`virt_dra.cluster.watching.informer`), :class:`~virt_dra.cluster.port.Gone` when
-        the version is too old. Events are read from the connection on demand; the server cuts off a reader that is too
-        slow.
-        """
+        time is over. Raises :class:`Unavailable` when it was cut otherwise (go on from the last version seen, bookmarks
+        included), :class:`Gone` when the version is too old. Events are read on demand; the server cuts off a reader
+        that is too slow."""
         resource = resource_of(kind)
         version = resource_version
         if version in ("", "0"):
@@ -234,8 +222,8 @@ class KubeCluster(RawObjects):
     async def _watched(
         self, kind: type[ObjectT], resource: ApiResource, namespace: str, version: str, selected: Selection
     ) -> AsyncGenerator[tuple[str, WatchEvent[ObjectT] | None]]:
-        """One watch until the server ends it: events with the version each leads to. None for an event without
-        consequence."""
+        """One watch until the server ends it: events with the version each leads to. None for one that changes
+        nothing."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
         asked = (
             ("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version)
@@ -285,12 +273,9 @@ async def connect(
     kubeconfig: str | None = None, context: str | None = None, *,
     limits: ClientLimits | None = None, observer: KubeObserver | None = None,
 ) -> AsyncIterator[KubeCluster]:  # fmt: skip
-    """A cluster that has answered once.
-
-    Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run
-    in. Credentials are reloaded when they are refused, and a service account's token every minute. Raises
-    :class:`ConnectionProblem`.
-    """
+    """A cluster that has answered once: of ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config`` or the service account
+    of the pod we run in, in this order. Credentials are reloaded when they are refused, and a service account's token
+    every minute. Raises :class:`ConnectionProblem`."""
     access = await found_access(kubeconfig, context)
     transport = Transport(ServerConnections(access), limits or ClientLimits(), observer or NoKubeObserver())
     try:

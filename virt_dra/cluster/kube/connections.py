@@ -53,11 +53,9 @@ class ServerConnections:
         connect_timeout: float, silence: float | None = None,
     ) -> HttpAnswer:  # fmt: skip
         """The answer to one request, as soon as its head is there. ``target``: path and query, encoded. ``silence``: as
-        of the answer, also for its head.
-
-        Raises :class:`NotConnected`, ssl.SSLError where TLS failed, other OSErrors where the connection was lost, and
-        ValueError for a request that can't be written. Redirections aren't followed: API servers send none, and whoever
-        does could have our token's holder ask anything in reach of this machine."""
+        of the answer, also for its head. Redirections aren't followed: whoever sends one could have our token's holder
+        ask anything in reach of this machine. Raises :class:`NotConnected`, ssl.SSLError where TLS failed, other
+        OSErrors where the connection was lost, and ValueError for a request that can't be written."""
         endpoint = self.access.endpoint
         if self._way is None or self._endpoint is not endpoint:
             await self.close()  # ends what the connections of before carry; watches are restarted
@@ -146,9 +144,8 @@ class ServerConnections:
 
 @dataclass(frozen=True)
 class _Way:
-    """How requests get to a server: the host that is connected to, and what each request says.
-
-    ``tunnel``: the server behind a proxy, which passes on TLS; None: the host answers itself."""
+    """How requests get to a server: the host that is connected to, and what each request says. ``tunnel``: the server
+    behind a proxy, which passes on TLS; None: the host answers itself."""
 
     host: str
     port: int
@@ -194,8 +191,7 @@ def _split(url: str, role: str) -> SplitResult:
 
 
 def _is_address(host: str) -> bool:
-    """Then there is nothing to try beside it; and asyncio leaves a socket to the garbage collector where a race between
-    addresses is cancelled at its end."""
+    """Then there is nothing to try beside it; asyncio leaks a socket where a race of addresses is cancelled late."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

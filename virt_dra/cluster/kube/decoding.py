@@ -1,13 +1,10 @@
-"""Typed objects from an API server's JSON.
+"""Typed objects from an API server's JSON. **An unreadable object counts as absent.**
 
-**An unreadable object counts as absent.** An object that doesn't have the shape its class knows (a newer API wrote it)
-must not stop a list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In
-a watch it looks like one that leaves the selection: DELETED, with its metadata only. Asked for by name it is
-:class:`~virt_dra.cluster.port.Unreadable`. Unknown fields never make an object unreadable: they are kept
-(:mod:`virt_dra.api.wire`).
-
-``metadata.managedFields`` is left out: it is as large as the rest of many objects, nothing here reads it, and the API
-server keeps its own when an update brings none.
+One that doesn't have the shape its class knows (a newer API wrote it) must not stop a list or a watch of thousands of
+others: it is left out, and reported to the log and the observer. In a watch it looks like one that leaves the
+selection: DELETED, with its metadata only. Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Unknown
+fields are kept (:mod:`virt_dra.api.wire`). ``metadata.managedFields`` is left out: it is as large as the rest of many
+objects, nothing reads it, and the API server keeps its own when an update brings none.
 """
 
 from __future__ import annotations
@@ -102,8 +99,7 @@ def parsed(body: bytes) -> Json:
 
 def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -> Json:
     """The JSON of the one object that was asked for or written. ``name``, ``namespace``: "" for any, or none (reviews).
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: it may be the
-    state of another object."""
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer: it may be the state of another object."""
     answer = parsed(body)
     meta = metadata_in(answer)
     answered = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")

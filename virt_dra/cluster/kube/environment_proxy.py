@@ -1,7 +1,7 @@
-"""The proxy that the environment names for a server: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them.
+"""The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server, read as kubectl does.
 
-Go's reading differs from that of Python's library: NO_PROXY may have networks, as it does on many clusters for the
-addresses of services, and a server on this machine is never behind a proxy. Pure; compared with Go's own package.
+Go's reading differs from that of Python's library: NO_PROXY may have networks, and a server on this machine is never
+behind a proxy. Compared with Go's own package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def environment_proxy(environ: Mapping[str, str], scheme: str, host: str, port: int) -> str:
-    """A proxy's URL for a server of this scheme, "" for none. ``host``: as ASCII, a literal IPv6 address without
-    brackets."""
+    """A proxy's URL for a server of this scheme, "" for none. ``host``: as ASCII, a literal IPv6 address without []."""
     proxy = _variable(environ, f"{scheme}_proxy")
     if not proxy or _is_direct(host.lower(), port, _variable(environ, "no_proxy")):
         return ""
@@ -39,8 +38,7 @@ def _entries(no_proxy: str) -> Iterator[str]:
 
 
 def _matches(entry: str, host: str, address: _Address | None, port: int) -> bool:
-    """``entry``: \\*, an address or a network, a domain with its subdomains, or after \\*. or a dot its subdomains
-    alone; but for a network each may have a port."""
+    """``entry``: ``*``, an address, a network, a domain with its subdomains, or after ``*.`` or a dot these alone."""
     if entry == "*":
         return True
     _, slash, length = entry.partition("/")

@@ -1,5 +1,4 @@
-"""An API server's refusals as the port's exceptions, and what can go wrong before there is a server to refuse anything.
-Pure."""
+"""An API server's refusals as the port's exceptions, and what can go wrong before there is a server that refuses."""
 
 from __future__ import annotations
 

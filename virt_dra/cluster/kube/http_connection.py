@@ -1,7 +1,6 @@
-"""One connection over which HTTP/1.1 requests are made, and answers that are read as they come.
+"""One connection over which HTTP/1.1 requests are made, and answers that are read as they come. httptools parses.
 
-httptools parses; the rest of a client that an API server needs is small. A larger one takes 8 MiB, which a node driver
-doesn't have (docs/decisions/0013-asking-an-api-server.md).
+A larger client takes 8 MiB, which a node driver doesn't have (docs/decisions/0013-asking-an-api-server.md).
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class HttpAnswer:
         return [value.decode(errors="replace") for given, value in self._headers if given == wanted]
 
     async def readany(self) -> bytes:
-        """What has come of the body, decompressed; b"" at its end. Raises OSError, and TimeoutError (see
-        ``silence``)."""
+        """What has come of the body, decompressed; b"" at its end. Raises OSError, and TimeoutError."""
         while True:
             if self._pieces:
                 data = b"".join(self._pieces)
@@ -92,8 +90,7 @@ class HttpAnswer:
                 await self._next()
 
     def abort(self) -> None:
-        """Ends the connection unless the answer is complete. Closing it would wait for the server's close, which may
-        never come."""
+        """Ends the connection unless the answer is complete. Closing would wait for the server, perhaps for ever."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -159,10 +156,9 @@ class HttpAnswer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection to a server. It carries one request at a time.
-
-    ``ended``: called with the connection whenever it has answered a request, and when it is closed. ``tunnel``: its
-    request is CONNECT, after whose answer it goes on whatever that says of its length and end (RFC 9110, 9.3.6)."""
+    """A connection that carries one request at a time. ``ended``: called whenever it has answered a request, and when
+    it is closed. ``tunnel``: its request is CONNECT, after whose answer it goes on whatever that says of its length and
+    end (RFC 9110, 9.3.6)."""
 
     def __init__(self, ended: Callable[[HttpConnection], None], *, tunnel: bool = False) -> None:
         self._ended, self._tunnel = ended, tunnel

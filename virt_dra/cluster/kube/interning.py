@@ -1,7 +1,6 @@
-"""Interning: equal parts of objects are parsed once and kept once.
+"""Interning: equal parts of objects (5,000 launcher pods' volumes and environment) are parsed once and kept once.
 
-What a cluster holds repeats: 5,000 launcher pods have the same volumes and environment. Every part of an object is
-immutable, so objects can share it. Interning happens while an object is read, before anything else refers to it.
+Every part is immutable, so objects can share it; it is replaced while an object is read, before anything refers to it.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ class SharedParts:
 
     def shared(self, obj: W) -> W:
         """The same, its parts shared with what was read before. Changes ``obj``, which must belong to the caller alone.
-
-        A ResourceSlice is as it was read: its type shares the parts of devices.
-        """
+        A ResourceSlice is as it was read: its type shares the parts of devices."""
         return obj if isinstance(obj, ResourceSlice) else self.model(obj)
 
     def model(self, obj: W) -> W:

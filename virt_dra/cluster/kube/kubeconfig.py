@@ -83,8 +83,7 @@ class KubeconfigAccess:
 
 
 async def kubeconfig_access(path: str, context: str | None, origin: str) -> KubeconfigAccess:
-    """``path``: several, joined as in $KUBECONFIG, are one configuration. ``origin``: who named it. Raises
-    :class:`ConnectionProblem`."""
+    """``path``: as $KUBECONFIG, several are one. ``origin``: who named it. Raises :class:`ConnectionProblem`."""
     source = f"kubeconfig {path}"
     parts = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
     if not any(part.exists() for part in parts):

@@ -1,14 +1,10 @@
-"""One of several processes leads: it holds a Lease and renews it.
-
-Not taken: ``kubernetes.aio.leaderelection`` 37. It can't create a Lease at all (it sends ``pretty=True``, which its own
-client refuses), and could leave two leaders: a request that hangs blocks its loop for minutes, one that fails without
-an HTTP answer ends it, and the work goes on either way; the work is cancelled but not waited for; leases of others are
-timed by the wall clock, which can be set. It gives no lease back, counts no transitions, and writes local time as UTC.
+"""One of several processes leads: it holds a Lease and renews it. (Why not kubernetes.aio.leaderelection: it creates no
+Lease, could leave two leaders, times others' leases by the wall clock, and gives none back.)
 
 Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that
 can't be set; we stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is
-before anybody can have seen it. A process that stood still (suspended, starved) and wakes up later than that sends no
-write: the transport asks before each. What it had sent before is bounded by resourceVersions.
+before anybody can have seen it. A process that stood still and wakes up later than that sends no write: the transport
+asks before each. What it had sent before is bounded by resourceVersions.
 """
 
 from __future__ import annotations
@@ -41,8 +37,7 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """In seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError
-    for what is unsafe."""
+    """Seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError."""
 
     duration: int = 15
     """After so long without a renewal others may take the lease. Whole seconds, as a Lease has them."""
@@ -64,12 +59,11 @@ async def lead(
     timing: LeaseTiming = LeaseTiming(), leading: Callable[[bool], None] | None = None,
 ) -> None:  # fmt: skip
     """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises;
-    the lease is then free for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its
-    end).
+    the lease is then free at once, as after a cancellation (which cancels ``run`` and waits for it). Raises
+    :class:`LeadershipLost`.
 
-    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is called with True and
-    False when leadership begins and ends. The Lease has a rate limit of its own, so throttled requests don't delay its
-    renewal. From now on ``cluster`` writes only while the Lease is ours
+    ``identity`` must be another in every process. ``leading`` is called with True and False when leadership begins and
+    ends. The Lease has a rate limit of its own. From now on ``cluster`` writes only while the Lease is ours
     (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)

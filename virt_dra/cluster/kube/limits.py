@@ -33,11 +33,9 @@ class ClientLimits:
     page: int = 500
     """Objects of one page of a list, at most."""
     page_bytes: int = 2 * MIB
-    """Bytes that a page should have: fewer objects are requested where they are large. Reading stops at four times as
-    many."""
+    """Bytes that a page should have: fewer large objects are requested. Reading stops at four times as many."""
     answer_bytes: int = 32 * MIB
-    """Bytes of one answer or event, decompressed, that are read at most. An object has 1.5 MiB in etcd by default,
-    and at most 3 MiB in a request."""
+    """Bytes of one answer or event, decompressed, that are read at most. An object has at most 3 MiB in a request."""
     answer_containers: int = 256 * 1024
     """JSON objects and lists in one answer or event: each takes up to 1 KiB of memory, and ``{}`` two bytes of JSON."""
     list_pages: int = 4_000
@@ -51,9 +49,7 @@ class ClientLimits:
 
 
 def reading_limits(environ: Mapping[str, str]) -> ClientLimits:
-    """The limits of a command that reads a cluster once and keeps what it reads.
-
-    Raises ValueError for a :data:`READING_VARIABLE` that is no number of MiB."""
+    """Of a command that reads a cluster once. Raises ValueError for a :data:`READING_VARIABLE` that is no number."""
     given = environ.get(READING_VARIABLE, "")
     if given and not (given.isascii() and given.isdigit() and len(given) < 10):
         raise ValueError(f"{READING_VARIABLE}: must be a number of MiB, such as {2 * _READING_MIB}: {given[:40]!r}")
@@ -71,8 +67,7 @@ class TokenBucket:
         self._at: float | None = None
 
     def take(self, now: float) -> float:
-        """Takes one token at a time ``now`` (of a clock that never goes back). Gives the seconds until the taker may go
-        on."""
+        """Takes one token at ``now`` (of a clock that never goes back): the seconds until the taker may go on."""
         if self._rate <= 0:
             return 0.0
         if self._at is not None:

@@ -35,10 +35,8 @@ def selection(labels: str, fields: str) -> Selection:
 async def pages(
     transport: Transport, resource: ApiResource, namespace: str, selected: Selection, *, at_once: bool = False
 ) -> AsyncIterator[ListPage]:
-    """The pages of a list: at least one, be it empty. ``at_once``: a single one.
-
-    Raises the port's exceptions, :class:`TooMuch` among them for a list that no API server has.
-    """
+    """The pages of a list, at least one. ``at_once``: a single one. Raises :class:`TooMuch` beyond an API server's
+    lists."""
     limits = transport.limits
     path = collection(resource, namespace)
     token, number, read, count = "", 1 if at_once else limits.page, 0, 0

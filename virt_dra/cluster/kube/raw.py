@@ -1,8 +1,5 @@
-"""Objects of any kind as JSON, by the API server's own discovery: for installing, checking and applying manifests.
-
-Kinds are named by apiVersion and kind; their resource names and scopes come from discovery, which is cached until a
-kind is missing in it.
-"""
+"""Objects of any kind as JSON: kinds are named by apiVersion and kind, their resource names and scopes come from the
+API server's discovery, which is cached until a kind is missing in it."""
 
 from __future__ import annotations
 
@@ -52,11 +49,8 @@ class ServedKind:
 
 
 class RawObjects:
-    """What :class:`~virt_dra.cluster.kube.cluster.KubeCluster` can do with JSON objects. Raises the port's exceptions.
-
-    ``dry_run``: the server does everything but store. ``namespace`` is ignored for cluster-scoped kinds and means
-    ``default`` if empty.
-    """
+    """What :class:`~virt_dra.cluster.kube.cluster.KubeCluster` can do with JSON objects. ``dry_run``: the server does
+    everything but store. ``namespace`` is ignored for cluster-scoped kinds and means ``default`` if empty."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -115,8 +109,7 @@ class RawObjects:
         operations: Sequence[Mapping[str, Any]] | None = None, strategic: Mapping[str, Any] | None = None,
         subresource: str = "", dry_run: bool = False,
     ) -> Json:  # fmt: skip
-        """Apply one of the three kinds of patch; any other number of them is a
-        :class:`~virt_dra.cluster.port.BadRequest`."""
+        """Apply one of the three kinds of patch; any other number is a :class:`~virt_dra.cluster.port.BadRequest`."""
         given = ((merge, MERGE_PATCH), (operations, JSON_PATCH), (strategic, STRATEGIC_PATCH))
         patches = [(body, content_type) for body, content_type in given if body is not None]
         if len(patches) != 1:

@@ -1,9 +1,7 @@
-"""Requests to an API server: paced, timed, repeated where that is safe, and refused with the port's exceptions. Knows
-nothing of objects.
+"""Requests to an API server: paced, timed, repeated where that is safe, and refused with the port's exceptions.
 
 What is repeated, within :class:`~virt_dra.cluster.kube.limits.ClientLimits`: whatever was certainly not carried out (no
-connection; 429; an answer that carries Retry-After, by which a server says so), and what may be carried out twice when
-the answer was lost.
+connection; 429; an answer with Retry-After), and what may be carried out twice when the answer was lost.
 """
 
 from __future__ import annotations
@@ -104,11 +102,8 @@ class UntrustedServer(Unavailable):
 
 @dataclass
 class Transport:
-    """Not for several event loops.
-
-    ``may_write`` is called before every attempt that isn't a GET, as leadership may have been lost while a request
-    waited or was retried.
-    """
+    """Not for several event loops. ``may_write`` is called before every attempt that isn't a GET, as leadership may
+    have been lost while a request waited or was retried."""
 
     connections: ServerConnections
     limits: ClientLimits = field(default_factory=ClientLimits)

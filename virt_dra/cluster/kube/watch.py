@@ -18,11 +18,8 @@ class Bytes(Protocol):
 
 
 async def lines(stream: Bytes, limits: ClientLimits) -> AsyncGenerator[bytes]:
-    """Complete lines without their end. What follows the last line's end was cut off and is left out.
-
-    Holds one unfinished line and what was read at once; asks for more only when it is asked for more.
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond the limits of an answer.
-    """
+    """Complete lines without their end; what follows the last end was cut off and is left out. Asks for more only when
+    it is asked for more. Raises :class:`~virt_dra.cluster.port.Unavailable` for a line beyond the limits."""
     pending: list[bytes] = []
     size = 0
     while chunk := await stream.readany():
@@ -49,11 +46,9 @@ _OF_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 
 
 def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
-    """Type and object of an event of a watch of one kind.
-
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for anything else (a proxy's error page, say), and for an event
-    about an object of another kind or of none: going on after it would be going on without knowing what changed.
-    """
+    """Type and object of an event of a watch of one kind. Raises :class:`~virt_dra.cluster.port.Unavailable` for
+    anything else (a proxy's error page, an object of another kind): going on would be going on without knowing what
+    changed."""
     try:
         event: object = from_json(line, cache_strings="all")
     except ValueError as error:

@@ -23,8 +23,7 @@ class Admission(Protocol):
         """The object with what it implies filled in. ``now`` is RFC 3339."""
 
     def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
-        """The object without the fields of disabled gates that ``old``, if it is an update, doesn't use already
-        (C-13.4)."""
+        """The object without the fields of disabled gates that ``old`` of an update doesn't use already (C-13.4)."""
 
     def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         """The same for the fields of its status."""

@@ -1,8 +1,4 @@
-"""A cluster in memory that keeps an API server's promises: the embedded default, and the ground controllers are tested
-on.
-
-docs/decisions/0007-embedded-cluster.md lists its guarantees and its differences from a real API server.
-"""
+"""A cluster in memory that keeps an API server's promises; its differences: docs/decisions/0007-embedded-cluster.md."""
 
 from __future__ import annotations
 
@@ -43,18 +39,15 @@ NODE, POD = resource_of(Node), resource_of(Pod)
 
 
 class MemoryCluster:
-    """Implements :class:`virt_dra.cluster.port.Cluster`.
+    """Implements :class:`virt_dra.cluster.port.Cluster`. Every write is atomic and takes effect before the call
+    returns, the garbage collector's work included. Not for several threads.
 
-    ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`),
-    ``uids`` a new uid. With sources that repeat themselves a run is reproducible. For production see
-    :func:`virt_dra.cluster.memory.embedded.embedded_cluster`. ``history`` is the least number of changes of one kind
-    that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an API server does it, for simulated
-    kubelets; otherwise they are removed at once. ``granular_status``: the gate of C-13.6. ``plugins``: the admission
-    plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission plugin
-    NodeRestriction (C-13.8), which limit users that are kubelets; without them these have what RBAC gives them.
-
-    Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for
-    several threads.
+    ``clock`` gives the time, ``names`` a suffix for ``generateName`` (:mod:`virt_dra.cluster.memory.names`), ``uids`` a
+    new uid; :func:`virt_dra.cluster.memory.embedded.embedded_cluster` has the system's. ``history`` is the least number
+    of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an API server
+    does it, for simulated kubelets; otherwise at once. ``granular_status``: the gate of C-13.6. ``plugins``: the
+    admission plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the plugin
+    NodeRestriction (C-13.8), which limit users that are kubelets; else these have what RBAC gives them.
     """
 
     def __init__(
@@ -93,8 +86,7 @@ class MemoryCluster:
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster on behalf of a user: every request needs that user's permission (C-13.6), else it is
-        :class:`Forbidden`."""
+        """The same cluster on behalf of a user: what that user may not do (C-13.6) is :class:`Forbidden`."""
         view = copy(self)
         view._requester = requester.authenticated()
         return view
@@ -118,12 +110,8 @@ class MemoryCluster:
     # --- Writer ---------------------------------------------------------------------------------------------------
 
     async def create(self, obj: ObjectT) -> ObjectT:
-        """Store a new object. Status is dropped where it is a subresource; uid, times, version and generation are the
-        server's.
-
-        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden`
-        (namespace).
-        """
+        """Store a new object; uid, times, version and generation are the server's. Raises :class:`AlreadyExists`,
+        :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden` (namespace)."""
         resource = resource_of(obj)
         self._authorize("create", resource, obj.metadata.namespace)
         refusals.check_size(obj)
@@ -151,10 +139,8 @@ class MemoryCluster:
         return stored
 
     async def update(self, obj: ObjectT) -> ObjectT:
-        """Replace all but status. Removing the last finalizer of an object marked for deletion deletes it.
-
-        Raises :class:`NotFound`, :class:`Conflict`, :class:`Invalid`, :class:`TooLarge`.
-        """
+        """Replace all but status; without its last finalizer, an object marked for deletion goes. Raises
+        :class:`NotFound`, :class:`Conflict`, :class:`Invalid`, :class:`TooLarge`."""
         self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name)
         return self._update(obj)
 
@@ -170,12 +156,8 @@ class MemoryCluster:
         self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> ObjectT:  # fmt: skip
-        """Apply a merge patch or JSON patch operations to the object as it is now, then as :meth:`update` or
-        :meth:`update_status`.
-
-        Raises :class:`BadRequest` unless exactly one of both is given, :class:`Invalid` for operations that can't be
-        applied.
-        """
+        """Apply a patch to the object as it is now, then as :meth:`update` or :meth:`update_status`. Raises
+        :class:`BadRequest` unless exactly one patch is given, :class:`Invalid` for operations that can't be applied."""
         resource = resource_of(kind)
         if (merge is None) == (operations is None):
             raise BadRequest("a patch needs either merge or operations")
@@ -227,11 +209,8 @@ class MemoryCluster:
         self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
-        """Delete, or mark for deletion while finalizers remain; then whatever it alone owned.
-
-        A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions),
-        :class:`Forbidden`.
-        """
+        """Delete, or mark for deletion while finalizers remain; then whatever it alone owned. A namespace goes with
+        everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions), :class:`Forbidden`."""
         resource = resource_of(kind)
         self._authorize("delete", resource, namespace, name)
         stored = self._found(resource, name, namespace)
@@ -254,11 +233,8 @@ class MemoryCluster:
         self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order, without end. ``""`` and ``"0"`` start with an ADDED for
-        what is there.
-
-        Raises, when first asked for an event, :class:`BadRequest` and :class:`Gone`; :class:`Gone` also when the reader
-        is so slow that the history it still has to read is dropped.
-        """
+        what is there. Raises, when first asked for an event, :class:`BadRequest` and :class:`Gone`; :class:`Gone` also
+        when the reader is so slow that the history it still has to read is dropped."""
         resource = resource_of(kind)
         self._authorize("watch", resource, namespace, fields=fields, everywhere=True)
         selector = parse_selector(resource, namespace, labels, fields)
@@ -281,10 +257,9 @@ class MemoryCluster:
     def load(self, objects: Iterable[TypedObject]) -> None:
         """Take objects as they are, status and server-set metadata included, and fill in what is missing. All or none.
 
-        Defaults are applied; rules and size are not checked: what a cluster gave away was valid, new objects are judged
-        by :meth:`create`. Owners that are not among the objects are taken to be alive elsewhere. Watches must list
-        again (:class:`Gone`). Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of
-        ``objects`` too, and :class:`Invalid` for an object without a name.
+        Defaults are applied; rules and size are not checked. Owners that are not among the objects are taken to be
+        alive elsewhere. Watches must list again (:class:`Gone`). Raises :class:`AlreadyExists` for a name that is
+        taken, by an earlier object of ``objects`` too, and :class:`Invalid` for an object without a name.
         """
         now = self._now()
         loaded: dict[Place, TypedObject] = {}
@@ -465,8 +440,7 @@ class MemoryCluster:
             self._unsettled.append(Place(NAMESPACE, StoreKey("", place.key.namespace)))
 
     def _settle(self) -> None:
-        """Do what the controllers of a control plane would do: collect garbage, finish the deletion of emptied
-        namespaces."""
+        """Do what a control plane's controllers would: collect garbage, finish the deletion of emptied namespaces."""
         while self._unsettled:
             place = self._unsettled.popleft()
             obj = self._store.at(place)

@@ -1,5 +1,4 @@
-"""The embedded cluster with real sources: the system's clock and randomness. The edge; everything else takes them as
-arguments."""
+"""The embedded cluster with the system's clock and randomness. The edge; all else takes them as arguments."""
 
 from __future__ import annotations
 
@@ -25,9 +24,8 @@ def strict_cluster(
     node_rules: bool = False,
 ) -> MemoryCluster:
     """An empty cluster that is as strict as a kube-apiserver with these gates, its default admission plugins (without
-    ServiceAccount) and the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are
-    charged. ``node_rules``: the authorizer Node and the plugin NodeRestriction, too, as most clusters have them
-    (C-13.8)."""
+    ServiceAccount) and RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are charged.
+    ``node_rules``: the authorizer Node and the plugin NodeRestriction, too, as most clusters have them (C-13.8)."""
     return MemoryCluster(
         clock, names, uids, admission=KindRules(compiled_rules(gates), strict=True), namespaces_must_exist=True,
         graceful_deletion=True, granular_status=gates.granular_status_authorization, plugins=default_plugins(gates),

@@ -22,10 +22,7 @@ class Change:
 
     def seen_by(self, selector: ObjectSelector) -> WatchEvent[TypedObject] | None:
         """The event for a watcher that sees only what it selects: leaving the selection looks like a deletion, entering
-        like a creation.
-
-        A deletion shows the object as it last was, with the resourceVersion of the deletion, as the API server does.
-        """
+        like a creation. A deletion shows the object as it last was, with the deletion's resourceVersion."""
         was = self.before is not None and selector.matches(self.before)
         if self.after is not None and selector.matches(self.after):
             return WatchEvent("MODIFIED" if was else "ADDED", self.after)
@@ -72,8 +69,7 @@ class ChangeHistory:
         return self._dropped + bisect_right(self._changes, version, key=lambda change: change.version)
 
     async def next(self, position: int) -> Change:
-        """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell too far
-        behind."""
+        """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell behind."""
         while position >= self.end:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[future] = None

@@ -1,8 +1,8 @@
-"""Merge patches (RFC 7396) and JSON patches (RFC 6902), as pure functions over JSON values. Inputs are never changed.
+"""Merge patches (RFC 7396) and JSON patches (RFC 6902), as pure functions over JSON values.
 
-JSON patches are applied as the API server's library does it, which differs from the RFC: an absent value is null; an
-object's absent member can be replaced, copied (as null) and tested (for null); an index may be negative (-1 is the last
-place); only ``replace`` and ``test`` work on the whole document.
+JSON patches are applied as the API server's library does it, not as the RFC: an absent value is null; an object's
+absent member can be replaced, copied (as null) and tested (for null); an index may be negative (-1 is the last place);
+only ``replace`` and ``test`` work on the whole document.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""What only pods have: they are bound to a node, and deleted when their node's kubelet says so. Pure functions of the
-stored pod.
-
-The wording of refused bindings is the API server's; the cases of :func:`deletion` are those of its graceful deletion.
-"""
+"""What only pods have: they are bound to a node, and deleted when their node's kubelet says so. Wording and cases are
+the API server's. Pure functions of the stored pod."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ def topology_labels(node: Node | None) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class PodDeletion:
-    """What a request to delete leads to: ``marked`` is to be stored if it isn't None, then the pod goes if
-    ``removed``."""
+    """What a request to delete leads to: ``marked`` is stored if it isn't None, then the pod goes if ``removed``."""
 
     marked: Pod | None
     removed: bool
@@ -63,10 +59,7 @@ class PodDeletion:
 
 def deletion(pod: Pod, grace_seconds: int | None, now: str) -> PodDeletion:
     """A pod on a node is marked, and stays until it is deleted with grace 0; one without a node, or finished, goes at
-    once.
-
-    A grace period that runs can only be shortened. Finalizers hold every pod.
-    """
+    once. A grace period that runs can only be shortened. Finalizers hold every pod."""
     asked = 1 if grace_seconds is not None and grace_seconds < 0 else grace_seconds
     held = bool(pod.metadata.finalizers)
     if pod.metadata.deletion_timestamp is None:

@@ -1,5 +1,4 @@
-"""The default admission: the defaults and the validation of :mod:`virt_dra.api`, with expressions compiled by
-:mod:`virt_dra.cel`."""
+"""The default admission: defaults and validation of :mod:`virt_dra.api`, with the compilers of :mod:`virt_dra.cel`."""
 
 from __future__ import annotations
 
@@ -20,11 +19,9 @@ from virt_dra.cluster.port import StatusCause
 
 
 class KindRules:
-    """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
-
-    ``rules`` supply what validation itself can't know: compilers of expressions, feature gates. ``strict``: pods have
-    all their defaults and can't be changed but as on a real API server; otherwise only their claims are checked.
-    """
+    """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14). ``rules``: compilers of
+    expressions, feature gates. ``strict``: pods have all their defaults and change only as on a real API server;
+    otherwise only their claims are checked."""
 
     def __init__(self, rules: Rules = COMPILED, *, strict: bool = False) -> None:
         self._rules = rules

@@ -35,8 +35,7 @@ Operator = Literal["in", "notin", "exists", "!", ">", "<"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition on one label. ``=`` is ``in`` with one value; ``notin`` and ``!`` hold where the label is
-    absent."""
+    """A condition on a label. ``=`` is ``in`` with one value; ``notin`` and ``!`` hold where the label is absent."""
 
     key: str
     operator: Operator
@@ -241,8 +240,8 @@ _FieldTable = Mapping[str, Callable[[TypedObject], str]]
 
 
 def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a field selector. Raises :class:`BadRequest`, also for a field by which this resource can't be
-    selected."""
+    """The terms of a field selector. Raises :class:`BadRequest`, also for a field that this resource isn't selected
+    by."""
     parts = sorted(filter(None, _split_terms(text)))
     read = [_read_term(part, text) for part in parts]
     table, refusal = _selectable(resource)

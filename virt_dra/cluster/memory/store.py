@@ -1,5 +1,4 @@
-"""The objects of the embedded cluster by resource, namespace and name; their versions, histories, owners and uids. No
-rules."""
+"""The objects of the embedded cluster; their versions, histories, owners and uids. No rules."""
 
 from __future__ import annotations
 
@@ -140,11 +139,8 @@ class ObjectStore:
         self._population[place.key.namespace] -= 1
 
     def load(self, objects: Mapping[Place, TypedObject]) -> None:
-        """Store all with their own resourceVersions; those without get one that is newer than all. Histories are
-        cleared.
-
-        Raises :class:`AlreadyExists` for the first place that is taken, and has then stored nothing.
-        """
+        """Store all with their own resourceVersions; those without get one that is newer than all. Raises
+        :class:`AlreadyExists` for the first place that is taken, and has then stored nothing."""
         for place in objects:
             if self.at(place) is not None:
                 raise refusals.already_exists(place.resource, place.key.name)

@@ -1,8 +1,5 @@
 """What the API server does to an object between the request and the store: status kept apart, generation counted,
-leftovers removed.
-
-Pure functions of the submitted and the stored object. Defaults and validation are ``admission``'s.
-"""
+leftovers removed. Pure functions of the submitted and the stored object."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ _GATED = (
 
 
 def for_create(resource: ApiResource, obj: ObjectT) -> ObjectT:
-    """The object to store, without the status that only the subresource may set; a pod starts Pending, a namespace
-    Active (C-13.1)."""
+    """The object to store, without status where that is a subresource; pods are Pending, namespaces Active (C-13.1)."""
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
         return obj
@@ -58,11 +54,8 @@ def for_update(
     now: str,
     permitted: Callable[[ObjectT, ObjectT], ObjectT],
 ) -> ObjectT:
-    """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3).
-
-    ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a
-    field, too.
-    """
+    """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3). ``permitted`` takes
+    away the fields of disabled gates (C-13.4); a slice's generation counts a change of these, too."""
     kept = as_in(submitted, stored, "status") if resource.has_status else submitted
     meta = _each_owner_once(submitted.metadata.without("self_link"))
     owned_fields = ["generation", "creation_timestamp"]
@@ -87,8 +80,7 @@ def for_update(
 
 
 def for_status_update(submitted: ObjectT, stored: ObjectT, permitted: Callable[[ObjectT, ObjectT], ObjectT]) -> ObjectT:
-    """The stored object with the request's status (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled
-    gates (C-13.4)."""
+    """The stored object with the request's status (C-13.1, C-13.5); ``permitted`` as in :func:`for_update`."""
     updated = permitted(as_in(stored, submitted, "status"), stored)
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim) and updated.status.devices:
         return updated.with_(status=_without_stale_devices(updated, stored).status)
@@ -96,7 +88,7 @@ def for_status_update(submitted: ObjectT, stored: ObjectT, permitted: Callable[[
 
 
 def as_served(resource: ApiResource, obj: TypedObject) -> Json:
-    """The document a patch applies to. Kubernetes' own kinds have a spec and a status even if empty, and no empty
+    """The document a patch applies to. Kubernetes' own kinds have a spec and a status, even empty, no empty
     metadata."""
     document = obj.to_wire()
     if resource.native:
@@ -117,8 +109,7 @@ def marked_for_deletion(obj: TypedObject, now: str) -> TypedObject:
 
 
 def finalized(new: ObjectMeta, old: ObjectMeta) -> bool:
-    """Whether an update removes the last finalizer of an object marked for deletion, which ends it. Not during a grace
-    period."""
+    """Whether an update takes the last finalizer of an object marked for deletion. Not during a grace period."""
     return old.deletion_timestamp is not None and not new.finalizers and not old.deletion_grace_period_seconds
 
 
@@ -127,11 +118,8 @@ def next_generation(meta: ObjectMeta) -> ObjectMeta:
 
 
 def unchanged(resource: ApiResource, new: TypedObject, old: TypedObject) -> bool:
-    """Whether writing ``new`` would store what is stored already; then the resourceVersion stays.
-
-    Kubernetes' own kinds are stored without empty fields, so an empty field equals an absent one; custom resources as
-    given.
-    """
+    """Whether writing ``new`` would store what is stored already; then the resourceVersion stays. Kubernetes' own kinds
+    are stored without empty fields; custom resources as given."""
     return new == old and (resource.native or new.to_wire() == old.to_wire())
 
 
@@ -150,8 +138,8 @@ def _each_owner_once(meta: ObjectMeta) -> ObjectMeta:
 
 
 def _without_stale_devices(new: ResourceClaim, old: ResourceClaim) -> ResourceClaim:
-    """Device data goes with the allocation of its device; data of devices that never were allocated is left to
-    validation (C-13.5)."""
+    """Device data goes with the allocation of its device; that of devices never allocated is for validation
+    (C-13.5)."""
     allocated, before = _allocated(new), _allocated(old)
     kept = tuple(
         device for device in new.status.devices if _identity(device) in allocated or _identity(device) not in before

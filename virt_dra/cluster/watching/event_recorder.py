@@ -1,8 +1,8 @@
-"""A recorder of Kubernetes Events that never blocks its caller: repeated Events are counted, floods are throttled,
-failures are logged.
+"""A recorder of core/v1 Events that never blocks its caller: repetitions are counted, floods throttled, failures
+logged.
 
-Follows ``client-go/tools/record``: a repetition within a window increments the count of the existing Event; an object
-that causes many Events gets one every five minutes after the first 25. Writes core/v1 Events, which every client shows.
+As ``client-go/tools/record``: a repetition within a window increments the count of the existing Event; an object that
+causes many Events gets one every five minutes after the first 25.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ class _Written:
 
 
 class EventRecorder:
-    """:meth:`record` never waits and never raises; :meth:`run` writes. ``suffixes`` makes Events' names unique
-    (``uuid4().hex``)."""
+    """:meth:`record` never waits nor raises; :meth:`run` writes. ``suffixes``: makes names unique (uuid4().hex)."""
 
     def __init__(
         self, cluster: Writer, component: str, instance: str, *,

@@ -1,17 +1,14 @@
 """An informer: a local store of all objects of one kind, kept equal to the cluster by list and watch.
 
-**Level-triggered.** A notification says only that an object may have changed: several changes may be merged into one,
-and after a gap (a watch that broke, a version that is too old) only the difference between before and after is
-notified. Handlers must decide by the state, never by counting or by the kind of change. Guarantees:
+**Level-triggered.** Several changes may be merged into one, and after a gap (a watch that broke, a version that is too
+old) only the difference is notified. Handlers must decide by the state, never by counting or by the kind of change.
+Guarantees:
 
-* every notification is ``(old, new)`` with ``None`` for "absent", and ``old`` is the ``new`` of the previous one for
-  that object; an object that was deleted and recreated under its name (another UID) is notified as deleted first, then
-  as created;
+* every notification is ``(old, new)`` with ``None`` for "absent", and ``old`` is the ``new`` of the one before for that
+  object; one that was recreated under its name (another UID) is notified as deleted first, then as created;
 * the store has the new state before it is notified, in the cluster's order;
 * once changes have ended, the store equals a list, and every difference was notified, deletions in gaps included;
 * a resourceVersion that the store has already is not notified again.
-
-Works over any cluster behind the port. Not for several threads or event loops.
 """
 
 from __future__ import annotations
@@ -40,8 +37,7 @@ log = logging.getLogger(__name__)
 _TURN = 0.005
 """Seconds of applying a list before the event loop is yielded."""
 _TRIES_FROM_A_VERSION = 5
-"""After so many failures in a row the list is repeated, whatever the reason: a restored server may not know our
-version."""
+"""After so many failures in a row the list is repeated: a restored server may not know our version."""
 
 
 class ListerWatcher(Reader, Watcher, Protocol):
@@ -98,8 +94,7 @@ class InformerStore(Generic[ObjectT]):
         return tuple(self._objects)
 
     def by_index(self, index: str, value: Hashable) -> tuple[ObjectT, ...]:
-        """The objects that the index's function found this value for, by namespace and name. Raises KeyError for an
-        unknown index."""
+        """The objects that the index's function found this value for, sorted. Raises KeyError for an unknown index."""
         return tuple(self._objects[key] for key in sorted(self._indexes[index].get(value, ())))
 
     def index_values(self, index: str) -> tuple[Hashable, ...]:
@@ -151,13 +146,10 @@ class Informer(Generic[ObjectT]):
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """``transform`` makes what is stored of what is read, to save memory; it must keep name, namespace, uid and
-        resourceVersion.
-
-        ``optional``: a kind that the cluster doesn't serve (yet) counts as one without objects; it is looked for again
-        every ``longest_pause`` seconds. Otherwise the informer isn't synced before it is served. Pauses after failures
-        are in seconds.
-        """
+        """``transform`` makes what is stored of what is read; it must keep name, namespace, uid and resourceVersion.
+        ``optional``: a kind that isn't served (yet) counts as one without objects, looked for again every
+        ``longest_pause`` seconds; otherwise the informer isn't synced before it is served. Pauses after failures are in
+        seconds."""
         self.kind = kind
         self.store: InformerStore[ObjectT] = InformerStore(indexes)
         self._cluster = cluster
@@ -191,11 +183,8 @@ class Informer(Generic[ObjectT]):
         await self._synced.wait()
 
     def on_change(self, handler: ChangeHandler[ObjectT]) -> None:
-        """Call ``handler(old, new)`` for every change from now on, and at once for every object in the store.
-
-        It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the
-        informer.
-        """
+        """Call ``handler(old, new)`` for every change from now on, and at once for every object in the store. It must
+        be quick (put a key into a queue) and must not raise: that ends the informer."""
         self._handlers.append(handler)
         for obj in self.store.values():
             handler(None, obj)
@@ -290,8 +279,7 @@ class Informer(Generic[ObjectT]):
         self._version = event.object.metadata.resource_version or self._version
 
     async def _replace_yielding(self, items: Sequence[ObjectT]) -> None:
-        """Makes the store equal to a list, yielding the event loop; between yields some objects are in their previous
-        state."""
+        """Makes the store equal to a list, yielding the event loop; between yields some objects are as before."""
         there = {key_of(obj) for obj in items}
         until = asyncio.get_running_loop().time() + _TURN
         for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
@@ -342,11 +330,8 @@ class Informer(Generic[ObjectT]):
 
 @asynccontextmanager
 async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
-    """Runs informers while the body does; the body begins when all have synced. A handler's exception ends the body,
-    and is raised.
-
-    An exception comes out as it was raised; only several at once come out as a group.
-    """
+    """Runs informers while the body does; the body begins when all have synced. A handler's exception ends the body and
+    is raised as it is; only several at once come out as a group."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(informer.run(), name=f"informer {informer.kind.KIND}") for informer in informers]

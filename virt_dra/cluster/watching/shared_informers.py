@@ -1,5 +1,4 @@
-"""One informer for each kind, shared by all loops of a process, so that each kind is listed, watched and held in memory
-once."""
+"""One informer for each kind, shared by all loops of a process: each kind is listed, watched and held once."""
 
 from __future__ import annotations
 
@@ -13,12 +12,8 @@ from virt_dra.cluster.watching.informer import Informer
 
 
 class SharedInformers:
-    """Informers by kind. A loop asks for those that it reads when it is made, before :meth:`run`; each index has one
-    name and owner.
-
-    ``make`` makes an informer of a kind; by default one over the whole cluster that waits for kinds the cluster doesn't
-    serve.
-    """
+    """Informers by kind. A loop asks for its own when it is made, before :meth:`run`; each index has one name and
+    owner. ``make``: by default an informer over the whole cluster that waits for kinds the cluster doesn't serve."""
 
     def __init__(self, cluster: Cluster, make: Callable[[Cluster, type[Any]], Informer[Any]] | None = None) -> None:
         self._cluster = cluster

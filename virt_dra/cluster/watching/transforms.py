@@ -1,8 +1,7 @@
-"""Transforms for :class:`~virt_dra.cluster.watching.informer.Informer` that drop fields, so that large stores take less
+"""Transforms for :class:`~virt_dra.cluster.watching.informer.Informer` that drop fields, so that stores take less
 memory.
 
-A transformed object must never be written whole (``update``), as that would remove the dropped fields from the cluster:
-patch it, or read the object first.
+A transformed object must never be written whole (``update``), as that would remove the fields: patch it, or read it.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def leaving_out(*paths: str) -> Callable[[ObjectT], ObjectT]:
 
 
 def keeping(*paths: str) -> Callable[[ObjectT], ObjectT]:
-    """A transform that drops all fields but those of these Python names, with what is in them, and the identity of the
-    object. Paths are as for :func:`leaving_out`."""
+    """A transform that drops all fields but these (paths as for :func:`leaving_out`) and the object's identity."""
     tree: _Names = {}
     for path in (*paths, *_IDENTITY):
         names = tree
@@ -66,8 +64,7 @@ def keeping(*paths: str) -> Callable[[ObjectT], ObjectT]:
 
 
 def differ_in_version_only(old: TypedObject, new: TypedObject) -> bool:
-    """True if an update touches only the resourceVersion and fields that a transform dropped, such as a node's
-    heartbeat."""
+    """True if an update touches only the resourceVersion and dropped fields, such as a node's heartbeat."""
     if old.metadata.without("resource_version") != new.metadata.without("resource_version"):
         return False
     return old == new.with_(metadata=old.metadata)

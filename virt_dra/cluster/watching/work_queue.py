@@ -1,9 +1,5 @@
 """A work queue of keys: each key is queued once, processed by one worker at a time, and requeued with back-off after a
-failure.
-
-After ``k8s.io/client-go/util/workqueue``, whose rules controllers rely on. No library for asyncio has them:
-``asyncio.Queue`` keeps duplicates, job runners know no keys, kopf's queues are its own.
-"""
+failure. After ``k8s.io/client-go/util/workqueue``, whose rules no library for asyncio has."""
 
 from __future__ import annotations
 
@@ -51,8 +47,7 @@ class WorkQueue(Generic[K]):
     """Keys in the order of their first addition. For one event loop; every method is called on it.
 
     * A key that is ready is not added twice. A key that is added while it is in work is processed again afterwards.
-    * A delayed key (``add_after``, a failure) may be added at once. Processing it cancels the delay; the work returns a
-      new one if it needs one. The shorter of two delays counts.
+    * Processing a delayed key (``add_after``, a failure) cancels the delay. The shorter of two delays counts.
     * Work that raises is retried after 5 ms, 10 ms, … up to ``longest_delay`` seconds; success resets the back-off.
     """
 
@@ -123,8 +118,7 @@ class WorkQueue(Generic[K]):
             self._report()
 
     def close(self) -> None:
-        """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done. A successor lists
-        everything anyway."""
+        """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done."""
         self._closed = True
         self._ready.clear()
         self._since.clear()
@@ -142,8 +136,7 @@ class WorkQueue(Generic[K]):
             await self._quiet.wait()
 
     async def run(self, work: Callable[[K], Awaitable[float | None]], *, workers: int = 1) -> None:
-        """Process keys until :meth:`close` or cancellation. ``work`` returns after how many seconds to requeue the key,
-        or None."""
+        """Process keys until :meth:`close` or cancellation. ``work``: the seconds to requeue the key after, or None."""
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
                 group.create_task(self._work(work), name=f"worker {number}")

@@ -12,8 +12,7 @@ from virt_dra.cluster.requester import Requester
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """One request. ``name`` is empty for a collection, ``namespace`` for the whole cluster; ``fields``: a field
-    selector."""
+    """``name`` is empty for a collection, ``namespace`` for the whole cluster; ``fields``: a field selector."""
 
     requester: Requester
     verb: str

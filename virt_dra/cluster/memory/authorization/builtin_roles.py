@@ -1,9 +1,5 @@
-"""The roles and bindings that every cluster begins with, as far as objects of this project are concerned (Kubernetes
-1.37).
-
-``admin``, ``edit`` and ``view`` are made of other roles by a controller that the embedded cluster doesn't have: here
-they have no rules.
-"""
+"""The roles and bindings that every cluster begins with, as far as objects of this project go (Kubernetes 1.37).
+``admin``, ``edit`` and ``view``, which a controller composes there, have no rules here."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What kubelets may ask for (C-13.8), as far as objects of this project go: the authorizer Node, to be asked before
+"""What kubelets (users ``system:node:<name>`` in ``system:nodes``) may ask for (C-13.8): the authorizer Node, before
 RBAC.
 
-A kubelet is a user ``system:node:<name>`` in the group ``system:nodes``. It reads what its pods need and writes what is
-about its node; what the content of a request decides is the admission plugin's
-(:mod:`virt_dra.cluster.memory.plugins.node_restriction`).
+A kubelet reads what its pods need and writes what is about its node; what the content of a request decides is the
+admission plugin's (:mod:`virt_dra.cluster.memory.plugins.node_restriction`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ def node_of(requester: Requester) -> str | None:
 
 
 def authorize_node(request: AccessRequest, stored: Stored) -> Decision:
-    """The decision about a kubelet's request; denied without a reason for any other user, about whom it has no
-    opinion."""
+    """The decision about a kubelet's request; denied without a reason for any other user."""
     node = node_of(request.requester)
     if node is None:
         return Decision(allowed=False)

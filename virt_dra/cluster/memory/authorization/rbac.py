@@ -46,8 +46,7 @@ def authorize(request: AccessRequest, stored: Stored) -> Decision:
 
 
 def _roles_of(user: Requester, namespace: str, stored: Stored, problems: list[str]) -> Iterator[tuple[PolicyRule, ...]]:
-    """The rules of each role bound to the user in the cluster or in the namespace. Bindings to no role become
-    problems."""
+    """The rules of each role bound to the user in the cluster or the namespace. Bindings to no role become problems."""
     for binding in (*stored.every(ClusterRoleBinding), *BINDINGS):
         if any(_is_meant(subject, user, "") for subject in binding.subjects):
             yield _rules(binding.role_ref, "", stored, problems)

@@ -1,5 +1,4 @@
-"""The admission plugin NodeDeclaredFeatures for slices (C-13.13): devices that use a node's own resources need nodes
-that know them."""
+"""The admission plugin NodeDeclaredFeatures for slices (C-13.13): some devices need nodes that know them."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ FEATURE = "DRANodeAllocatableResources"
 
 
 def check_node_features(request: WriteRequest) -> tuple[TypedObject, ...]:
-    """Refuses a slice with a device that uses a node's own resources, where the node isn't there or doesn't declare the
-    feature. Raises :class:`Forbidden`."""
+    """Raises :class:`Forbidden` for a device that uses its node's resources, if the node doesn't declare the
+    feature."""
     if isinstance(request.new, ResourceSlice) and request.gates.node_allocatable_resources:
         for device in request.new.spec.devices:
             if device.node_allocatable_resources:

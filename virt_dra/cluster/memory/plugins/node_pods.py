@@ -1,5 +1,4 @@
-"""The admission plugins about pods and their nodes: TaintNodesByCondition, DefaultTolerationSeconds and
-PodTopologyLabels."""
+"""The plugins about pods and their nodes: TaintNodesByCondition, DefaultTolerationSeconds, PodTopologyLabels."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def with_not_ready_taint(request: WriteRequest) -> TypedObject:
 
 
 def with_default_tolerations(request: WriteRequest) -> TypedObject:
-    """A pod tolerates for five minutes that its node isn't ready or can't be reached, unless its spec sets another
-    time."""
+    """A pod tolerates for five minutes that its node isn't ready or reachable, unless its spec sets another time."""
     pod = request.new
     if not isinstance(pod, Pod):
         return pod

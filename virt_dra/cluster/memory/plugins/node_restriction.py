@@ -1,5 +1,4 @@
-"""The admission plugin NodeRestriction: what kubelets may not write although the authorizer Node lets them write such
-objects (C-13.8)."""
+"""The plugin NodeRestriction: what kubelets may not write of what the authorizer Node lets them write (C-13.8)."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ _OWN_LABELS: Final = frozenset({
 
 
 def restrict_node(request: WriteRequest, subresource: str = "") -> None:
-    """Raises :class:`~virt_dra.cluster.port.Forbidden` for a write that a kubelet may not make. In a deletion ``new``
-    is the deleted object."""
+    """Raises :class:`Forbidden` for what a kubelet may not write. In a deletion ``new`` is the deleted object."""
     node = node_of(request.requester)
     if node is None:
         return

@@ -1,5 +1,4 @@
-"""The admission plugin Priority: the priority of pods and PodGroups comes from their class; one class may be the
-default."""
+"""The plugin Priority: the priority of pods and PodGroups comes from their class; one class may be the default."""
 
 from __future__ import annotations
 
@@ -17,10 +16,8 @@ _SYSTEM = {
 
 
 def with_priority(request: WriteRequest) -> TypedObject:
-    """The pod or PodGroup with the priority of its class; without a class of the default one, without that 0.
-
-    Raises :class:`Forbidden` for a class that isn't there, and for a priority that isn't the class's.
-    """
+    """The pod or PodGroup with the priority of its class, of the default one, or 0. Raises :class:`Forbidden` for a
+    class that isn't there, and for a priority that isn't the class's."""
     obj = request.new
     if isinstance(obj, PodGroup) and request.operation == "CREATE":
         spec = obj.spec

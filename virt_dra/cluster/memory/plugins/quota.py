@@ -1,5 +1,4 @@
-"""The admission plugin ResourceQuota: what an object counts for is charged when it is written, and refused beyond the
-limit (C-15)."""
+"""The plugin ResourceQuota: what an object counts for is charged when written, refused beyond the limit (C-15)."""
 
 from __future__ import annotations
 
@@ -25,11 +24,8 @@ from virt_dra.cluster.memory.plugins.write_request import WriteRequest
 
 
 def charge(request: WriteRequest) -> tuple[TypedObject, ...]:
-    """The quotas as they are once the object is stored. Raises :class:`Forbidden`, which names the first quota that is
-    exceeded.
-
-    A quota whose use was never counted refuses, too. An update is charged with what it adds.
-    """
+    """The quotas as they are once the object is stored; an update is charged with what it adds. Raises
+    :class:`Forbidden`, which names the first quota that is exceeded, or whose use was never counted."""
     quotas = (
         [quota for quota in request.stored.every(ResourceQuota, request.namespace) if quota.status.hard]
         if request.namespace

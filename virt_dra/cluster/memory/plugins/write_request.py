@@ -18,8 +18,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """``old``: the stored object that an update changes. ``name`` of a new object may be generated already. ``now`` is
-    RFC 3339."""
+    """``old``: the stored object that is updated. A new object's ``name`` may be generated. ``now``: RFC 3339."""
 
     requester: Requester
     operation: Operation
