@@ -67,10 +67,8 @@ class AttemptResult(NamedTuple):
 
 
 class Allocator:
-    """The claims of one pod, tried on node after node (A-1.1); what doesn't depend on the node is prepared once.
-
-    Its methods return and raise what the functions of the same names do.
-    """
+    """The claims of one pod, tried on node after node (A-1.1); what doesn't depend on the node is prepared once. Its
+    methods return and raise what the functions of the same names do."""
 
     def __init__(
         self,
@@ -140,11 +138,8 @@ class Allocator:
         return any(self._selectors.may_fail(request, self._pools) for request in self.pod_class.requests)
 
     def decide(self, node: Node, order: DeviceOrder | None = None) -> AttemptResult:
-        """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises.
-
-        ``order``: in which the node's devices are tried, instead of that of A-5.6. Whether they fit is the same in any
-        order.
-        """
+        """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises. ``order``:
+        in which the node's devices are tried, instead of that of A-5.6. Whether they fit is the same in any order."""
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
         if pod_class is None:

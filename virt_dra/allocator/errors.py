@@ -23,9 +23,7 @@ class AllocationError(Exception):
 
 class FatalError(AllocationError):
     """Broken input (claim, class, selector, slice): no node can help, so scheduling of the pod stops (A-1.3 d).
-
-    ``code``: of docs/reasons, "" where there is no page.
-    """
+    ``code``: of docs/reasons, "" where there is no page."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)

@@ -40,10 +40,8 @@ DISTANCES: Final[Mapping[str, int]] = {
 @dataclass(frozen=True)
 class RequestExplanation:
     """One request (or alternative) that was tried. ``wanted`` devices, at best ``placed`` at the same time.
-
     ``rejections`` has, per device and reason, the first refusal, in the order of the search. ``over_limit``: given up
-    because the claim would have held more than 32 devices.
-    """
+    because the claim would have held more than 32 devices."""
 
     claim: str
     request: str
@@ -56,9 +54,7 @@ class RequestExplanation:
 @dataclass(frozen=True)
 class Explanation:
     """Why the claims don't fit on a node. ``requests`` in the order in which the search first came to them.
-
-    ``elsewhere``: claims that are allocated already, on other nodes.
-    """
+    ``elsewhere``: claims that are allocated already, on other nodes."""
 
     node: str
     requests: tuple[RequestExplanation, ...]

@@ -91,11 +91,8 @@ class AttributeName:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """An exact request, or one alternative of ``firstAvailable``: the one shape that every feature sees.
-
-    ``name`` is the request's own name, ``parent`` the name of the request with the alternatives (None for exact
-    requests).
-    """
+    """An exact request, or one alternative of ``firstAvailable``: the one shape that every feature sees. ``name`` is
+    the request's own name, ``parent`` the name of the request with the alternatives (None for exact requests)."""
 
     claim_index: int
     claim: ResourceClaim
@@ -208,11 +205,9 @@ NOT_REUSABLE = object()
 
 class Check(RejectingFeature, Protocol):
     """A constraint on the devices chosen together, with memory of them: for one claim, or for all claims of an attempt.
-
     A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by
     default they save nothing. A feature with resources or labels may implement :class:`ResourceConsumer` or
-    :class:`DeviceLabeler` too.
-    """
+    :class:`DeviceLabeler` too."""
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         """Remember the device as chosen. False: refused, and nothing has changed (A-10.5); `explain` says why when
@@ -262,9 +257,8 @@ class Bound(Protocol):
         """True if the bound counts the device."""
 
     def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
-        """True if ``wanted`` provably needs more than there is, with nothing chosen yet.
-
-        ``wanted``: per entry of a claim its alternatives, each with the devices that it could have alone."""
+        """True if ``wanted`` provably needs more than there is, with nothing chosen yet. ``wanted``: per entry of a
+        claim its alternatives, each with the devices that it could have alone."""
 
 
 class Take(NamedTuple):

@@ -15,12 +15,9 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 
 @dataclass(frozen=True)
 class PodClaims:
-    """A pod's claims, some of them allocated already.
-
-    ``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: the allocations of the others, by
-    position. ``snapshot``: the given one, with these allocations in use. ``positions``: of each given claim among
-    ``claims``.
-    """
+    """A pod's claims, some of them allocated already. ``claims``: each once. ``pending``: those to allocate, with
+    defaults. ``kept``: the allocations of the others, by position. ``snapshot``: the given one, with these allocations
+    in use. ``positions``: of each given claim among ``claims``."""
 
     pending: tuple[ResourceClaim, ...]
     kept: dict[int, AllocationResult]
@@ -31,10 +28,8 @@ class PodClaims:
     @classmethod
     def prepare(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
         """The claims of a pod, as its user writes them. A claim that is allocated in the snapshot has that allocation,
-        also where it is given as a manifest without status.
-
-        Raises TypeError for other objects, FatalError for two claims of one name.
-        """
+        also where it is given as a manifest without status. Raises TypeError for other objects, FatalError for two
+        claims of one name."""
         claims, positions = _deduplicated(given)
         kept: dict[int, AllocationResult] = {}
         for position, claim in enumerate(claims):

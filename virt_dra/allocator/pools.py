@@ -72,9 +72,8 @@ class ReachablePool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reachable:
-    """Everything one node can reach, in search order (A-5.6, A-5.7).
-
-    One object per node, as long as its labels and declared features stay: identity compares."""
+    """Everything one node can reach, in search order (A-5.6, A-5.7). One object per node, as long as its labels and
+    declared features stay: identity compares."""
 
     node: str
     declared_features: tuple[str, ...]
@@ -186,10 +185,8 @@ class Pools:
         return False
 
     def selects_device(self, device: resource_v1.Device, node: Node, where: str = "") -> bool:
-        """Per-device node selection: nodeName, else allNodes, else nodeSelector, else nothing (A-4.5).
-
-        Raises :class:`FatalError`, its text beginning with ``where``.
-        """
+        """Per-device node selection: nodeName, else allNodes, else nodeSelector, else nothing (A-4.5). Raises
+        :class:`FatalError`, its text beginning with ``where``."""
         if device.node_name:
             return node.name == device.node_name
         if device.all_nodes:

@@ -49,11 +49,8 @@ class Results:
         node: str,
     ) -> tuple[AllocationResult, ...]:
         """One result per claim. ``picks``: per claim the requests and positions in ``devices``; ``selected``: per
-        claim, index of a request -> of its alternative.
-
-        Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with
-        several terms (E22).
-        """
+        claim, index of a request -> of its alternative. Raises :class:`FatalError` for more configuration than can be
+        stored (AC-14) and for a node selector with several terms (E22)."""
         return tuple(
             [
                 self._of(number, claim, picks[number], selected[number], devices, node)

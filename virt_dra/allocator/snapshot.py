@@ -42,10 +42,8 @@ class Snapshot:
         taint_rules: Iterable[DeviceTaintRule] = (),
     ) -> Snapshot:
         """All slices and classes of the cluster and all claims (those without allocation don't count, A-3.2).
-
-        ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off.
-        Nothing is validated before a node is tried (A-1.1); raises TypeError for objects of another type.
-        """
+        ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. Nothing is
+        validated before a node is tried (A-1.1); raises TypeError for objects of another type."""
         tainted = tuple(
             with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules"))
         )

@@ -14,11 +14,9 @@ from virt_dra.api.resource_v1 import AllocationResult
 
 @dataclass(frozen=True)
 class PoolUse:
-    """The use of one pool (A-3.1), by device name.
-
-    ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free
-    it. ``shares`` are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
-    """
+    """The use of one pool (A-3.1), by device name. ``exclusive`` counts allocations: two claims may hold a device by
+    mistake (C-22.10), and releasing one must not free it. ``shares`` are (device name, share id). ``consumed`` is the
+    sum over a device's shares, per capacity name."""
 
     exclusive: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[tuple[str, str]] = frozenset()
@@ -46,10 +44,8 @@ Used = Mapping[PoolId, PoolUse]
 
 
 class DeviceUse(NamedTuple):
-    """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1).
-
-    Without ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only.
-    """
+    """One device in use: a result of an allocation, or a line of a state that no claims produce (A-3.1). Without
+    ``share_id`` and ``consumed`` it is exclusive. ``consumed`` without a share counts as capacity only."""
 
     driver: str
     pool: str

@@ -33,10 +33,8 @@ class MismatchFacts:
 
 
 class MismatchReader:
-    """Why selectors are false for many devices, which must outlive it.
-
-    ``interrupt``: polled during evaluations; where it ends one, nothing is known of the device.
-    """
+    """Why selectors are false for many devices, which must outlive it. ``interrupt``: polled during evaluations; where
+    it ends one, nothing is known of the device."""
 
     def __init__(self, interrupt: InterruptCheck | None = None) -> None:
         self._work = interruptible(interrupt)

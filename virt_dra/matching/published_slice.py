@@ -55,10 +55,8 @@ class SliceDevice:
 
 @dataclass(frozen=True, eq=False)
 class PublishedSlice:
-    """The pool, name and devices of a ResourceSlice; made with :meth:`from_slice`. Compared by identity.
-
-    ``position``: of :class:`~virt_dra.matching.positions.SlicePositions`.
-    """
+    """The pool, name and devices of a ResourceSlice; made with :meth:`from_slice`. Compared by identity. ``position``:
+    of :class:`~virt_dra.matching.positions.SlicePositions`."""
 
     pool: PoolKey
     generation: int

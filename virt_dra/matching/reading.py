@@ -46,11 +46,9 @@ def published_value(values: Mapping[str, T], driver: str, domain: str, identifie
 
 
 class Reading:
-    """Keys that are equal for devices which are equal in everything that some selectors read.
-
-    Devices must outlive it: equal values are recognized by their identity first, as most of a cluster's are one object
-    (:mod:`virt_dra.api.reading.interning`).
-    """
+    """Keys that are equal for devices which are equal in everything that some selectors read. Devices must outlive it:
+    equal values are recognized by their identity first, as most of a cluster's are one object
+    (:mod:`virt_dra.api.reading.interning`)."""
 
     def __init__(self, reads: Reads) -> None:
         self._attributes = sorted(reads.attributes)
@@ -103,11 +101,8 @@ _UNKNOWN: Final = _Unknown.UNKNOWN
 
 
 class SharedAnswers(Generic[D, T]):
-    """An answer for each device, computed once for all devices with the same key.
-
-    ``keys``: equal for devices that have the same answer, None for one that shares it with no other; without it every
-    answer is computed.
-    """
+    """An answer for each device, computed once for all devices with the same key. ``keys``: equal for devices that have
+    the same answer, None for one that shares it with no other; without it every answer is computed."""
 
     def __init__(
         self,

@@ -116,11 +116,8 @@ class SelectorEvaluator(Protocol):
 @dataclass(eq=False)
 class CachedAnswers:
     """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all
-    compile.
-
-    ``depths``: by position. ``answered``, ``matching``: masks of the slices of which it is known whether a device
-    matches, and of those of which one does.
-    """
+    compile. ``depths``: by position. ``answered``, ``matching``: masks of the slices of which it is known whether a
+    device matches, and of those of which one does."""
 
     since: Moment
     fault: SliceFault | None = None
@@ -132,11 +129,9 @@ class CachedAnswers:
 
 
 class AnswerCache:
-    """An LRU cache of answers by list of selectors, limited in bytes because users choose the texts. Thread-safe.
-
-    The keys are digests of the selectors, so that the texts themselves aren't kept. A change of a slice costs nothing
-    here: an entry drops what has become void when it is used the next time.
-    """
+    """An LRU cache of answers by list of selectors, limited in bytes because users choose the texts. Thread-safe. The
+    keys are digests of the selectors, so that the texts themselves aren't kept. A change of a slice costs nothing here:
+    an entry drops what has become void when it is used the next time."""
 
     def __init__(self, positions: SlicePositions | None = None, limit: int = KEPT_WEIGHT) -> None:
         self.positions = positions or SlicePositions()

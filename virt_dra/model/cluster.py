@@ -29,11 +29,8 @@ class ModelChange:
 
 class ClusterModel:
     """Objects of a cluster, each once: of two with one name the later counts. Those that name no namespace, and need
-    one, are in ``namespace``.
-
-    ``unread``: kinds that weren't given or couldn't be read, so that a missing object says nothing; ``partial``: kinds
-    of which one namespace was read.
-    """
+    one, are in ``namespace``. ``unread``: kinds that weren't given or couldn't be read, so that a missing object says
+    nothing; ``partial``: kinds of which one namespace was read."""
 
     def __init__(
         self,
@@ -103,10 +100,8 @@ class ClusterModel:
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def changed(self, put: Iterable[TypedObject] = (), removed: Iterable[TypedObject] = ()) -> Self:
-        """A copy without the objects ``removed``, and with ``put`` in place of those of the same kind and name.
-
-        All have names. What was derived of other kinds is shared with this model; values that can follow a change
-        do."""
+        """A copy without the objects ``removed``, and with ``put`` in place of those of the same kind and name. All
+        have names. What was derived of other kinds is shared with this model; values that can follow a change do."""
         changes: defaultdict[type[TypedObject], dict[str, TypedObject | None]] = defaultdict(dict)
         for obj in removed:
             changes[type(obj)][_key(obj)] = None
@@ -175,9 +170,7 @@ def _key(obj: TypedObject) -> str:
 
 class DerivedValue(Generic[T]):
     """A pure function of a model, whose value the model keeps. ``kinds``: all kinds of objects that it reads.
-
-    ``follow``: the value after changes of these kinds alone, from the one before; None if it must be made anew.
-    """
+    ``follow``: the value after changes of these kinds alone, from the one before; None if it must be made anew."""
 
     def __init__(
         self,

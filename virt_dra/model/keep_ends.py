@@ -53,11 +53,9 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True)
 class KeepEnd:
     """The end of keeping. ``reason``: one of :data:`REASONS`; ``message``: for an Event, once it is due; ``limit``:
-    what ends it, "" for the VM's own lease.
-
-    ``since``, ``after``: it ends so long after that moment; None if nobody has written down the moment yet, or if
-    somebody else's work ends it. ``removes``: the claim itself is of no use any more, and is deleted.
-    """
+    what ends it, "" for the VM's own lease. ``since``, ``after``: it ends so long after that moment; None if nobody has
+    written down the moment yet, or if somebody else's work ends it. ``removes``: the claim itself is of no use any
+    more, and is deleted."""
 
     reason: str
     message: str
@@ -76,14 +74,12 @@ class KeepEnd:
 
 @dataclass(frozen=True)
 class ClaimSituation:
-    """A kept claim, as the end of its keeping is decided by.
-
-    ``terms``: of the VM, None if it doesn't ask to keep. ``runs``: the VM has a VMI that isn't finished. ``now``: None
-    without a clock, so that every mark counts. ``unowned``: as :func:`unowned` says; ``leaving``: the VM is being
-    deleted. ``recorded``: the entries that its VMI keeps claims for, with their templates; None without a VMI, or with
-    one that is being deleted. ``entry``: of those, the claim's. ``node``: None if it is gone, or if nodes aren't known
-    (``knows_nodes``). ``limits``: of the namespace. ``over``: which of them the VM's devices exceed, "" if none.
-    """
+    """A kept claim, as the end of its keeping is decided by. ``terms``: of the VM, None if it doesn't ask to keep.
+    ``runs``: the VM has a VMI that isn't finished. ``now``: None without a clock, so that every mark counts.
+    ``unowned``: as :func:`unowned` says; ``leaving``: the VM is being deleted. ``recorded``: the entries that its VMI
+    keeps claims for, with their templates; None without a VMI, or with one that is being deleted. ``entry``: of those,
+    the claim's. ``node``: None if it is gone, or if nodes aren't known (``knows_nodes``). ``limits``: of the namespace.
+    ``over``: which of them the VM's devices exceed, "" if none."""
 
     claim: ResourceClaim
     terms: KeepTerms | None

@@ -229,11 +229,9 @@ def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
 
 
 def newest(objects: Iterable[ObjectT]) -> tuple[ObjectT, ...]:
-    """Each object once, in its newest version: of one name the one with the highest resourceVersion.
-
-    Hand-made objects without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of
-    one name come in an order that does not depend on the input's.
-    """
+    """Each object once, in its newest version: of one name the one with the highest resourceVersion. Hand-made objects
+    without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of one name come in
+    an order that does not depend on the input's."""
     by_name: dict[str, list[ObjectT]] = {}
     nameless: list[ObjectT] = []
     for obj in objects:

@@ -34,11 +34,9 @@ class ClaimUserJson(KeptUntilJson):
 @dataclass(frozen=True, slots=True)
 class ClaimUser:
     """A pod (or another consumer, by its resource) that a claim is reserved for, or that the claim was made for.
-
     ``vm``: the name of the VM whose launcher the pod is, or that keeps the claim while it is stopped; ``pod``: None if
     the model doesn't have it; ``stopped_since``: an RFC 3339 time, of a VM that keeps it; ``kept``: until when, None
-    without an end.
-    """
+    without an end."""
 
     resource: str
     name: str

@@ -51,10 +51,7 @@ def pod_claims(
     pod: Pod, claims: Mapping[str, ResourceClaim], *, workload_claims: bool = False
 ) -> tuple[ResourceClaim, ...] | FilterRefusal:
     """The claim objects of a pod in its order, each once per entry, or the refusal for the first that can't be used
-    (C-5.1).
-
-    ``claims`` by ``namespace/name``. ``workload_claims``: gate DRAWorkloadResourceClaims.
-    """
+    (C-5.1). ``claims`` by ``namespace/name``. ``workload_claims``: gate DRAWorkloadResourceClaims."""
     usable: list[ResourceClaim] = []
     for entry in pod.spec.resource_claims:
         subject = f"spec.resourceClaims[{entry.name}]"

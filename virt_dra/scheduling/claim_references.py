@@ -52,10 +52,7 @@ class NotForPod:
 
 def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
     """The name of the claim object in the pod's namespace that an entry of ``pod.spec.resourceClaims`` stands for
-    (C-3.1).
-
-    Raises :class:`UnsupportedClaimSource` if the entry names neither a claim nor a template.
-    """
+    (C-3.1). Raises :class:`UnsupportedClaimSource` if the entry names neither a claim nor a template."""
     if pod_claim.resource_claim_name is not None:
         return Resolved(pod_claim.resource_claim_name, must_check_owner=False)
     if pod_claim.resource_claim_template_name is None:
@@ -102,10 +99,7 @@ def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
 
 def bind_to(pod: Pod, group: PodGroup | None, entry: PodResourceClaim) -> ResourceClaimConsumerReference:
     """The consumer that the claim of a pod's entry is reserved for: the pod's group if the group has the same entry,
-    else the pod (C-3.5).
-
-    ``group``: the PodGroup that the pod names, None if it names none.
-    """
+    else the pod (C-3.5). ``group``: the PodGroup that the pod names, None if it names none."""
     if group is not None and any(_same_entry(entry, shared) for shared in group.spec.resource_claims):
         return ResourceClaimConsumerReference(
             api_group=SCHEDULING_GROUP, resource=POD_GROUPS, name=group.name, uid=group.metadata.uid
@@ -125,11 +119,8 @@ def is_of_group(consumer: ResourceClaimConsumerReference) -> bool:
 
 
 def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> NotForPod | None:
-    """Why the claim wasn't created for this pod; None if it was (C-3.2).
-
-    ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by
-    name.
-    """
+    """Why the claim wasn't created for this pod; None if it was (C-3.2). ``workload_claims``: gate
+    DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by name."""
     claim_text, whose = f"ResourceClaim {claim.namespace}/{claim.name}", f"Pod {pod.namespace}/{pod.name}"
     if claim.namespace != pod.namespace:
         return NotForPod(f"{claim_text} is not in the same namespace as {whose}")

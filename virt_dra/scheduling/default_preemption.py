@@ -95,11 +95,8 @@ def choose_group_victims(
     budgets: Sequence[PodDisruptionBudget],
 ) -> tuple[Pod, ...]:
     """The victims for a pod group that was placed as if none of ``candidates`` were there, the most important first
-    (C-9.4).
-
-    ``table`` is without them and without the group's pods when it is called and when it returns. Devices aren't asked
-    for again: no victim has them on its node alone.
-    """
+    (C-9.4). ``table`` is without them and without the group's pods when it is called and when it returns. Devices
+    aren't asked for again: no victim has them on its node alone."""
     protected, others = _by_protection(sorted(candidates, key=_importance), budgets)
     victims = [spared for spared in (*protected, *others) if not _fit_beside(spared, assignments, table)]
     for candidate in candidates:

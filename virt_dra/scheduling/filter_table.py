@@ -22,12 +22,10 @@ from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 
 @dataclass(frozen=True)
 class FilterSources:
-    """What the filters read of a cluster, and the filter for devices.
-
-    ``served_by_dra(name)``: whether a device class serves the extended resource. ``listed``: the resources that some
-    node lists, if those that none lists aren't checked, nor nodes that list nothing; None: what a node doesn't list it
-    doesn't have. ``knows_all_pods``: False where others than those of the table may run.
-    """
+    """What the filters read of a cluster, and the filter for devices. ``served_by_dra(name)``: whether a device class
+    serves the extended resource. ``listed``: the resources that some node lists, if those that none lists aren't
+    checked, nor nodes that list nothing; None: what a node doesn't list it doesn't have. ``knows_all_pods``: False
+    where others than those of the table may run."""
 
     table: NodeTable
     devices: SchedulingPlugin

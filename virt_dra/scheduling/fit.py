@@ -112,10 +112,7 @@ class FilterError(AttemptError):
 
 def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> Fit:
     """One pod's part in every filter. A refusal for good ends the questions; any other one is returned after all
-    filters were asked.
-
-    Raises FilterError.
-    """
+    filters were asked. Raises FilterError."""
     parts: list[PluginPart] = []
     everywhere: FilterRefusal | None = None
     for plugin in plugins:
@@ -134,11 +131,9 @@ def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> 
 
 
 def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fit:
-    """The pod's part in every filter over a model's nodes. Where nodes list no resources, or none lists one, room
-    isn't known and not checked, nor, without Pods, who runs there (:mod:`virt_dra.model.unknown`).
-
-    Raises FilterError, DeadlineExceeded; FatalError for slices that can't be read.
-    """
+    """The pod's part in every filter over a model's nodes. Where nodes list no resources, or none lists one, room isn't
+    known and not checked, nor, without Pods, who runs there (:mod:`virt_dra.model.unknown`). Raises FilterError,
+    DeadlineExceeded; FatalError for slices that can't be read."""
     limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
     served, usages = served_resources(model), _usages(model)
     devices = DeviceOptions(
@@ -170,9 +165,7 @@ class Fits:
 
 def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fits | FilterRefusal:
     """Whether the pod fits on a node of the model, or the first filter's refusal. For many nodes, ask one :func:`fit`.
-
-    Raises as :func:`fit`; KeyError for a node that isn't there.
-    """
+    Raises as :func:`fit`; KeyError for a node that isn't there."""
     asked = fit(pod, model, options)
     refusal = asked.refusal(asked.state(node))
     if refusal is not None:

@@ -60,11 +60,9 @@ class Placement:
 class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
     kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node, if it was
-    asked for.
-
-    ``code``: of docs/reasons, where no node was tried or a failure ended the attempt; else "". ``deallocate``: an
-    allocated claim that no other pod uses and that excludes nodes: deallocating it may help (C-5.6).
-    """
+    asked for. ``code``: of docs/reasons, where no node was tried or a failure ended the attempt; else "".
+    ``deallocate``: an allocated claim that no other pod uses and that excludes nodes: deallocating it may help
+    (C-5.6)."""
 
     reason: str
     message: str
@@ -83,10 +81,8 @@ def place(
     reasons: bool = True,
 ) -> Placement | Unplaced:
     """The decision for one pod. ``only_node`` restricts the choice. What is wrong in the cluster is an Unplaced value.
-    ``reasons``: False leaves out why, by node, which costs as much again where no node fits.
-
-    Raises DeadlineExceeded.
-    """
+    ``reasons``: False leaves out why, by node, which costs as much again where no node fits. Raises
+    DeadlineExceeded."""
     try:
         asked = fit(pod, model, options)
         if asked.everywhere is not None:

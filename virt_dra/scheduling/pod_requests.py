@@ -29,9 +29,7 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
 
 def pod_requests(pod: Pod, missing: Mapping[str, Quantity] = NOTHING) -> Mapping[str, int]:
     """The effective requests, rounded once they are summed; with what its claims take of the node's own resources
-    (C-8.5).
-
-    ``missing``: what a container without a request counts as."""
+    (C-8.5). ``missing``: what a container without a request counts as."""
     return amounts(pod_total(pod, "requests", missing, node_resources_of(pod)))
 
 

@@ -71,10 +71,8 @@ def planning(
 ) -> PlanningSteps:
     """The cheapest eviction that lets a pod fit which fits nowhere, in steps of one placement, for a caller that has
     other work between them. Nodes are tried in the order of the cluster, which must not change; the cheapest set of all
-    counts.
-
-    ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an eviction.
-    """
+    counts. ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an
+    eviction."""
     if pod.spec.preemption_policy == "Never":
         return NoPreemption(NEVER, "not eligible due to preemptionPolicy=Never.")
     trial = _trial(pod, cluster, budget)

@@ -29,10 +29,8 @@ which a back-off of 1 s takes up to 2 s."""
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """A pod, or the waiting pods of a pod group (C-9), and their history. ``uid``: the pod's, or the group's key.
-
     ``since``: when the last attempt failed, or it came. ``errors``: failures in a row that were errors. ``rejectors``:
-    the plugins that refused it, in the last attempt or at PreEnqueue.
-    """
+    the plugins that refused it, in the last attempt or at PreEnqueue."""
 
     uid: str
     pods: dict[str, Pod]

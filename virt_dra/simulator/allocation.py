@@ -43,11 +43,8 @@ class NodeAnswer:
 
 @dataclass(frozen=True)
 class AllocationAnswer:
-    """The outcome for claims that are placed together.
-
-    ``nodes``: the nodes that were tried, in order. ``error``: broken input, for which no node can help. ``total``:
-    nodes there are to try.
-    """
+    """The outcome for claims that are placed together. ``nodes``: the nodes that were tried, in order. ``error``:
+    broken input, for which no node can help. ``total``: nodes there are to try."""
 
     claims: tuple[str, ...]
     nodes: tuple[NodeAnswer, ...]
@@ -83,11 +80,9 @@ def allocate_each(
     deadline: AllocationDeadline,
 ) -> Iterator[AllocationAnswer]:
     """The answer for each group of claims. ``everywhere``: try all nodes and allocate nothing; else allocate on the
-    first node that fits.
-
-    ``explain``: also the refusals of nodes before the one that fits. ``progress`` is called for every node.
-    ``deadline``: of each attempt on one node; when it passes, the next node is tried, as a scheduler does.
-    """
+    first node that fits. ``explain``: also the refusals of nodes before the one that fits. ``progress`` is called for
+    every node. ``deadline``: of each attempt on one node; when it passes, the next node is tried, as a scheduler
+    does."""
     total = len(groups) * len(nodes)
     for number, claims in enumerate(groups):
         allocator = Allocator(snapshot, claims, features, interrupt=deadline)

@@ -37,10 +37,8 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class AllocationInput:
-    """The validated and defaulted objects of the input. Claims and templates by ``namespace/name``.
-
-    ``replaced``: objects that the input has several times with different content, of which the last one counts.
-    """
+    """The validated and defaulted objects of the input. Claims and templates by ``namespace/name``. ``replaced``:
+    objects that the input has several times with different content, of which the last one counts."""
 
     nodes: tuple[Node, ...]
     slices: tuple[ResourceSlice, ...]
@@ -57,10 +55,8 @@ class AllocationInput:
 
 def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> AllocationInput:
     """The objects that matter for allocation; others are ignored. ``namespace``: of claims that name none. ``now``: RFC
-    3339. ``gates``: by which objects are validated, and whether DeviceTaintRules count.
-
-    Raises :class:`InputError` with every problem, each with its place and field path.
-    """
+    3339. ``gates``: by which objects are validated, and whether DeviceTaintRules count. Raises :class:`InputError` with
+    every problem, each with its place and field path."""
     problems = [str(problem) for problem in loaded.problems]
     rules = compiled_rules(gates)
     given: list[Sourced[TypedObject]] = []
@@ -144,10 +140,8 @@ def choose_claims(
     given: AllocationInput, wanted: Sequence[str], namespace: str
 ) -> tuple[tuple[ResourceClaim, ...], ...]:
     """The claims to allocate, grouped: those that are named are placed together, as one pod's; without names, every
-    claim that has no allocation, each on its own; without claims, a claim of each template.
-
-    ``wanted``: ``NAMESPACE/NAME``, or a name in ``namespace``. Raises :class:`InputError`.
-    """
+    claim that has no allocation, each on its own; without claims, a claim of each template. ``wanted``:
+    ``NAMESPACE/NAME``, or a name in ``namespace``. Raises :class:`InputError`."""
     if wanted:
         return (tuple(_named(given, name if "/" in name else f"{namespace}/{name}") for name in dict.fromkeys(wanted)),)
     pending = [

@@ -23,9 +23,7 @@ def relevant(
     actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: Collection[str]
 ) -> Iterator[ClaimAction]:
     """The actions to apply: claims are created for every pod except ``excluded`` ones, and released by finished pods.
-
-    Reservations for pods that the input lacks stay. ``pods`` and ``excluded``: by ``namespace/name``.
-    """
+    Reservations for pods that the input lacks stay. ``pods`` and ``excluded``: by ``namespace/name``."""
     for action in actions:
         if isinstance(action, CreateClaim | RecordClaimNames):
             if not isinstance(action.owner, Pod) or action.owner.key not in excluded:

@@ -55,10 +55,7 @@ class DeviceSources:
 
     def network_files(self, now: datetime) -> Mapping[str, str]:
         """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod
-        (K-7.7, K-7.21).
-
-        Devices reach the launcher in the VMI's status, which has no place for networks (K-5.12).
-        """
+        (K-7.7, K-7.21). Devices reach the launcher in the VMI's status, which has no place for networks (K-5.12)."""
         if self.pod is None or not self.vmi.spec.networks:
             return {}
         pairs = files_of(self.vmi, self.pod)

@@ -56,10 +56,8 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run: every VM's outcome in input order, and all objects as they are now.
-
-    ``kubevirt``: what the VMs were checked against.
-    """
+    """A finished run: every VM's outcome in input order, and all objects as they are now. ``kubevirt``: what the VMs
+    were checked against."""
 
     kubevirt: KubeVirtAtHand
     outcomes: tuple[VmOutcome, ...]
@@ -86,9 +84,7 @@ async def run_on(
     refused_before: tuple[RefusedObject, ...] = (),
 ) -> Ran:
     """Fill an empty cluster with the inputs, run the VMs that aren't running through the hand-overs, and report on all.
-
-    ``refused_before``: objects that are not among the inputs because an API server couldn't read them.
-    """
+    ``refused_before``: objects that are not among the inputs because an API server couldn't read them."""
     once = applied(
         (Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs),
         settings.namespace,

@@ -36,12 +36,9 @@ class Blocker:
 
 @dataclass(frozen=True)
 class InputVm:
-    """A VM or VMI of the input.
-
-    ``vmi`` and ``pod``: those of a running VM, which is taken over; both or none. ``stopped``: the VM isn't meant to
-    run; the run shows what starting it would do, and it competes for devices after the others. ``stored``: the VM is in
-    the cluster as given, with its UID.
-    """
+    """A VM or VMI of the input. ``vmi`` and ``pod``: those of a running VM, which is taken over; both or none.
+    ``stopped``: the VM isn't meant to run; the run shows what starting it would do, and it competes for devices after
+    the others. ``stored``: the VM is in the cluster as given, with its UID."""
 
     subject: Sourced[VmOrVmi]
     vmi: VirtualMachineInstance | None = None

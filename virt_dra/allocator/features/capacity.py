@@ -327,11 +327,9 @@ class SharedCapacity(Check):
 
 
 class RoomFirst(StaticCheck):
-    """Skips devices without room before constraints that can be errors (derived attributes) evaluate them (A-7.2).
-
-    Not for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the
-    same.
-    """
+    """Skips devices without room before constraints that can be errors (derived attributes) evaluate them (A-7.2). Not
+    for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the
+    same."""
 
     def __init__(self, shared: SharedCapacity) -> None:
         self._shared = shared

@@ -72,10 +72,8 @@ def resolve(
     driver: str, capacities: Mapping[str, DeviceCapacity], requested: CapacityRequests, *, fractional: bool
 ) -> Resolution:
     """The amounts that ``requested`` takes of an unused device (A-17.2 to A-17.6). ``fractional``:
-    FractionalCapacityRange.
-
-    Faults come before refusals; of several faults or refusals the one with the smallest name is returned (A-19.1).
-    """
+    FractionalCapacityRange. Faults come before refusals; of several faults or refusals the one with the smallest name
+    is returned (A-19.1)."""
     names = sorted(capacities)
     wanted, unknown = match(driver, names, requested)
     if unknown is not None:
@@ -110,10 +108,8 @@ def resolve(
 
 
 def match(driver: str, published: Iterable[str], requested: CapacityRequests) -> tuple[dict[str, Quantity], str | None]:
-    """The requested amounts by published name, and the first requested name that isn't published.
-
-    Names are equal after qualifying them; where a request has both forms of one name the qualified one counts (AC-13).
-    """
+    """The requested amounts by published name, and the first requested name that isn't published. Names are equal after
+    qualifying them; where a request has both forms of one name the qualified one counts (AC-13)."""
     if not requested:
         return {}, None
     by_name = {qualified(driver, name): name for name in sorted(requested, key=lambda name: "/" in name)}
@@ -210,7 +206,6 @@ def _violation(amount: Quantity, policy: CapacityRequestPolicy | None, *, fracti
 
 def _is_default(amount: Quantity, default: Quantity | None) -> bool:
     """True if the amount is the default, in the same spelling: a default is allowed even where the policy excludes it.
-
     A default that upstream holds by reference is never recognised, as there."""
     return default is not None and default.spelling.scale is not None and amount.spelling == default.spelling
 

@@ -30,11 +30,8 @@ _CONVERTIBLE = attrgetter("convertible")
 
 class NumberedReading:
     """The facts of devices that some selectors read, as the numbers that their values have already
-    (`PoolDevice.numbers`).
-
-    Most selectors name the attributes that they read. Devices with equal values of these get the same answer, so the
-    hundreds of devices of a model, which differ in UUIDs and addresses, are evaluated once.
-    """
+    (`PoolDevice.numbers`). Most selectors name the attributes that they read. Devices with equal values of these get
+    the same answer, so the hundreds of devices of a model, which differ in UUIDs and addresses, are evaluated once."""
 
     def __init__(self, reads: Reads) -> None:
         self._more = reads.driver or reads.allow_multiple_allocations or bool(reads.capacity)

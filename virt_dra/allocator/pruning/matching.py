@@ -8,11 +8,8 @@ from collections.abc import Iterable
 
 def satisfiable(needs: Iterable[tuple[int, int]]) -> bool:
     """True if all needs can be satisfied at once. Each is a number of units and the set of units that serve it; a unit
-    serves one need.
-
-    Assigns free units greedily, then moves units between needs along augmenting paths until all are satisfied or one
-    can't be.
-    """
+    serves one need. Assigns free units greedily, then moves units between needs along augmenting paths until all are
+    satisfied or one can't be."""
     wanted = sorted(needs, key=lambda need: need[1].bit_count() - need[0])
     free = 0
     for count, units in wanted:

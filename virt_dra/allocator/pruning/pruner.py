@@ -172,10 +172,8 @@ class SearchPruner(Pruner):
         return [device for device in self._problem.devices(slots) if key(request, device) is not None]
 
     def _may_skip(self, at: Position) -> bool:
-        """True if skipping everything below ``at`` hides nothing that is reported.
-
-        Where the claim's limit can be reached, its earlier entries count too: the limit decides which of them are tried
-        again."""
+        """True if skipping everything below ``at`` hides nothing that is reported. Where the claim's limit can be
+        reached, its earlier entries count too: the limit decides which of them are tried again."""
         if self._nogoods.has_room(at):
             return self._skippable(at.entry)
         first = at.entry

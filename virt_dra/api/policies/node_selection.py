@@ -38,11 +38,9 @@ class _Term:
 
 
 class NodeMatcher:
-    """A compiled NodeSelector: terms are ORed, requirements of a term ANDed, an empty term selects nothing.
-
-    With ``lenient`` (how kube-scheduler reads a pod's affinity) a faulty term selects nothing and is listed in
-    ``faults``; otherwise any fault raises :class:`NodeSelectorError`.
-    """
+    """A compiled NodeSelector: terms are ORed, requirements of a term ANDed, an empty term selects nothing. With
+    ``lenient`` (how kube-scheduler reads a pod's affinity) a faulty term selects nothing and is listed in ``faults``;
+    otherwise any fault raises :class:`NodeSelectorError`."""
 
     def __init__(self, selector: NodeSelector, *, lenient: bool = False) -> None:
         self._terms = tuple(

@@ -120,10 +120,7 @@ def claim_statuses(
     pod: Pod, entries: Mapping[str, str], taken: Sequence[Taken], devices: MappingDevices, node: Node
 ) -> Statuses:
     """What the claims take of the node, sorted by claim (C-8.2, C-8.3). ``entries``: name in the pod -> UID of the
-    claim.
-
-    Raises AttemptError for a device that isn't there, or whose capacity was not counted.
-    """
+    claim. Raises AttemptError for a device that isn't there, or whose capacity was not counted."""
     statuses: dict[str, NodeAllocatableResourceClaimStatus] = {}
     for claim, allocation in taken:
         mapped: dict[str, Quantity] = {}

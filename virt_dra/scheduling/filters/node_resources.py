@@ -63,9 +63,7 @@ class _SummedPod(NamedTuple):
 
 class NodeUsages:
     """The usage of each node, summed again only when the node or its pods changed; what a pod asks for is summed once.
-
-    Preemption asks for a node as it would be without this pod or that, once for each of its pods.
-    """
+    Preemption asks for a node as it would be without this pod or that, once for each of its pods."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _SummedNode] = {}

@@ -165,10 +165,8 @@ def _best(fitting: FittingNodes) -> NodeState:
 
 def refusal_beside_nominated(fit: Fit, state: NodeState, nominations: Nominations) -> FilterRefusal | None:
     """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without
-    them. Those of its own group are tried in the same cycle, and count when they have got their place.
-
-    Raises AttemptError.
-    """
+    them. Those of its own group are tried in the same cycle, and count when they have got their place. Raises
+    AttemptError."""
     pod, group = fit.pod, pod_group_name(fit.pod)
     others = {
         other.metadata.uid: other

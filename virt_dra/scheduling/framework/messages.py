@@ -25,10 +25,7 @@ def unsatisfied(plugins: Iterable[str]) -> str:
 @dataclass(frozen=True)
 class Diagnosis:
     """Why a pod fits nowhere. ``everywhere``: PreFilter's refusal of all nodes. ``elsewhere``: that of nodes which
-    weren't filtered.
-
-    ``rejectors``: the plugins whose hints wake the pod.
-    """
+    weren't filtered. ``rejectors``: the plugins whose hints wake the pod."""
 
     total: int
     refusals: Mapping[str, FilterRefusal] = field(default_factory=dict)

@@ -21,13 +21,10 @@ class Reason:
 @dataclass(frozen=True)
 class FilterRefusal:
     """The refusal of a node, or of the pod on every node. ``reasons``: kube-scheduler's words, which are counted in the
-    pod's condition.
-
-    ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not
+    pod's condition. ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not
     (UnschedulableAndUnresolvable). ``error``: the node couldn't be decided. kube-scheduler ends the attempt then; we do
     if no other node fits (AC-9). ``code``: the reason for programs; each has a page in docs/reasons; "" for what keeps
-    a pod out of the queue. ``subject``: the claim or field of the pod that a refusal of all nodes is about.
-    """
+    a pod out of the queue. ``subject``: the claim or field of the pod that a refusal of all nodes is about."""
 
     plugin: str
     reasons: tuple[str, ...]

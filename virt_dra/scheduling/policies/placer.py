@@ -315,10 +315,8 @@ class PolicyPlacer:
         self._offers.pop(self._allocator(shape.claims).pod_class, None)
 
     def allocate(self, claims: Sequence[ResourceClaim], number: int) -> tuple[AllocationResult, ...] | None:
-        """What a VM's claims would get on a node, of devices in the order of A-5.6; None if they don't fit.
-
-        Raises FatalError, NodeError.
-        """
+        """What a VM's claims would get on a node, of devices in the order of A-5.6; None if they don't fit. Raises
+        FatalError, NodeError."""
         if not claims:
             return ()
         allocator = self._allocator(claims)

@@ -18,11 +18,9 @@ DevicePreference = Callable[[int], object]
 
 class Policy:
     """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is
-    taken.
-
-    ``name``: how users call it. ``summary``: one line for help texts. ``draw``: the next number of a random source, in
-    [0, 1), which decides between nodes of equal scores for each VM anew; None: the first of them is taken.
-    """
+    taken. ``name``: how users call it. ``summary``: one line for help texts. ``draw``: the next number of a random
+    source, in [0, 1), which decides between nodes of equal scores for each VM anew; None: the first of them is
+    taken."""
 
     name: ClassVar[str]
     summary: ClassVar[str]

@@ -27,11 +27,8 @@ from virt_dra.scheduling.why.tree import ExplainedRefusal, NodeRefusal, RefusedD
 
 
 def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeRefusal]:
-    """The refusals of each of the nodes, by every filter.
-
-    Only for a fit that isn't refused everywhere. Raises FilterError, DeadlineExceeded; FatalError for slices that can't
-    be read.
-    """
+    """The refusals of each of the nodes, by every filter. Only for a fit that isn't refused everywhere. Raises
+    FilterError, DeadlineExceeded; FatalError for slices that can't be read."""
     judge = _Judge(asked, interrupt)
     for name in nodes:
         if interrupt is not None and interrupt():

@@ -21,11 +21,9 @@ class RefusedDevice:
 
 @dataclass(frozen=True)
 class RequestRefusal:
-    """A request (or alternative) that was tried: ``wanted`` devices, at best ``placed`` at the same time.
-
-    ``devices``: the first refusal of each device, in the order of the search. ``common_reason``: the reason where it is
-    none of a single device.
-    """
+    """A request (or alternative) that was tried: ``wanted`` devices, at best ``placed`` at the same time. ``devices``:
+    the first refusal of each device, in the order of the search. ``common_reason``: the reason where it is none of a
+    single device."""
 
     claim: str
     request: str
@@ -46,11 +44,8 @@ class RequestRefusal:
 @dataclass(frozen=True)
 class ExplainedRefusal:
     """A filter's refusal of a node. ``reasons``: those of the node itself; of the filter for devices, the one that is
-    none of a request.
-
-    ``requests``: those that were tried, in their order; the search never got past the last. ``pools``: those of which
-    no device may be allocated. ``reachable``: the number of devices that the node reaches.
-    """
+    none of a request. ``requests``: those that were tried, in their order; the search never got past the last.
+    ``pools``: those of which no device may be allocated. ``reachable``: the number of devices that the node reaches."""
 
     refusal: FilterRefusal
     reasons: tuple[Reason, ...] = ()
@@ -71,10 +66,8 @@ class ExplainedRefusal:
 
 @dataclass(frozen=True)
 class NodeRefusal:
-    """Why the pod can't go to a node; it can where nothing refuses it.
-
-    ``of_node``: the refusals by filters that ask the node itself, ``devices``: by the one that asks for its devices.
-    """
+    """Why the pod can't go to a node; it can where nothing refuses it. ``of_node``: the refusals by filters that ask
+    the node itself, ``devices``: by the one that asks for its devices."""
 
     node: str
     of_node: tuple[ExplainedRefusal, ...] = ()

@@ -167,11 +167,8 @@ def _device(driver: str, state: Mapping[str, Any]) -> PreparedDevice:
 
 class ClaimManager:
     """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Bound to one
-    event loop.
-
-    ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with every new
-    checkpoint.
-    """
+    event loop. ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with
+    every new checkpoint."""
 
     def __init__(
         self, node: str, reader: Reader, plugin: Callable[[str], NodePlugin | None], *,
@@ -200,11 +197,8 @@ class ClaimManager:
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
         """Prepare all claims of a pod. Returns what containers get, by entry of ``spec.resourceClaims`` ("" for
-        extended resources).
-
-        Raises :class:`PrepareError` with the kubelet's text. The checkpoint changes only if all claims can be used
-        (C-16.2).
-        """
+        extended resources). Raises :class:`PrepareError` with the kubelet's text. The checkpoint changes only if all
+        claims can be used (C-16.2)."""
         wanted = await self._validated(pod)
         batches: dict[str, list[PreparedClaim]] = {}
         for fresh in wanted.values():

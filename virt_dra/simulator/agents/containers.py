@@ -50,11 +50,8 @@ class MountClash(OSError):
 
 
 def write_volume(folder: Path, files: Mapping[str, str]) -> bool:
-    """Make a downwardAPI volume hold exactly these files, all at once; whether anything changed.
-
-    As the kubelet does it: the files are in a hidden folder that a link names, and what is visible are links through
-    it.
-    """
+    """Make a downwardAPI volume hold exactly these files, all at once; whether anything changed. As the kubelet does
+    it: the files are in a hidden folder that a link names, and what is visible are links through it."""
     folder.mkdir(parents=True, exist_ok=True)
     current = folder / "..data"
     if current.exists() and _content(current.resolve()) == dict(files):
@@ -90,9 +87,7 @@ def _content(folder: Path) -> dict[str, str]:
 
 def write_mounted_file(root: Path, absolute: str, content: str, volume_mounts: Mapping[str, str]) -> None:
     """A file that a driver mounts into a container. ``volume_mounts``: where downwardAPI volumes are -> their names.
-
-    Raises :class:`MountClash` where it would be in one of them.
-    """
+    Raises :class:`MountClash` where it would be in one of them."""
     parent = os.path.dirname(absolute)  # noqa: PTH120 - a path of the container, not of this machine
     for mount, volume in volume_mounts.items():
         if parent == mount or parent.startswith(f"{mount}/"):

@@ -59,11 +59,8 @@ class HealthReports:
         self._drivers: dict[str, dict[_DeviceName, _Known]] = {}
 
     def report(self, driver: str, devices: Iterable[ReportedHealth], now: datetime) -> tuple[_DeviceName, ...]:
-        """Take a driver's whole report. Returns the devices whose health changed.
-
-        Devices that it leaves out keep theirs until it is stale, then they are forgotten. New ones beyond the limit are
-        ignored.
-        """
+        """Take a driver's whole report. Returns the devices whose health changed. Devices that it leaves out keep
+        theirs until it is stale, then they are forgotten. New ones beyond the limit are ignored."""
         of_driver = self._drivers.setdefault(driver, {})
         changed: list[_DeviceName] = []
         reported: set[_DeviceName] = set()
@@ -109,12 +106,9 @@ def allocated_resources_status(
     messages: bool = True,
 ) -> tuple[ResourceStatus, ...]:
     """``allocatedResourcesStatus`` of a regular container: an entry for each of its claims, or requests of claims, that
-    has devices.
-
-    ``devices``: those prepared for the pod, by the entry of its spec. ``messages``: gate ResourceHealthStatusMessage.
-    Devices with the same ID appear once; the ID is the first CDI device ID, or ``driver/pool/device``. (Upstream orders
-    entries by chance.)
-    """
+    has devices. ``devices``: those prepared for the pod, by the entry of its spec. ``messages``: gate
+    ResourceHealthStatusMessage. Devices with the same ID appear once; the ID is the first CDI device ID, or
+    ``driver/pool/device``. (Upstream orders entries by chance.)"""
     statuses: dict[str, ResourceStatus] = {}
     for reference in container.resources.claims:
         name = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"

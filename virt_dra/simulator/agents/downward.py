@@ -54,10 +54,7 @@ def volume_files(pod: Pod, volume: Volume) -> dict[str, str]:
 
 def environment(pod: Pod, container: Container) -> dict[str, str]:
     """The variables of a container that the pod's spec gives: values with ``$(NAME)`` expanded, and fields, as they are
-    now.
-
-    Those of ConfigMaps, Secrets and resources are left out. Raises :class:`UnsupportedField`.
-    """
+    now. Those of ConfigMaps, Secrets and resources are left out. Raises :class:`UnsupportedField`."""
     variables: dict[str, str] = {}
     for variable in container.env:
         if variable.value:

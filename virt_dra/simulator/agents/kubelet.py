@@ -102,14 +102,12 @@ class _Ours:
 
 
 class Kubelet:
-    """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``).
-
-    ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's
-    uid -> its address ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see
+    """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``). ``programs``: by
+    container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's uid -> its
+    address ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see
     :func:`remover`. ``refresh``: after how many seconds a changed annotation is in volumes. ``start_delay``: seconds
     before a pod is begun. Both may be changed while it runs, and :attr:`present`: False as while its node is cut off:
-    containers go on, and their changes aren't reported.
-    """
+    containers go on, and their changes aren't reported."""
 
     def __init__(
         self,

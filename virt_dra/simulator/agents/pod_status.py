@@ -49,10 +49,8 @@ def status_of(
     now: datetime,
     address: str = "",
 ) -> Json | None:
-    """The kubelet's parts of the status, to be merged; None if they are unchanged.
-
-    ``started``: container -> when; ``problem``: why containers can't be made; ``address``: the pod's, if it has one.
-    """
+    """The kubelet's parts of the status, to be merged; None if they are unchanged. ``started``: container -> when;
+    ``problem``: why containers can't be made; ``address``: the pod's, if it has one."""
     init, main = pod.spec.init_containers, pod.spec.containers
     initialized = all(_succeeded(exits, spec) or (is_sidecar(spec) and spec.name in started) for spec in init)
     status: Json = {

@@ -24,9 +24,7 @@ def copies_of_node(
     objects: Sequence[TypedObject], number: int, taken: Collection[str], source: str
 ) -> list[Node | ResourceSlice]:
     """``number`` copies of the one Node among ``objects``, with the ResourceSlices of its devices, under names that
-    aren't ``taken``: ``name-1``, ``name-2``, …
-
-    Raises BadExperiment for a file of anything else."""
+    aren't ``taken``: ``name-1``, ``name-2``, … Raises BadExperiment for a file of anything else."""
     nodes = [obj for obj in objects if isinstance(obj, Node)]
     slices = [obj for obj in objects if isinstance(obj, ResourceSlice)]
     if len(nodes) != 1:

@@ -155,10 +155,8 @@ def beginning(
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     """An experiment in which the cluster's pods are placed anew, oldest first, those of one age by priority. Pods that
-    are left out keep their room, claims that are no such pod's alone keep their devices.
-
-    Raises BadExperiment for a cluster without pods.
-    """
+    are left out keep their room, claims that are no such pod's alone keep their devices. Raises BadExperiment for a
+    cluster without pods."""
     shapes = Shapes()
     pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:

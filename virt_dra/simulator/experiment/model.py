@@ -40,9 +40,7 @@ class KeepRule:
 class StopPattern:
     """A kind of VM that runs, is stopped, and runs again until its lifetime, which counts while it runs, is over. How
     long each time depends on the seed and the VM alone, so that every policy sees the same, with keeping and without.
-
-    ``seed``: of what is drawn. ``keep``: None if a VM gives up its devices when it stops.
-    """
+    ``seed``: of what is drawn. ``keep``: None if a VM gives up its devices when it stops."""
 
     running: Span
     stopped: Span
@@ -106,9 +104,7 @@ class RunningPod:
 @dataclass(frozen=True, slots=True)
 class NodesDown:
     """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds since the beginning; None:
-    for ever.
-
-    ``evicts``: False for nodes that are only cordoned."""
+    for ever. ``evicts``: False for nodes that are only cordoned."""
 
     at: float
     nodes: tuple[int, ...]

@@ -37,9 +37,7 @@ class PlacedCluster:
         whole_per_cent: bool = False,
     ) -> None:
         """``nodes``: the model's, in the order in which equal ones are preferred; ``vms``: how many there are or will
-        be of each shape.
-
-        Raises KeyError for an unknown policy, FatalError for slices that can't be read."""
+        be of each shape. Raises KeyError for an unknown policy, FatalError for slices that can't be read."""
         self.nodes = tuple(nodes)
         self._vms, self._policy, self._draw = vms, policy, draw
         self._features, self._nodes_only, self._whole_per_cent = features, nodes_only, whole_per_cent

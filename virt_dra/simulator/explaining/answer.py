@@ -44,13 +44,10 @@ _HELD: Final = 3
 @dataclass(frozen=True)
 class ExplainedAnswer:
     """Why a VM, pod or claim gets no place, and what would help. ``reason``: of the nearest refusal, or of the refusal
-    of all nodes, which has a page of its own; "" if there is none.
-
-    ``fitting``: nodes that can take it. ``unjudged``: nodes for which time didn't last. ``held``: devices that match
-    but are in use, on the nearest nodes, with their holders. ``unknown``: what couldn't be taken into account.
-    ``unaligned``: devices that it prefers together, and gets apart. ``keeping``: what the VM keeps while it is stopped,
-    and what KeepPolicies leave of it.
-    """
+    of all nodes, which has a page of its own; "" if there is none. ``fitting``: nodes that can take it. ``unjudged``:
+    nodes for which time didn't last. ``held``: devices that match but are in use, on the nearest nodes, with their
+    holders. ``unknown``: what couldn't be taken into account. ``unaligned``: devices that it prefers together, and gets
+    apart. ``keeping``: what the VM keeps while it is stopped, and what KeepPolicies leave of it."""
 
     title: str
     verdict: ExplainedVerdict

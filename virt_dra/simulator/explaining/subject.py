@@ -64,10 +64,8 @@ class NoSubject(Exception):
 @dataclass(frozen=True)
 class AskedSubject:
     """What a question is about. ``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its
-    pod exists already; ``ended``: the phase in which its VMI ended, "" for others.
-
-    ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims.
-    """
+    pod exists already; ``ended``: the phase in which its VMI ended, "" for others. ``node``: where it runs, "" if it
+    waits. ``problem``: why there can't be a pod with claims."""
 
     kind: type[TypedObject]
     key: str

@@ -38,10 +38,8 @@ _LOOK: Final = 0.1
 
 class ScenarioTarget(Protocol):
     """A cluster that a scenario is played on, empty but for the namespace ``play``. Requests raise :class:`ApiError`.
-
     ``user``: None for the admin. ``log`` is kept by the target: every object of a compared kind that comes, changes and
-    goes.
-    """
+    goes."""
 
     log: ObjectLog
     step: int
