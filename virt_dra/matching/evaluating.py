@@ -96,8 +96,7 @@ def matching_slices(
     selectors: SelectorList, groups: SliceGroups, positions: int, work: Work
 ) -> Iterator[tuple[int, int]]:
     """Masks of slices that are answered, and of those among them with a device that matches, as they are found. Of
-    those in ``positions`` a driver's are evaluated until one matches. Raises Interrupted if the budget of work doesn't
-    suffice."""
+    ``positions``, a driver's are evaluated until one matches. Raises Interrupted."""
     leading, others = selectors.split()
     matcher = slice_matcher(others)
     answered = evaluated = 0
@@ -128,8 +127,7 @@ def slice_matcher(selectors: SelectorList) -> Matcher[SliceDevice]:
 
 
 def _depths(outcomes: Iterator[Outcome], count: int) -> SelectorDepths:
-    """The answer of a slice. Unlike the allocator, which ends at the first failure, the lint wants to know of every
-    device."""
+    """The answer of a slice. Unlike the allocator, the lint wants to know of every device."""
     depths = bytearray()
     fault: SliceFault | None = None
     for device, outcome in enumerate(map(_decided, outcomes)):

@@ -25,16 +25,15 @@ _OPEN: Final = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 @dataclass(frozen=True)
 class MismatchFacts:
-    """Why a selector is false for a device. ``expression``: the part of the selector that is false. ``text``: what the
-    device has instead, "" if it isn't known."""
+    """Why a selector is false for a device. ``expression``: the false part. ``text``: what the device has instead, or
+    ""."""
 
     expression: str
     text: str
 
 
 class MismatchReader:
-    """Why selectors are false for many devices, which must outlive it. ``interrupt``: polled during evaluations; where
-    it ends one, nothing is known of the device."""
+    """Why selectors are false for devices, which must outlive it. ``interrupt``: polled during evaluations."""
 
     def __init__(self, interrupt: InterruptCheck | None = None) -> None:
         self._work = interruptible(interrupt)

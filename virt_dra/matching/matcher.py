@@ -27,14 +27,12 @@ D = TypeVar("D")
 
 _PER_COMPILED_CHARACTER: Final = 5
 _PER_EVALUATION: Final = 1
-"""Microseconds (measured): of compiling a character, and of an evaluation besides the work that its selectors are
-charged."""
+"""Microseconds (measured): of compiling a character, and of an evaluation besides its selectors' work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first selector of a list that isn't true for a device, by its position. ``fault``: why it can't be evaluated;
-    None if it is false."""
+    """The first selector that isn't true for a device. ``fault``: why it can't be evaluated; None if it is false."""
 
     selector: int
     fault: str | None = None
@@ -77,8 +75,8 @@ def readable(driver: str, device: Device) -> DeviceInput | str:
 
 
 class SelectorList:
-    """Compiled selectors, all of which must be true. ``fault``: of the first that doesn't compile; those behind it are
-    never reached."""
+    """Compiled selectors, all of which must be true. ``fault``: of the first that doesn't compile; none behind it is
+    reached."""
 
     def __init__(self, expressions: Iterable[str], work: Work | None = None) -> None:
         """Raises MatchingStopped while one is compiled, Stopped between two of them, where the work isn't enough."""
@@ -103,8 +101,7 @@ class SelectorList:
         return together([selector.reads for selector in self._selectors]) if self.fault is None else None
 
     def split(self) -> tuple[SelectorList, SelectorList]:
-        """The leading selectors that read nothing of a device but its driver, and the others, of which there is at
-        least one if there is a selector."""
+        """The leading selectors that read nothing of a device but its driver, and the others: at least one, if any."""
         ends = (n for n, selector in enumerate(self._selectors[:-1]) if not _reads_driver_only(selector.reads))
         end = next(ends, max(len(self) - 1, 0))
         leading, others = SelectorList(()), SelectorList(())
@@ -112,8 +109,7 @@ class SelectorList:
         return leading, others
 
     def first_mismatch(self, given: DeviceInput | str, work: Work | None = None) -> Outcome:
-        """The outcome for one device, ``given`` as :func:`readable` says. Raises MatchingStopped during an evaluation,
-        Stopped between two of them."""
+        """The outcome for one device, ``given`` as :func:`readable` says. Raises MatchingStopped, Stopped."""
         if isinstance(given, str):
             return Mismatch(0, given) if self._selectors else self.fault
         if work is not None and work.left is None and work.interrupt is None:

@@ -47,8 +47,7 @@ def published_value(values: Mapping[str, T], driver: str, domain: str, identifie
 
 class Reading:
     """Keys that are equal for devices which are equal in everything that some selectors read. Devices must outlive it:
-    equal values are recognized by their identity first, as most of a cluster's are one object
-    (:mod:`virt_dra.api.reading.interning`)."""
+    equal values are one object mostly (:mod:`virt_dra.api.reading.interning`)."""
 
     def __init__(self, reads: Reads) -> None:
         self._attributes = sorted(reads.attributes)
@@ -62,8 +61,7 @@ class Reading:
         return (self.key(published.driver, published.device) for published in devices)
 
     def key(self, driver: str, device: Device) -> Hashable | None:
-        """What the selectors read of a device; None for a device with an attribute that can't be converted: every
-        selector fails on it, whatever it reads."""
+        """What the selectors read of a device; None for one that can't be converted: every selector fails on it."""
         shared = driver, id(device)
         try:
             return self._keys[shared]

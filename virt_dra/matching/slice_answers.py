@@ -47,9 +47,8 @@ class SliceFault:
 
 @dataclass(frozen=True)
 class SelectorDepths:
-    """How far each device of a slice gets in a list of selectors. For each device of a slice the position of the first
-    selector that doesn't match or fails, or their number if all match. ``fault``: of the first device on which a
-    selector fails."""
+    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all
+    match. ``fault``: of the first device on which a selector fails."""
 
     depths: bytes
     fault: SliceFault | None = None
@@ -84,8 +83,7 @@ class DepthsQuestion(SelectorQuestion):
 
 @dataclass(frozen=True, eq=False)
 class DriversQuestion(SelectorQuestion):
-    """The question which drivers have a matching device: for each driver, a slice of those of a mask with a device that
-    all selectors match."""
+    """The question which drivers have a matching device: for each, a slice of a mask with a device that all match."""
 
     positions: int
 
@@ -109,8 +107,7 @@ class SelectorEvaluator(Protocol):
         """Called before so many devices and slices are looked at. May raise what ends the review's decision."""
 
     def find(self, question: SelectorQuestion, answers: AnswerCache, slices: SlicesAt) -> str:
-        """Put the answers into the cache. Returns "" if it has all of them now, else why not: what is missing is not
-        checked."""
+        """Put the answers into the cache. Returns "" if it has all of them now, else why not."""
 
 
 @dataclass(eq=False)
@@ -142,8 +139,7 @@ class AnswerCache:
         self.weight = 0
 
     def of(self, digest: bytes) -> CachedAnswers:
-        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put_depths` and its
-        siblings only."""
+        """The cache entry of a list of selectors, made if it is missing. Changed by the methods below only."""
         with self._lock:
             kept = self._kept.get(digest)
             if kept is None:

@@ -118,8 +118,7 @@ def columns_of(reads: Reads | None) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, eq=False)
 class SliceGroup:
-    """Slices of a driver that are equal in what selectors read: an answer about ``first`` holds for all ``at`` these
-    positions."""
+    """Slices of a driver that are equal in what selectors read: what holds for ``first`` holds for all."""
 
     first: PublishedSlice
     at: list[int]

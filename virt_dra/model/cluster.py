@@ -1,5 +1,4 @@
-"""The objects of a cluster by kind and key, and values derived from them. Immutable; a copy with a difference costs
-what differs."""
+"""The objects of a cluster by kind and key, and derived values. Immutable; a copy costs what differs."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ class ClusterModel:
         return self._with(changes) if changes else self
 
     def without_use(self) -> Self:
-        """A copy that knows nothing of pods and claims: as if nothing ran there. What was derived of neither is
-        shared."""
+        """A copy without pods and claims, as if nothing ran there. What was derived of neither is shared."""
         kinds = Pod, ResourceClaim
         copy = self._without_derived(kinds)
         copy.unread |= set(kinds)
@@ -199,8 +197,7 @@ def derived(*kinds: type[TypedObject], follow: Callable[[Any, Iterable[ModelChan
 
 
 class ModelIndex(Generic[ObjectT, V]):
-    """The objects of a kind by values that a function finds in each. A change costs as much as the objects of its
-    values."""
+    """The objects of a kind by values that a function finds in each. A change costs what its values have."""
 
     def __init__(self, kind: type[ObjectT], values: Callable[[ObjectT], Iterable[V]]) -> None:
         self._kind, self._values = kind, values

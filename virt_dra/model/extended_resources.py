@@ -14,8 +14,7 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 def is_extended(resource: str) -> bool:
-    """Whether devices may serve a resource of this name: it has a domain that isn't Kubernetes' own, or is an implicit
-    one."""
+    """Whether devices may serve a resource of this name: its domain isn't Kubernetes' own, or it is an implicit one."""
     if resource.startswith(IMPLICIT_PREFIX):
         return True
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
@@ -39,8 +38,7 @@ class ServedResources:
             self._drop(old)
 
     def _take(self, old: DeviceClass | None, new: DeviceClass) -> None:
-        """A class that comes too late gets no name, and an update of the class that has the name already has no
-        effect."""
+        """A class that comes too late gets no name; an update of the class that has it has no effect."""
         resource = new.spec.extended_resource_name
         holder = self._classes.get(resource) if resource else None
         if holder is not None and not _precedes(new, holder):

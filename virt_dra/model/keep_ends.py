@@ -53,9 +53,8 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True)
 class KeepEnd:
     """The end of keeping. ``reason``: one of :data:`REASONS`; ``message``: for an Event, once it is due; ``limit``:
-    what ends it, "" for the VM's own lease. ``since``, ``after``: it ends so long after that moment; None if nobody has
-    written down the moment yet, or if somebody else's work ends it. ``removes``: the claim itself is of no use any
-    more, and is deleted."""
+    what ends it, "" for the VM's own lease. ``since``, ``after``: it ends so long after that moment; None if the moment
+    isn't known, or others end it. ``removes``: the claim itself is deleted."""
 
     reason: str
     message: str
@@ -180,8 +179,7 @@ def node_lost(situation: ClaimSituation) -> KeepEnd | None:
 
 
 def node_absence(situation: ClaimSituation) -> str:
-    """What keeps pods from starting on the node of the claim's devices; "" if nothing does, or if they aren't on one
-    node."""
+    """What keeps pods from starting on the node of the claim's devices; "" if nothing, or without one node."""
     if not claim_node(situation.claim):
         return ""
     node = situation.node
@@ -223,8 +221,7 @@ def too_many(situation: ClaimSituation) -> KeepEnd | None:
 
 
 def _stop(situation: ClaimSituation) -> tuple[datetime | None, str]:
-    """Since when the VM is stopped and keeps something, and a sentence about it; None if it isn't, as far as is
-    known."""
+    """Since when the VM is stopped and keeps something, None if it isn't; and a sentence about it."""
     since = situation.since(STOPPED_ANNOTATION)
     if since is None or situation.runs or not situation.allocated:
         return None, ""

@@ -112,8 +112,8 @@ KEPT_BY: Final = (ResourceClaim, VirtualMachine, KeepPolicy, Node, ResourceSlice
 
 
 def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
-    """When the claim of a stopped VM is released; None for a claim that isn't kept, has nothing, or is in use, and for
-    one that is kept without end."""
+    """When the claim of a stopped VM is released; None for one that isn't kept, has nothing, is in use, or has no
+    end."""
     vm, ends = _vm_of(claim, model), _ends(claim, model)
     dated = min((end for end in ends if end.at is not None), key=lambda end: end.at or AT_ONCE, default=None)
     end = next((end for end in ends if end.at is None), dated)
@@ -131,8 +131,7 @@ def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
 
 def as_started(claim: ResourceClaim, model: ClusterModel) -> ResourceClaim:
     """A claim, with defaults, as a VM that is stopped now starts with it: without devices if keeping is over, or if a
-    taint ends it, as it would evict the pod; made anew if its template asks for something else. ``model``: with VMs as
-    they are admitted."""
+    taint ends it, as it would evict the pod; made anew if its template asks for something else."""
     template = _template_of(claim, model)
     ends = _ends(claim, model, template)
     if template is not None and any(end.removes for end in ends):
@@ -157,8 +156,7 @@ def _template_of(claim: ResourceClaim, model: ClusterModel) -> ResourceClaimTemp
 def _ends(
     claim: ResourceClaim, model: ClusterModel, template: ResourceClaimTemplate | None = None
 ) -> tuple[KeepEnd, ...]:
-    """The ends of what a stopped VM keeps; none if it keeps nothing, or isn't stopped. ``template``: that it would
-    start with."""
+    """The ends of what a stopped VM keeps, if it does. ``template``: that it would start with."""
     if not is_kept(claim) or claim.status.allocation is None or other_consumers(claim):
         return ()
     name, vm = vm_name_of(claim), _vm_of(claim, model)

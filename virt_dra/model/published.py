@@ -55,8 +55,7 @@ class PublishedPool:
 
     @cached_property
     def announced(self) -> tuple[int, ...]:
-        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input)
-        is ignored."""
+        """The numbers of slices that the slices announce, ascending. One that announces none is ignored."""
         return tuple(
             sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")})
         )
@@ -229,9 +228,8 @@ def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
 
 
 def newest(objects: Iterable[ObjectT]) -> tuple[ObjectT, ...]:
-    """Each object once, in its newest version: of one name the one with the highest resourceVersion. Hand-made objects
-    without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of one name come in
-    an order that does not depend on the input's."""
+    """Each object once, in its newest version: of one name the one with the highest resourceVersion. Different ones
+    without a resourceVersion are all kept, in an order that doesn't depend on the input's."""
     by_name: dict[str, list[ObjectT]] = {}
     nameless: list[ObjectT] = []
     for obj in objects:

@@ -40,8 +40,7 @@ class UnknownFactJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class UnknownFact:
-    """A fact that can't be decided on. ``subject``: the kind, or the nodes or resources that it is about, joined by
-    commas."""
+    """A fact that can't be decided on. ``subject``: the kind, nodes or resources, joined by commas."""
 
     code: str
     subject: str

@@ -35,8 +35,7 @@ class ClaimUserJson(KeptUntilJson):
 class ClaimUser:
     """A pod (or another consumer, by its resource) that a claim is reserved for, or that the claim was made for.
     ``vm``: the name of the VM whose launcher the pod is, or that keeps the claim while it is stopped; ``pod``: None if
-    the model doesn't have it; ``stopped_since``: an RFC 3339 time, of a VM that keeps it; ``kept``: until when, None
-    without an end."""
+    it isn't there; ``stopped_since``: RFC 3339; ``kept``: until when, None without an end."""
 
     resource: str
     name: str
@@ -98,7 +97,7 @@ class DeviceHolderJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolder:
-    """A claim that a device is allocated to. ``since``: an RFC 3339 time, as :func:`held_since`; ``share``: of a shared
+    """A claim that a device is allocated to. ``since``: RFC 3339 (:func:`held_since`); ``share``: of a shared
     device."""
 
     claim: ResourceClaim
@@ -170,8 +169,7 @@ class DeviceHolder:
 
 @derived(Pod, *KEPT_BY)
 def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
-    """The holders of every allocated device, in the order of the claims; those with admin access too, which use nothing
-    up."""
+    """The holders of every allocated device, in the order of the claims; those with admin access, too."""
     by_device: defaultdict[DeviceId, tuple[DeviceHolder, ...]] = defaultdict(tuple)
     for claim in model.of(ResourceClaim):
         for id, holder in devices_held_by(claim, model):

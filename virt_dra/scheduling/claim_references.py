@@ -18,14 +18,12 @@ SCHEDULING_GROUP = GROUP
 
 
 class UnsupportedClaimSource(ValueError):
-    """A pod's claim entry has no source that we know: the API is newer than we are, or the object never passed
-    validation."""
+    """A pod's claim entry has no known source: the API is newer, or the object never passed validation."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The entry stands for the claim object of this name. ``must_check_owner``: :func:`is_for_pod` must hold before it
-    is used."""
+    """The entry stands for the claim object of this name. ``must_check_owner``: if :func:`is_for_pod` must hold."""
 
     name: str
     must_check_owner: bool
@@ -150,8 +148,7 @@ def is_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False)
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
-    """True if the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers
-    (C-3.3)."""
+    """True if the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is a consumer (C-3.3)."""
     group = pod_group_name(pod) if workload_claims else None
     return any(
         consumer.uid == pod.metadata.uid

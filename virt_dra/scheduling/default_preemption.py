@@ -193,8 +193,7 @@ def _by_protection(candidates: Sequence[Pod], budgets: Sequence[PodDisruptionBud
 
 
 def _violates(candidate: Pod, budgets: Sequence[PodDisruptionBudget], left: list[int]) -> bool:
-    """Whether evicting the candidate violates a budget. The first budget that is used up ends it: later ones aren't
-    charged."""
+    """Whether evicting the candidate violates a budget. Budgets behind the first that is used up aren't charged."""
     for number, budget in enumerate(budgets):
         if candidate.metadata.labels and budget.concerns(candidate):
             left[number] -= 1

@@ -23,9 +23,8 @@ from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 @dataclass(frozen=True)
 class FilterSources:
     """What the filters read of a cluster, and the filter for devices. ``served_by_dra(name)``: whether a device class
-    serves the extended resource. ``listed``: the resources that some node lists, if those that none lists aren't
-    checked, nor nodes that list nothing; None: what a node doesn't list it doesn't have. ``knows_all_pods``: False
-    where others than those of the table may run."""
+    serves it. ``listed``: the resources that some node lists; others, and nodes without any, aren't checked; None:
+    checked. ``knows_all_pods``: False where others than those of the table may run."""
 
     table: NodeTable
     devices: SchedulingPlugin
@@ -54,6 +53,5 @@ def filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
 
 
 def scoring_filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
-    """The filters, and with them the plugins that only score nodes: whoever chooses as kube-scheduler does asks
-    these."""
+    """The filters, and the plugins that only score nodes, for who chooses as kube-scheduler does."""
     return (*filters_over(sources), BalancedAllocation(sources.usages))

@@ -34,8 +34,7 @@ from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
 
 @dataclass(frozen=True)
 class FitOptions:
-    """The features that are on, and what bounds the search for devices. ``interrupt`` is polled; True raises
-    DeadlineExceeded."""
+    """The features that are on, and what bounds the search for devices."""
 
     features: Features = DEFAULT
     step_limit: int = DEFAULT_STEP_LIMIT
@@ -55,8 +54,7 @@ class PluginPart:
 
 @dataclass(frozen=True)
 class Fit:
-    """One pod's part in every filter, over the nodes of a table. ``everywhere``: the refusal of all nodes, for a reason
-    that no node can change."""
+    """One pod's part in every filter, over the nodes of a table. ``everywhere``: the refusal of all nodes."""
 
     pod: Pod
     parts: tuple[PluginPart, ...]
@@ -102,8 +100,7 @@ class Fit:
 
 
 class FilterError(AttemptError):
-    """A filter can't decide about the pod, whatever the node. ``words``: kube-scheduler's text, which names the
-    filter."""
+    """A filter can't decide about the pod, whatever the node. ``words``: kube-scheduler's text."""
 
     def __init__(self, message: str, words: str, subject: str, code: str) -> None:
         super().__init__(message, subject, code)
@@ -111,8 +108,7 @@ class FilterError(AttemptError):
 
 
 def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> Fit:
-    """One pod's part in every filter. A refusal for good ends the questions; any other one is returned after all
-    filters were asked. Raises FilterError."""
+    """One pod's part in every filter. A refusal for good ends the questions. Raises FilterError."""
     parts: list[PluginPart] = []
     everywhere: FilterRefusal | None = None
     for plugin in plugins:

@@ -37,8 +37,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True)
 class SpecialClaim:
-    """The claim to make for the extended resources of a pod, and which request stands for which container's resource
-    (C-7.5)."""
+    """The claim to make for a pod's extended resources, and whose resource each request stands for (C-7.5)."""
 
     claim: ResourceClaim
     result: AllocationResult
@@ -59,10 +58,8 @@ class Placement:
 @dataclass(frozen=True)
 class Unplaced:
     """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
-    kube-scheduler's words, where no node was tried without its count of nodes; ``nodes`` says why, by node, if it was
-    asked for. ``code``: of docs/reasons, where no node was tried or a failure ended the attempt; else "".
-    ``deallocate``: an allocated claim that no other pod uses and that excludes nodes: deallocating it may help
-    (C-5.6)."""
+    kube-scheduler's words; ``nodes`` says why, by node, if asked for. ``code``: of docs/reasons, where no node was
+    tried or a failure ended the attempt. ``deallocate``: a claim whose deallocation may help (C-5.6)."""
 
     reason: str
     message: str
@@ -80,9 +77,8 @@ def place(
     only_node: str | None = None,
     reasons: bool = True,
 ) -> Placement | Unplaced:
-    """The decision for one pod. ``only_node`` restricts the choice. What is wrong in the cluster is an Unplaced value.
-    ``reasons``: False leaves out why, by node, which costs as much again where no node fits. Raises
-    DeadlineExceeded."""
+    """The decision for one pod. ``only_node`` restricts the choice. ``reasons``: False leaves out why, by node, which
+    costs as much again. Raises DeadlineExceeded."""
     try:
         asked = fit(pod, model, options)
         if asked.everywhere is not None:

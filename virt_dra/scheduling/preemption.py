@@ -32,14 +32,12 @@ LOWEST_PRIORITY = -(2**31)
 DEFAULT_BUDGET = 2000
 """Placements on one node that a plan may cost."""
 SETS_OF_A_NODE = 200
-"""Of these, sets of one node that are tried from the cheapest on; then one is looked for by leaving out what isn't
-needed."""
+"""Of these, sets of one node that are tried; then one is looked for by leaving out what isn't needed."""
 
 
 @dataclass(frozen=True)
 class PreemptionPlan:
-    """The pods to evict so that the pod fits on ``node``: ``victims``, sorted by priority and age. ``placements``: how
-    many were tried."""
+    """The pods to evict so that the pod fits on ``node``, sorted by priority and age. ``placements``: tried ones."""
 
     node: str
     victims: tuple[Pod, ...]
@@ -71,8 +69,7 @@ def planning(
 ) -> PlanningSteps:
     """The cheapest eviction that lets a pod fit which fits nowhere, in steps of one placement, for a caller that has
     other work between them. Nodes are tried in the order of the cluster, which must not change; the cheapest set of all
-    counts. ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an
-    eviction."""
+    counts. ``changed``: the cluster has changed since, so that it may fit without an eviction."""
     if pod.spec.preemption_policy == "Never":
         return NoPreemption(NEVER, "not eligible due to preemptionPolicy=Never.")
     trial = _trial(pod, cluster, budget)
@@ -80,8 +77,7 @@ def planning(
 
 
 def still_helps(plan: PreemptionPlan, pod: Pod, cluster: TrialCluster) -> bool:
-    """Whether a plan that was made on an earlier state is of use, and needed on its node, on the cluster as it is. Two
-    placements."""
+    """Whether an earlier plan is of use, and needed, on the cluster as it is. Two placements."""
     trial = _trial(pod, cluster, 2)
     candidates = (
         {candidate.metadata.uid for candidate in trial.candidates(plan.node)} if plan.node in trial.nodes else set()
@@ -176,8 +172,7 @@ class _Planning:
                 return
 
     def _leave_out(self, node: str, candidates: Sequence[Pod]) -> Generator[None]:
-        """Starts with all pods that may be disrupted together and spares them one after the other, the costliest first,
-        while the pod still fits."""
+        """Starts with all pods that may be disrupted together and spares one after the other, the costliest first."""
         victims: list[Pod] = []
         for candidate in candidates:
             if self._disruptions.allow([*victims, candidate]):

@@ -39,8 +39,7 @@ class TrialCluster:
 
 
 class PreemptionTrial:
-    """The trials for one pod. ``may_go``: whether its priority lets another pod be evicted for it. ``budget``:
-    placements."""
+    """The trials for one pod. ``may_go``: whether another pod may be evicted for it. ``budget``: placements."""
 
     def __init__(self, pod: Pod, cluster: TrialCluster, may_go: Callable[[Pod], bool], budget: int) -> None:
         self._pod, self._cluster, self._budget = pod, cluster, budget
@@ -75,8 +74,7 @@ class PreemptionTrial:
             self._learn(claim)
 
     def _learn(self, claim: ResourceClaim) -> None:
-        """Records which evictions would release the claim: those of all its consumers. A claim that anything but pods
-        uses stays."""
+        """Records which evictions would release the claim: those of all its consumers, if all are pods."""
         allocation = claim.status.allocation
         consumers = claim.status.reserved_for
         if (
@@ -110,8 +108,8 @@ class PreemptionTrial:
         return self.tried >= self._budget
 
     def candidates(self, node: str) -> tuple[Pod, ...]:
-        """The pods whose eviction may help on a node: those on it, and those elsewhere that have devices which the node
-        can use, all consumers of a claim together."""
+        """The pods whose eviction may help on a node: those on it, and all consumers of a claim for devices that it can
+        use."""
         candidates = {
             candidate.metadata.uid: candidate
             for candidate in self._on_node.get(node, ())

@@ -22,8 +22,7 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal
 LONGEST_UNSCHEDULABLE = 300.0
 """Seconds after which a pod is tried again without an event."""
 _WINDOW = 0.25
-"""Seconds: back-offs end at multiples of it, so that pods of one window come by their priority. Upstream has 1 s, with
-which a back-off of 1 s takes up to 2 s."""
+"""Seconds: back-offs end at multiples of it, so that pods of one window come by their priority (upstream: 1 s)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -207,8 +206,7 @@ class SchedulingQueue:
     # --- attempts ------------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod, which is in flight from now on. If none is active, one that backs off after it fitted nowhere
-        is taken early."""
+        """The next pod, in flight from now on. If none is active, one that backs off is taken early."""
         self.flush(now)
         queued = self._next_active() or self._next_backing_off()
         if queued is not None:
@@ -217,8 +215,7 @@ class SchedulingQueue:
         return queued
 
     def done(self, uid: str, now: float = 0.0) -> None:
-        """Ends an attempt whose decision stands, whatever events came meanwhile. Pods of the group that came meanwhile
-        are next."""
+        """Ends an attempt whose decision stands. Pods of the group that came meanwhile are next."""
         flight = self._flights.pop(uid, None)
         for pod in flight.arrived.values() if flight is not None else ():
             self._join(uid, pod, now)
@@ -240,8 +237,7 @@ class SchedulingQueue:
             self._wait(queued)
 
     def group_failed(self, queued: QueuedPod, pods: Iterable[Pod], failure: GroupFailure, now: float) -> None:
-        """Returns pods of a group that got no node to the queue: with those that came meanwhile they are tried again
-        after a back-off, without an event."""
+        """Returns pods of a group that got no node to the queue: they are tried again after a back-off."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         queued.pods = {pod.metadata.uid: pod for pod in pods} | flight.arrived
         for uid in queued.pods:

@@ -1,8 +1,8 @@
-"""The preferred alignments that the VMs of a run get: chosen VM by VM, in the order in which they compete for
-devices."""
+"""The preferred alignments that the VMs of a run get, chosen in the order in which they compete for devices."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ from virt_dra.simulator.input_vms import InputVm, SortedInput
 
 
 def aligned(given: SortedInput, surroundings: LineSurroundings) -> SortedInput:
-    """The input with the alignments that its VMs get in the templates of their claims; what a VM doesn't get is a note
-    on it."""
+    """The input with the alignments that its VMs get in their claims' templates; what a VM doesn't get is a note on
+    it."""
     preferences = {
         number: own
         for number, vm in enumerate(given.vms)
@@ -32,15 +32,13 @@ def aligned(given: SortedInput, surroundings: LineSurroundings) -> SortedInput:
         return given
     objects = [sourced.object for sourced in given.others]
     choices = _choices(given.vms, preferences, placeable_model([*objects, *(vm.subject.object for vm in given.vms)]))
-    held: dict[str, Sequence[PreferredAlignment]] = {}
+    held: defaultdict[str, list[PreferredAlignment]] = defaultdict(list)
     vms = list(given.vms)
     for number, choice in choices.items():
-        vm = vms[number]
-        vms[number] = replace(vm, notes=(*vm.notes, *choice.texts))
-        subject = vm.subject.object
+        vms[number] = replace(vms[number], notes=(*vms[number].notes, *choice.texts))
+        subject = vms[number].subject.object
         for alignment in choice.held:
-            key = f"{subject.namespace}/{template_name(subject.name, alignment.entry)}"
-            held[key] = (*held.get(key, ()), alignment)
+            held[f"{subject.namespace}/{template_name(subject.name, alignment.entry)}"].append(alignment)
     return SortedInput(tuple(vms), tuple(_with(sourced, held) for sourced in given.others))
 
 

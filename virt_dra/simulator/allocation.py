@@ -26,8 +26,7 @@ Progress = Callable[[int, int], None]
 """Takes how many steps of how many are done."""
 
 FITS, REFUSED, ERROR, TIMED_OUT = "fits", "refused", "error", "timed out"
-"""Verdicts on a node: the claims can be allocated there; they can't; the node (or the pod) can't be decided; not in
-time."""
+"""Verdicts on a node: the claims can be allocated there; they can't; it can't be decided; not in time."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,8 @@ def allocate_each(
     deadline: AllocationDeadline,
 ) -> Iterator[AllocationAnswer]:
     """The answer for each group of claims. ``everywhere``: try all nodes and allocate nothing; else allocate on the
-    first node that fits. ``explain``: also the refusals of nodes before the one that fits. ``progress`` is called for
-    every node. ``deadline``: of each attempt on one node; when it passes, the next node is tried, as a scheduler
-    does."""
+    first node that fits. ``explain``: also the refusals of nodes before the one that fits. ``deadline``: of each
+    attempt on one node; when it passes, the next node is tried, as a scheduler does."""
     total = len(groups) * len(nodes)
     for number, claims in enumerate(groups):
         allocator = Allocator(snapshot, claims, features, interrupt=deadline)
@@ -127,8 +125,6 @@ def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: A
     try:
         why = allocator.explain(node)
     except AllocationError:
-        return (
-            answer  # the error is about the request itself (A-9.1), or the search was cut off: the message is complete
-        )
+        return answer  # of the request itself (A-9.1), or the search was cut off: the message is complete
     summary = why.summary if answer.verdict == REFUSED else answer.summary
     return NodeAnswer(answer.node, answer.verdict, summary, explanation=why)

@@ -1,5 +1,4 @@
-"""The objects that an allocation needs, out of manifests or a live cluster's dump, and which claims and nodes to
-allocate. Pure."""
+"""The objects, claims and nodes of an allocation, out of manifests or a live cluster's dump. Pure."""
 
 from __future__ import annotations
 

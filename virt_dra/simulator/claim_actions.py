@@ -1,5 +1,4 @@
-"""Filters the claim controller's actions for a run: the input is often an extract of a cluster, whose other pods also
-hold claims."""
+"""Filters the claim controller's actions for a run: other pods of the cluster hold claims, too."""
 
 from __future__ import annotations
 
@@ -29,19 +28,12 @@ def relevant(
             if not isinstance(action.owner, Pod) or action.owner.key not in excluded:
                 yield action
         elif isinstance(action, ChangeReservations):
-            kept = tuple(
-                consumer
-                for consumer in action.claim.status.reserved_for
-                if not _is_finished_with(consumer, action.claim, pods)
-            )
-            joined = tuple(
-                consumer for consumer in action.reserved_for if consumer not in action.claim.status.reserved_for
-            )
-            wanted = (*kept, *joined)
-            if wanted != action.claim.status.reserved_for:
-                yield ChangeReservations(
-                    action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers
-                )
+            reserved = action.claim.status.reserved_for
+            kept = (consumer for consumer in reserved if not _is_finished_with(consumer, action.claim, pods))
+            wanted = (*kept, *(consumer for consumer in action.reserved_for if consumer not in reserved))
+            if wanted != reserved:
+                deallocate = not wanted and FINALIZER in action.claim.metadata.finalizers
+                yield ChangeReservations(action.claim, wanted, deallocate=deallocate)
         elif isinstance(action, UnblockDeletion) or all(
             _is_finished_with(consumer, action.claim, pods) for consumer in action.claim.status.reserved_for
         ):

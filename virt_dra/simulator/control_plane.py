@@ -78,7 +78,7 @@ async def control_plane(
     cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
     metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS, options: Mapping[str, object] = {},
 ) -> AsyncIterator[None]:  # fmt: skip
-    """A context in which the loops run; its body begins when their informers have synced. An error that ends a loop is
+    """A context in which the loops run; its body begins when informers have synced. An error that ends a loop is
     raised."""
     elapsed = asyncio.get_running_loop().time
     informers = SharedInformers(

@@ -14,8 +14,7 @@ DEFAULT_TIMEOUT: Final = 10.0
 
 
 class AllocationDeadline:
-    """An allocator's interrupt: returns True once the current allocation has used up its time. ``seconds``: infinity is
-    no limit."""
+    """An allocator's interrupt: True once the current allocation has used up its time (infinity: no limit)."""
 
     def __init__(self, seconds: float = DEFAULT_TIMEOUT, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds

@@ -1,5 +1,4 @@
-"""The devices and networks of a VM that come from claims: their allocations, their addresses, and the launcher's
-input."""
+"""The devices and networks of a VM that come from claims: allocations, addresses, and the launcher's input."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ from virt_dra.simulator.outcome import DeviceOutcome
 
 @dataclass(frozen=True)
 class DeviceSources:
-    """The objects that one VMI's devices are resolved from: its pod, the claims that the pod names, and all published
-    devices."""
+    """The objects that one VMI's devices are resolved from: its pod, the pod's claims, and all published devices."""
 
     vmi: VirtualMachineInstance
     pod: Pod | None
@@ -98,8 +96,7 @@ def unread_devices(
 
 
 def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
-    """The status that virt-dra's operator recorded on a running VMI beside KubeVirt (K-5.21); None if it can't be
-    read."""
+    """The status that the operator recorded on a running VMI beside KubeVirt (K-5.21); None if it can't be read."""
     text = vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION)
     if text is None or vmi.status.phase != "Running":
         return None
@@ -112,8 +109,7 @@ def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
 def entries_of(
     vmi: VirtualMachineInstance, pod: Pod | None, report: DeviceReport | None = None
 ) -> tuple[DeviceOutcome, ...]:
-    """Every device entry in spec order, then every network with a claim, each with its device if it comes from a
-    claim."""
+    """Every device entry in spec order, then every network with a claim, with the devices from claims."""
     devices = vmi.spec.domain.devices
     reported: dict[tuple[str, str], ReportedDevice] = {
         (device.subject.kind, device.subject.name): device for device in (report.devices if report is not None else ())
@@ -171,8 +167,7 @@ def variables_of(pod: Pod) -> Mapping[str, str]:
 
 
 def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineInstance, tuple[str, ...]]:
-    """The VMI without device-plugin devices, whose addresses only the running launcher knows, and a sentence about
-    them."""
+    """The VMI without device-plugin devices, whose addresses only the launcher knows, and a sentence about them."""
     devices = vmi.spec.domain.devices
     names = [f"{kind}/{entry.name}" for kind, entries in _listed(vmi) for entry in entries if entry.is_plugin]
     kept = devices.with_(

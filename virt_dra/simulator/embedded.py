@@ -56,8 +56,8 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run: every VM's outcome in input order, and all objects as they are now. ``kubevirt``: what the VMs
-    were checked against."""
+    """A finished run: every VM's outcome in input order, and all objects now. ``kubevirt``: what VMs were checked
+    against."""
 
     kubevirt: KubeVirtAtHand
     outcomes: tuple[VmOutcome, ...]

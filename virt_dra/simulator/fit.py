@@ -97,8 +97,7 @@ _SPENT = 6
 
 class Fitting:
     """Tries VMs: whether each would get a node and a domain. Implements :class:`webhooks.lint.inputs.Trial` over a
-    model of an input or of a cluster, as pods are placed on it (:func:`~virt_dra.model.feeds.files.placeable`).
-    Computes nothing before it is called."""
+    :func:`~virt_dra.model.feeds.files.placeable` model."""
 
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
         """``limit``: the time of each trial; None for no limit."""
@@ -176,8 +175,8 @@ class Fitting:
         files: Mapping[str, str] | None = None,
         only: Collection[str] = (),
     ) -> tuple[str, str] | None:
-        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; () for any but that a device plugin
-        said nothing."""
+        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; (): any but a silent device
+        plugin."""
         env = variables_of(pod) if pod is not None else {}
         try:
             convert(vmi, AddressSources(env, files or None, pod), kubevirt=self._configuration.version)

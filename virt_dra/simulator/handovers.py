@@ -228,8 +228,7 @@ async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condi
 
 
 async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
-    """Create the claims of our pods, and release those of finished pods. Refused actions are not retried, and delay no
-    other pod."""
+    """Create the claims of our pods, and release those of finished pods. Refused actions are not retried."""
     incomplete = await _without_their_claims(cluster, runs)
     refused: dict[tuple[str, str], Event] = {}
     for _ in range(ROUNDS):

@@ -21,8 +21,7 @@ class HeldTwiceJson(TypedDict):
 
 @dataclass(frozen=True)
 class HeldTwice:
-    """A device (``driver/pool/device``) and the claims (``namespace/name``) to which it is allocated, each
-    exclusively."""
+    """A device (``driver/pool/device``) and the claims (``namespace/name``) to which it is allocated."""
 
     device: str
     claims: tuple[str, ...]
@@ -39,8 +38,7 @@ class HeldTwice:
 
 
 def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
-    """The devices held twice, in the order of their first claims. Different shares of a device and admin access (A-3.3)
-    are no conflict."""
+    """The devices held twice, by first claim. Different shares and admin access (A-3.3) are no conflict."""
     holders: dict[tuple[str, str, str], dict[str, set[str | None]]] = defaultdict(dict)
     for claim in claims:
         allocation = claim.status.allocation

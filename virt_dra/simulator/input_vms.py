@@ -62,8 +62,7 @@ class InputVm:
 
     @property
     def loaded(self) -> tuple[Sourced[TypedObject], ...]:
-        """The VM's objects that are in the cluster from the beginning, except its pod, which is among
-        :attr:`SortedInput.others`."""
+        """The VM's objects that the cluster has from the beginning, but for its pod."""
         vm: tuple[Sourced[TypedObject], ...] = (self.subject,) if self.stored or self.blocked is not None else ()
         own = isinstance(self.subject.object, VirtualMachineInstance) or self.vmi is None
         return vm if own or self.vmi is None else (*vm, Sourced(self.vmi, self.subject.source))
@@ -71,8 +70,7 @@ class InputVm:
 
 @dataclass(frozen=True)
 class SortedInput:
-    """The input, sorted. ``vms``: the VMs, in input order. ``others``: all other objects, including the pods that are
-    taken over."""
+    """The input, sorted. ``vms``: the VMs, in input order. ``others``: all other objects, pods included."""
 
     vms: tuple[InputVm, ...]
     others: tuple[Sourced[TypedObject], ...]

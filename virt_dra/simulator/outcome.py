@@ -1,5 +1,4 @@
-"""The outcome for a VM: the hand-overs it passed, their results, and why it failed. Data; the command line renders
-it."""
+"""The outcome for a VM: the hand-overs it passed, their results, and why it failed."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ class DeviceOutcomeJson(TypedDict):
 
 @dataclass(frozen=True)
 class DeviceOutcome:
-    """A device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and the device
-    allocated to it."""
+    """An entry ``gpus/NAME``, ``hostDevices/NAME`` or ``networks/NAME``, and the device allocated to it."""
 
     device: str
     claim: str | None = None
@@ -172,8 +170,7 @@ class VmOutcome:
 
     @property
     def denied(self) -> bool:
-        """True if a finding keeps the VM from being ready. A running VM is ready even if it couldn't be started
-        anew."""
+        """True if a finding keeps the VM from being ready. A running VM is ready all the same."""
         return not self.taken_over and any(finding.severity == DENIAL for finding in self.findings)
 
     @property

@@ -21,8 +21,7 @@ from webhooks.lint.registry import INVALID
 
 
 def judged_for_run(documents: Iterable[Document], settings: RunSettings, lint: LintSettings) -> LintResult:
-    """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time
-    limit."""
+    """The lint's verdict on the documents of a run; allocations that it tries have a time limit."""
     return lint_documents(
         documents,
         lint,

@@ -1,6 +1,5 @@
-"""An event loop with virtual time: when it is idle, it goes on to the next timer at once. So minutes of waiting pass in
-milliseconds, and a run depends only on its input. Work in threads takes no time.
-"""
+"""An event loop with virtual time: when it is idle, it goes on to the next timer at once. So a run depends only on its
+input. Work in threads takes no time."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._threads -= 1
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Waits for threads without the deadline that asyncio.Runner gives from Python 3.12 on: virtual time would be
-        past it at once."""
+        """Waits without asyncio.Runner's deadline (from Python 3.12 on): virtual time would be past it at once."""
         await super().shutdown_default_executor()
 
 

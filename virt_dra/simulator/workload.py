@@ -65,8 +65,7 @@ class WorkloadFiguresJson(TypedDict):
 
 @dataclass(frozen=True)
 class WorkloadFigures:
-    """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: pods with broken input. Times by
-    the wall clock."""
+    """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: those with broken input."""
 
     scheduled: int
     unschedulable: int
@@ -101,8 +100,7 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 def place_workload(
     workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline
 ) -> WorkloadFigures:
-    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of
-    each pod."""
+    """Place every pod. ``auto``: look for as many nodes as kube-scheduler does, else for one."""
     with collector_paused():
         walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     with collector.rare_collections():
@@ -131,8 +129,7 @@ def _measured(
     progress: Progress,
     deadline: AllocationDeadline,
 ) -> WorkloadFigures:
-    """The figures of a run. ``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees
-    the pod."""
+    """The figures of a run. ``waiting``: the claims of each pod, which exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []
     seconds: list[float] = []
     alive: deque[Placed] = deque()

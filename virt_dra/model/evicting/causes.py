@@ -27,8 +27,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, order=True)
 class TaintCause:
-    """The taint that evicts. Sorted: rules by name, then taints of slices by driver, pool, device and index
-    (C-11.2)."""
+    """The taint that evicts. Sorted: rules, then taints of slices by driver, pool, device and index (C-11.2)."""
 
     published: bool
     rule: str = ""
@@ -58,8 +57,7 @@ def rule_cause(rule: DeviceTaintRule) -> TaintCause:
 
 
 def rule_selects(rule: DeviceTaintRule, device: TaintedDevice) -> bool:
-    """Whether a rule taints a device, published or not. An absent selector selects nothing, an empty one everything
-    (C-3.8)."""
+    """Whether a rule taints a device, published or not. No selector selects nothing, an empty one all (C-3.8)."""
     selector = rule.spec.device_selector
     return selector is not None and all(
         wanted in (None, given)

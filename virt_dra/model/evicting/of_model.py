@@ -14,8 +14,7 @@ from virt_dra.model.evicting.rules import EvictingRules
 
 
 def eviction_of(claim: ResourceClaim, model: ClusterModel) -> Eviction | None:
-    """The eviction of a claim's users, None if no taint counts. A taint of a file that has no time yet was always
-    there."""
+    """The eviction of a claim's users, None if no taint counts. A taint without a time was always there."""
     return claim_eviction(claim.status.allocation, _taints_of(model))
 
 

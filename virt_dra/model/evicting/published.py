@@ -14,8 +14,8 @@ _Tainted = dict[str, tuple[tuple[int, DeviceTaint], ...]]
 
 
 class PublishedTaints:
-    """The taints of published devices. It follows slices one at a time: a change costs what the slice has, unless it
-    changes the pool's highest generation."""
+    """The taints of published devices. A change costs what the slice has, unless the pool's highest generation
+    changes."""
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], _Pool] = {}

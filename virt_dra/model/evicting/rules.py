@@ -12,8 +12,7 @@ _Selector = tuple[str | None, str | None, str | None]
 
 
 class EvictingRules:
-    """Rules with effect NoExecute by what they select, so that a device is looked up and not compared with every
-    rule."""
+    """Rules with effect NoExecute by what they select, so that devices are looked up."""
 
     def __init__(self) -> None:
         self._by_selector: dict[_Selector, dict[str, DeviceTaintRule]] = {}

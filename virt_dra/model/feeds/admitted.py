@@ -76,8 +76,7 @@ def surroundings_of(model: ClusterModel) -> LineSurroundings:
 
 
 def _asking(model: ClusterModel) -> Iterator[VirtualMachine | VirtualMachineInstance]:
-    """VMs and new VMIs that have a line, or may get one from an instancetype; not VMIs that name kept claims, whose
-    line was written out before."""
+    """VMs and new VMIs with a line, or maybe one of an instancetype; not VMIs with kept claims, written out before."""
     for vm in model.of(VirtualMachine):
         if DEVICES_ANNOTATION in vm.spec.template.metadata.annotations or _has_instancetype(vm):
             yield vm

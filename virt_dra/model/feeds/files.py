@@ -18,8 +18,7 @@ _DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
 
 
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
-    """A model in which kinds that files lack count as not given, and VMs have the devices of their lines.
-    ``namespace``: of objects that name none."""
+    """A model in which kinds that files lack count as not given, with VMs as admitted."""
     objects = tuple(objects)
     return as_admitted(ClusterModel(objects, namespace, not_given(objects)))
 
@@ -31,8 +30,7 @@ def placeable_model(objects: Iterable[TypedObject]) -> ClusterModel:
 
 def placeable(model: ClusterModel) -> ClusterModel:
     """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
-    the labels that every node and namespace has, and what an API server adds to classes and taint rules. Objects
-    without a name stay as they are."""
+    the labels that every node and namespace has, and what an API server adds."""
     model = as_admitted(model)
     return model.changed(_completed(model))
 

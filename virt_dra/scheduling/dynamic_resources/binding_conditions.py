@@ -20,8 +20,7 @@ class BindingFailed(Exception):
 
 @dataclass(frozen=True)
 class BindingDeadline:
-    """The time limit for binding conditions. When a claim has waited too long: its allocation is older than ``timeout``
-    at ``now``."""
+    """The time limit for binding conditions. A claim has waited too long if its allocation is older."""
 
     now: datetime
     timeout: timedelta
@@ -50,8 +49,7 @@ def waits(claim: ResourceClaim) -> bool:
 
 
 def ready(claim: ResourceClaim) -> bool:
-    """Whether every binding condition of every device is True, device by device in their order (C-6.2). Raises
-    BindingFailed."""
+    """Whether every binding condition of every device is True, in their order (C-6.2). Raises BindingFailed."""
     allocation = claim.status.allocation
     if allocation is None:
         return False

@@ -17,8 +17,7 @@ ClaimChanged = Callable[[ResourceClaim | None, ResourceClaim | None], None]
 
 
 class ClaimCache(Mapping[str, ResourceClaim]):
-    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so they need no
-    rollback."""
+    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed: no rollback."""
 
     def __init__(self, changed: ClaimChanged) -> None:
         self._claims: dict[str, ResourceClaim] = {}

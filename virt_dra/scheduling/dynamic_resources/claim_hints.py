@@ -15,8 +15,7 @@ PodsOfClaim = Callable[[str], Iterable[str]]
 
 
 def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint, ...]:
-    """The hints for a pod that DynamicResources refused. ``usable``: the claims of a pod, if all of them can be
-    used."""
+    """The hints for a pod that DynamicResources refused. ``usable``: a pod's claims, if all can be used."""
 
     def concerned(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
         """The UIDs of the pods that a change may help; None for all. Devices that become free may help any pod,

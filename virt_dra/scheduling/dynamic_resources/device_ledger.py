@@ -1,5 +1,4 @@
-"""The devices in use: those of allocated claims and of allocations in flight, kept as one snapshot that changes claim
-by claim (C-4.2 to C-4.5)."""
+"""The devices in use: of allocated claims and allocations in flight, in one snapshot (C-4.2 to C-4.5)."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ class _InFlight:
 
 
 class DeviceLedger:
-    """The devices in use, as a snapshot. It is rebuilt only after :meth:`republished`. A claim counts once, as it is
-    stored or as it is in flight."""
+    """The devices in use, as a snapshot. Rebuilt only after :meth:`republished`. A claim counts once, stored or in
+    flight."""
 
     def __init__(self, published: Callable[[], Published]) -> None:
         self._published = published
@@ -92,8 +91,7 @@ class DeviceLedger:
         self._count(uid)
 
     def remove(self, uid: str, *, force: bool = False) -> bool:
-        """Removes one pod's share in the allocation in flight; returns whether that was the last. ``force``: all
-        shares."""
+        """Removes a pod's share in the allocation in flight; whether that was the last. ``force``: all shares."""
         in_flight = self._in_flight.get(uid)
         if in_flight is None:
             return False

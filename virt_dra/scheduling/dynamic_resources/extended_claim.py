@@ -1,5 +1,4 @@
-"""The special claim for the extended resources of a pod that devices serve: one a pod, with requests as each node needs
-them (C-7)."""
+"""The special claim for the extended resources of a pod that devices serve: one a pod, as each node needs it (C-7)."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ class NodeClaim:
 
 
 class ExtendedResources:
-    """The extended resources of one pod in one attempt. ``claim``: the special claim, without requests unless left by
-    an earlier one."""
+    """The extended resources of one pod in one attempt. ``claim``: the special one, without requests unless left
+    over."""
 
     def __init__(
         self, pod: Pod, requests: Mapping[str, int], class_of: ClassOf, left_over: ResourceClaim | None
@@ -64,8 +63,7 @@ class ExtendedResources:
         return cls(pod, wanted, class_of, left_over(pod))
 
     def served_by_devices(self, node: Node) -> frozenset[str] | None:
-        """The resources that devices must serve on the node, since no device plugin does; None if one is served by
-        neither (C-7.3)."""
+        """The resources that devices must serve there, as no device plugin does; None if neither serves one (C-7.3)."""
         served: set[str] = set()
         for name in self._requests:
             offered = node.status.allocatable.get(name)

@@ -1,5 +1,5 @@
-"""Devices that use the node's own cpu, memory and huge pages (C-8): what a pod's claims take of them, and whether the
-node has as much."""
+"""Devices that use the node's own cpu, memory and huge pages (C-8): what claims take of them, and whether there is as
+much."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class MappingDevices:
         )
 
     def of(self, result: DeviceRequestAllocationResult, node: Node | None) -> Device:
-        """The device as published; ``node``: only if the node can reach it. Raises LookupError with kube-scheduler's
-        text."""
+        """The device as published; ``node``: only if the node can reach it. Raises LookupError."""
         for slice_ in self._slices.get((result.driver, result.pool), ()):
             if node is not None and not _reaches(slice_, node):
                 continue
@@ -249,8 +248,7 @@ def _container_amounts(pod: Pod, container: str) -> Amounts:
 
 
 def shortages(requests: Mapping[str, int], node: Node, requested: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
-    """The texts of what the node has too little of, and whether evicting pods could help. ``requests``: with what the
-    claims take."""
+    """What the node has too little of, and whether evicting could help. ``requests``: with what claims take."""
     allocatable = amounts(node.status.allocatable)
     texts: list[str] = []
     resolvable = True

@@ -1,5 +1,4 @@
-"""DynamicResources as a plugin of the framework: PreEnqueue, PreFilter, Filter, PostFilter, Score and Reserve (C-5).
-Writes nothing."""
+"""DynamicResources as a plugin: PreEnqueue, PreFilter, Filter, PostFilter, Score and Reserve (C-5). Writes nothing."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ class FilterTimer:
 @dataclass(frozen=True)
 class DeviceOptions:
     """The settings of the filter for devices. ``limits``: of one attempt that begins now. ``workload_claims``: gate
-    DRAWorkloadResourceClaims. ``timer``: None for no limit. ``class_of``: the class that serves an extended resource,
-    None where DRAExtendedResource is off."""
+    DRAWorkloadResourceClaims. ``timer``: None for no limit. ``class_of``: of an extended resource
+    (DRAExtendedResource)."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False
@@ -176,16 +175,14 @@ class DynamicResources(SchedulingPlugin):
 
 
 class GroupAllocations:
-    """The allocations that one cycle of a pod group has decided so far: ``pending`` has the UIDs of claims whose
-    allocation is in flight."""
+    """The allocations of one cycle of a pod group: ``pending`` has the UIDs of claims with one in flight."""
 
     def __init__(self) -> None:
         self.pending: set[str] = set()
 
 
 class NodeDevices:
-    """A pod's claims as each node needs them: the same everywhere, but for the special claim of its extended resources
-    (C-7.3)."""
+    """A pod's claims as each node needs them: equal but for the special claim of extended resources (C-7.3)."""
 
     def __init__(
         self,
@@ -203,8 +200,7 @@ class NodeDevices:
         self._served: dict[str, frozenset[str] | None] = {}
 
     def on(self, served: frozenset[str] | None) -> PodDevices:
-        """The claims on nodes where devices serve these extended resources; None: for a pod without any. Raises
-        FatalError."""
+        """The claims where devices serve these extended resources; None: for a pod without any. Raises FatalError."""
         if served not in self._variants:
             claims = self.claims
             if served is not None and self.extended is not None:
@@ -213,8 +209,7 @@ class NodeDevices:
         return self._variants[served]
 
     def needed_on(self, node: Node) -> PodDevices | None:
-        """The claims as the node needs them; None where no claim is needed, or none can serve the pod. Raises
-        FatalError."""
+        """The claims as the node needs them; None where none is needed, or none can serve. Raises FatalError."""
         served = None if self.extended is None else self.extended.served_by_devices(node)
         if self.extended is not None and (served is None or not (served or self.claims)):
             return None
@@ -241,8 +236,7 @@ class NodeDevices:
         return self.on(self._served[node]) if node in self._served else None
 
     def may_end_attempt(self) -> bool:
-        """False if no node that wasn't asked yet can end the attempt by a selector that fails on a device. Raises
-        DeadlineExceeded."""
+        """False if no further node can end the attempt by a failing selector. Raises DeadlineExceeded."""
         return self.extended is not None or any(devices.selectors_may_fail() for devices in self._variants.values())
 
     def mappings(self, node: str) -> tuple[ContainerExtendedResourceRequest, ...]:
@@ -273,16 +267,14 @@ class NodeResources:
         pending: frozenset[str],
         workload_claims: bool,
     ) -> None:
-        """``entries``: name in the pod -> UID of the claim. ``pending``: UIDs of claims that other pods of the group
-        got in this cycle."""
+        """``entries``: name in the pod -> UID of the claim. ``pending``: UIDs of claims that the group got before."""
         self._pod, self._devices, self._entries, self._usages = pod, devices, entries, usages
         self._pending, self._workload_claims = pending, workload_claims
         self._maps: dict[str, bool] = {}
         self._found: dict[str, Statuses] = {}
 
     def shared(self, claim: ResourceClaim, allocation: AllocationResult) -> FilterRefusal | None:
-        """The refusal if the claim's amounts are another pod's already: those that a device stands for are for one pod
-        (C-8.4)."""
+        """The refusal if the claim's amounts, which are for one pod, are another's already (C-8.4)."""
         uid = claim.metadata.uid
         if uid not in self._maps:
             self._maps[uid] = self._devices.maps(allocation)
@@ -325,8 +317,7 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 
 class DeviceAttempt(PluginAttempt):
     """One pod's attempt. After :meth:`reserve`, ``reserved`` has the allocations to write, by the claim's
-    ``namespace/name``, and ``devices`` the claims as the node needs them; None where a device plugin serves all that
-    the pod wants there."""
+    ``namespace/name``, and ``devices`` the claims as the node needs them; None where a device plugin serves all."""
 
     def __init__(
         self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources, resources: NodeResources | None = None
@@ -366,8 +357,7 @@ class DeviceAttempt(PluginAttempt):
         return refusal.of_filter
 
     def _shared(self, state: NodeState) -> FilterRefusal | None:
-        """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be
-        shared."""
+        """The first allocated claim usable on the node that another pod uses and that can't be shared."""
         if self._resources is None:
             return None
         adopted = self.nodes.adopted
@@ -412,8 +402,7 @@ class DeviceAttempt(PluginAttempt):
         return normalized([self.preference(state.name) for state in states])
 
     def remedy(self) -> Remedy | None:
-        """The deallocation of a claim that kept the pod off some node, or the end of what an earlier attempt left
-        (C-5.6, C-7.7)."""
+        """The deallocation of a claim that kept the pod off a node, or the end of a left-over one (C-5.6, C-7.7)."""
         claim = self.deallocatable()
         if claim is not None:
             return Remedy(DEALLOCATED, deallocate=claim)

@@ -1,5 +1,4 @@
-"""One pod's claims on node after node: can the allocated ones be used there, and can the others be allocated (C-5.4,
-C-5.5)."""
+"""One pod's claims on node after node: can they be used there, or allocated (C-5.4, C-5.5)."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ class DeviceLimits:
     interrupt: Interrupt | None = None
     binding: BindingDeadline | None = None
     adopted: Mapping[str, AllocationResult] = field(default_factory=dict)
-    """Allocations in flight that another pod of the group made and this pod shares, by ``namespace/name`` (C-5.2 item
-    3)."""
+    """Allocations in flight of another pod of the group, by ``namespace/name`` (C-5.2 item 3)."""
 
 
 class PodDevices:
@@ -138,8 +136,7 @@ class PodDevices:
         return self._allocator.refusal_key(node)
 
     def selectors_may_fail(self) -> bool:
-        """False if no selector of the claims fails on any device of the cluster, so that no node can end the attempt by
-        it. Raises DeadlineExceeded."""
+        """False if no selector of the claims fails on any device of the cluster. Raises DeadlineExceeded."""
         return bool(self._searched) and self._allocator.selectors_may_fail()
 
     def reachable(self, node: Node) -> Sequence[PoolDevice]:
@@ -170,8 +167,7 @@ class PodDevices:
         return total
 
     def deallocatable(self, pod_uid: str) -> ResourceClaim | None:
-        """An allocated claim that kept the pod off some node and that no other pod uses (C-5.6). Upstream picks one at
-        random, we take the first in the pod's order."""
+        """The first allocated claim that kept the pod off a node and that no other pod uses (C-5.6; upstream: any)."""
         for claim in self.claims:
             others = any(consumer.uid != pod_uid for consumer in claim.status.reserved_for)
             if claim.key in self._unavailable and len(claim.status.reserved_for) < 2 and not others:

@@ -1,5 +1,4 @@
-"""NodeAffinity: refuses nodes that the pod's nodeSelector or required node affinity excludes, and prefers those of its
-preferred terms."""
+"""NodeAffinity: refuses nodes that nodeSelector or required terms exclude, and prefers those of preferred terms."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """NodeResourcesFit refuses nodes that have too little left of what a pod asks (C-7.9), and prefers those with more
-left; BalancedAllocation prefers nodes whose cpu and memory become more evenly used. Scores are those of
-kube-scheduler's default profile."""
+left; BalancedAllocation prefers nodes whose cpu and memory become more evenly used."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ INSUFFICIENT: Final = "InsufficientResources"
 """The node has too little left of a resource (processors, memory, pods) that the pod asks for."""
 _SCORED = (CPU, MEMORY)
 UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Quantity("200Mi")}
-"""The amounts that a container without a request counts as in scores, so that pods without requests spread over nodes
-as well."""
+"""The amounts that a container without a request counts as in scores, so that such pods spread, too."""
 _REMEMBERED: Final = 20_000
 """Pods whose requests are remembered."""
 _MOST = 100
@@ -126,8 +124,7 @@ class NodeResourcesFit(SchedulingPlugin):
         return ResourcesAttempt(self, pod)
 
     def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod
-        asks for."""
+        """Whether the pod would fit on the empty node, which offers more than before of what the pod asks for."""
         usage = NodeUsages().of(NodeState(new))
         requests = {resource: number for resource, number in pod_requests(pod).items() if number}
         delegated = {resource for resource in requests if resource not in _FIRST and self.left_to_dra(resource, usage)}
@@ -149,8 +146,7 @@ class NodeResourcesFit(SchedulingPlugin):
 
 
 def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
-    """Whether a pod that changed, the waiting one or one with a node, now asks for less of what the waiting one asks
-    for."""
+    """Whether a changed pod, the waiting one or one with a node, asks for less of what the waiting one wants."""
     wanted, before, after = pod_requests(pod), pod_requests(old), pod_requests(new)
     own = pod.metadata.uid == new.metadata.uid
     return any(after.get(resource, 0) < number for resource, number in before.items() if own or wanted.get(resource))
@@ -178,8 +174,7 @@ class ResourcesAttempt(PluginAttempt):
         self._requests = {PODS: 1} | {name: requests[name] for name in (*_FIRST, *others) if requests.get(name)}
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        """Every resource that is missing has its text. Evicting pods helps unless the node could never have served the
-        pod."""
+        """Every missing resource has its text. Evicting helps unless the node could never have served the pod."""
         shortage = self.shortage(state)
         if not shortage:
             return None

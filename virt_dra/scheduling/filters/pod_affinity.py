@@ -1,5 +1,4 @@
-"""InterPodAffinity: pods that must, or must not, share a topology domain with other pods, and those that would
-rather."""
+"""InterPodAffinity: pods that must, must not, or would rather share a topology domain with other pods."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ NamespaceLabels = Callable[[str], Mapping[str, str]]
 _REMEMBERED: Final = 20_000
 """Pods whose terms are remembered."""
 _REQUIRED_BY_OTHERS: Final = 1
-"""The weight of a required term of a pod that is there, which the waiting pod matches (kube-scheduler's
-hardPodAffinityWeight)."""
+"""The weight of others' required terms that match the waiting pod (hardPodAffinityWeight)."""
 
 DomainValue = tuple[str, str]
 """A node label and its value."""
@@ -120,8 +118,7 @@ def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) ->
 
 class InterPodAffinity(SchedulingPlugin):
     """The plugin for affinity and anti-affinity between pods: the terms of the pod and of those that are there.
-    ``knows_all_pods``: False where others than those of the table may run, so that a pod that this one wants beside it
-    may be there."""
+    ``knows_all_pods``: False where others than those of the table may run."""
 
     name = "InterPodAffinity"
     scope = FilterScope.RELATIONS
@@ -250,8 +247,7 @@ class _AffinityAttempt(PluginAttempt):
         )
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
-        """The sum of the weights of the terms that a pod in the node's domains matches, scaled: 0 for the worst node,
-        100 for the best."""
+        """The weights of the terms that a pod in the node's domains matches, scaled from 0 to 100."""
         pulls = self._pulls()
         raw = [
             sum([values.get(labels[key], 0) for key, values in pulls.items() if key in labels])
@@ -261,8 +257,7 @@ class _AffinityAttempt(PluginAttempt):
         return [int(100 * ((number - least) / (most - least))) for number in raw] if most > least else [0] * len(raw)
 
     def _pulls(self) -> Mapping[str, Mapping[str, int]]:
-        """The weights of the pod's own preferences, and of what other pods want or prefer of it, by node label and its
-        value."""
+        """The weights of the pod's preferences, and of what others want or prefer of it, by node label and value."""
         plugin, pulls = self._plugin, dict[str, dict[str, int]]()
 
         def pull(term: AffinityTerm, weight: int, other: Pod) -> None:

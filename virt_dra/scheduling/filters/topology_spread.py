@@ -172,8 +172,7 @@ class _SpreadAttempt(PluginAttempt):
         return [0 if number is None else 100 * (most + least - number) // most if most else 100 for number in raw]
 
     def _weighted(self, constraint: SpreadConstraint, candidates: Sequence[NodeState]) -> Callable[[NodeState], float]:
-        """What the constraint adds to a candidate's count. A label with many values weighs more, so that one with few
-        doesn't drown it."""
+        """What the constraint adds to a candidate's count. A label with many values weighs more."""
         key = constraint.key
         if key == _HOSTNAME:
             weight = log(len(candidates) + 2)

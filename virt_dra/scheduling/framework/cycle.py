@@ -64,8 +64,8 @@ class NoNodes:
 
 
 class SchedulingCycle:
-    """The plugins in their order, over the nodes of a table. ``samples``: False to try all nodes of large clusters,
-    too."""
+    """The plugins in their order, over the nodes of a table. ``samples``: False: all nodes of large clusters are
+    tried."""
 
     def __init__(self, plugins: Sequence[SchedulingPlugin], table: NodeTable, *, samples: bool = True) -> None:
         self._plugins = plugins
@@ -165,8 +165,7 @@ def _best(fitting: FittingNodes) -> NodeState:
 
 def refusal_beside_nominated(fit: Fit, state: NodeState, nominations: Nominations) -> FilterRefusal | None:
     """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without
-    them. Those of its own group are tried in the same cycle, and count when they have got their place. Raises
-    AttemptError."""
+    them. Those of its own group count when they have got their place. Raises AttemptError."""
     pod, group = fit.pod, pod_group_name(fit.pod)
     others = {
         other.metadata.uid: other

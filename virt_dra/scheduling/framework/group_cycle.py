@@ -1,5 +1,4 @@
-"""The scheduling cycle of a pod group: its pods one after the other, each knowing what the others get; enough of them
-or none (C-9.1)."""
+"""The scheduling cycle of a pod group: its pods one after the other, enough of them or none (C-9.1)."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ def place_group(
     find: Callable[[Pod], FoundNode | NotFitting | NoNodes],
     take: Callable[[Pod, FoundNode], None],
 ) -> GroupResult:
-    """``take`` makes what a pod gets known to the next ones; if the group is rejected, the caller takes all of that
-    back."""
+    """``take`` makes what a pod gets known to the next; the caller takes it back if the group is rejected."""
     members: list[MemberResult] = []
     placed = 0
     text, possible = size.missing(len(pods), 0)

@@ -14,8 +14,7 @@ _supposed = count(-1, -1)
 
 
 class NodeState:
-    """A node and its pods, by UID. ``revision`` grows with every change, so that what is derived from it can be
-    kept."""
+    """A node and its pods, by UID. ``revision`` grows with every change."""
 
     __slots__ = ("node", "pods", "revision")
 

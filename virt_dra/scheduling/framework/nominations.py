@@ -1,5 +1,4 @@
-"""Which pods are to be bound to which node as soon as their victims are gone: others of their priority or less leave
-them their place."""
+"""Which pods are to be bound to which node once their victims are gone: less important ones leave them the place."""
 
 from __future__ import annotations
 

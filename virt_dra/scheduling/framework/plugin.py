@@ -30,8 +30,8 @@ class FilterScope(Enum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text`` goes into the pod's condition
-    once it is done."""
+    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text``: for the condition, when
+    done."""
 
     text: str
     deallocate: ResourceClaim | None = None
@@ -65,8 +65,7 @@ class PluginAttempt:
         return None
 
     def reserve(self, node: str) -> None:
-        """Reserves what the pod gets on the node, so that later attempts see it taken. All or nothing: if it raises,
-        nothing is reserved."""
+        """Reserves what the pod gets on the node, for later attempts to see; if it raises, nothing is reserved."""
 
     def unreserve(self) -> None:
         """The reverse of :meth:`reserve`."""
@@ -88,8 +87,7 @@ class SchedulingPlugin:
         return None
 
     def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
-        """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise
-        AttemptError."""
+        """PreFilter: its part in an attempt, a refusal for all nodes, or None. May raise AttemptError."""
         return None
 
 

@@ -1,5 +1,4 @@
-"""What a filter answers: nothing, a refusal of a node or a pod, or an error that ends the attempt (C-5, status
-kinds)."""
+"""What a filter answers: nothing, a refusal of a node or pod, or an error that ends the attempt (C-5)."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, order=True)
 class Reason:
     """One reason why something doesn't fit. ``code``: has a page in docs/reasons. ``text``: the same for everything
-    that misses in the same way; ``detail``: of one example, such as an amount; ``term``: the term of a selector that is
-    false."""
+    that misses in the same way; ``detail``: of one example; ``term``: of a selector that is false."""
 
     code: str
     text: str

@@ -1,5 +1,4 @@
-"""The policy `aligned`: the devices of a VM on one PCIe root, else on one NUMA node, on a node whose cpu and memory
-match its devices."""
+"""The policy `aligned`: a VM's devices on one PCIe root, else NUMA node, on a node whose cpu and memory match."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ def _seat(place: DeviceSeat, position: int) -> Hashable:
 
 
 def _mismatch(offer: Offer, room: NodeRoom) -> int:
-    """How differently the node's cards, cpu and memory would be used, in thousandths: least is wasted if all of them
-    run out together."""
+    """How differently the node's cards, cpu and memory would be used, in thousandths."""
     cards = offer.layout.count * WHOLE
     used = [WHOLE - sum(offer.after.free) * WHOLE // cards] if cards else []
     used += [

@@ -34,8 +34,8 @@ class _Baseline(RatedPolicy):
 
 
 class DotProduct(_Baseline):
-    """Tetris (Grandl et al., SIGCOMM 2014), turned round as in the paper's simulator: the smaller the product of what
-    the VM asks for and what is left, the better."""
+    """Tetris (Grandl et al., SIGCOMM 2014), turned round: the smaller the product of what is asked for and left, the
+    better."""
 
     name = "dot-product"
     summary = "the smallest product of what is asked for and what is left (a baseline of the FGD paper)"
@@ -48,8 +48,8 @@ class DotProduct(_Baseline):
 
 
 class Clustering(_Baseline):
-    """Keeps VMs of one size together: on a node that has only such, on one that has such, on an idle one, on any other;
-    among these, on the fullest."""
+    """Keeps VMs of one size together: on a node with only such, with such, an idle one, any other; the fullest
+    first."""
 
     name = "clustering"
     summary = "VMs that take equally many cards together (a baseline of the FGD paper)"
@@ -65,8 +65,7 @@ class Clustering(_Baseline):
 
 
 class BestFit(_Baseline):
-    """Takes the node on which least is left of cpu and cards, of which the whole of the paper's largest node weighs the
-    same."""
+    """Takes the node on which least is left of cpu and cards, each as part of the largest node's."""
 
     name = "best-fit"
     summary = "where least is left of cpu and cards, weighted (a baseline of the FGD paper)"
@@ -102,8 +101,7 @@ _UNTOUCHED: Final = 50
 
 
 class WholePerCent(Policy):
-    """A policy that rates offers, as a plugin of kube-scheduler: scores are whole numbers from 0 to 100, and one of the
-    best nodes is drawn."""
+    """A rated policy as a plugin of kube-scheduler: whole numbers from 0 to 100, and one of the best nodes is drawn."""
 
     name = "whole-per-cent"
     summary = "another policy's rating in whole per cent"
@@ -114,8 +112,7 @@ class WholePerCent(Policy):
         self.distinguishes_sizes = policy.distinguishes_sizes
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """The orders of the policy it wraps, so that of equal cards the first is taken, as the paper's simulator
-        does."""
+        """The wrapped policy's orders, so that of equal cards the first is taken, as in the paper's simulator."""
         first, *others = self._policy.orders(cards, state)
         return [*sorted(others, key=lambda order: order[:1] if order else ()), first]
 

@@ -40,8 +40,7 @@ class Random(Policy):
 
 
 class Pack(Policy):
-    """Best fit: cards that are in use come before untouched ones, nodes in use before idle ones; among these, what
-    leaves least free."""
+    """Best fit: cards in use before untouched ones, nodes in use before idle ones; of these, what leaves least free."""
 
     name = "pack"
     summary = "best fit: used cards and nodes first, where least stays free"
@@ -85,8 +84,7 @@ class Quiet(Policy):
 
 
 class LeastWaste(Policy):
-    """The smallest devices that satisfy the claims, by what they publish of capacity; among equal ones, as `pack`
-    chooses."""
+    """The smallest devices that satisfy the claims, by their capacity; among equal ones, as `pack` chooses."""
 
     name = "least-waste"
     summary = "the smallest device that satisfies: 4Gi don't take an 80Gi card"

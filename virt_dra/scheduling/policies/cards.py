@@ -43,8 +43,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CardLayout:
-    """The cards of nodes that are alike to policies. Tuples are by position in `Reachable.devices` unless they say
-    otherwise."""
+    """The cards of nodes that are alike to policies. Tuples are by position in `Reachable.devices`."""
 
     count: int
     """Number of cards."""
@@ -126,8 +125,7 @@ class CardCatalog:
         return CardState(tuple(free), tuple(users))
 
     def taken(self, request: Request, device: PoolDevice, part: Part) -> int | None:
-        """The thousandths of a card that the request takes with the device; None: its capacities can't serve the
-        request."""
+        """The thousandths of a card that the request takes with the device; None: it can't serve the request."""
         if request.admin_access:
             return 0
         if not is_shared(device) or device.published.consumes_counters:
@@ -206,8 +204,7 @@ def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, 
 
 
 def left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
-    """What is left of the capacity of which least is left; a device without capacities can always be shared once
-    more."""
+    """What is left of the capacity of which least is left; without capacities, a whole."""
     left = WHOLE
     for name, amount in consumed.items():
         capacity = device.published.capacity.get(name)
@@ -243,8 +240,7 @@ def _counters(device: PoolDevice) -> list[tuple[str, int]]:
 
 
 def _bare(name: str) -> str:
-    """An identifier without its domain. Drivers agree on identifiers such as memory: amounts of one identifier are
-    compared whatever their domain."""
+    """An identifier without its domain. Amounts of one identifier are compared whatever their domain."""
     return name.rpartition("/")[2]
 
 

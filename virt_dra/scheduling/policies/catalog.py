@@ -29,9 +29,8 @@ RATED: Final = tuple(name for name, policy in _BY_NAME.items() if issubclass(pol
 def policy_named(
     name: str, workload: Callable[[], TypicalWorkload], draw: Callable[[], float], *, whole_per_cent: bool = False
 ) -> Policy:
-    """The policy. ``workload``: the typical one, asked for if the policy needs it; ``draw``: the next random number, in
-    [0, 1); ``whole_per_cent``: scored as by a plugin of kube-scheduler. Raises KeyError for a name that isn't among
-    POLICIES, or RATED."""
+    """The policy. ``workload``: the typical one, asked for if the policy needs it; ``draw``: a random number in [0, 1);
+    ``whole_per_cent``: scored as by kube-scheduler. Raises KeyError for a name not in POLICIES, or RATED."""
     kind = _BY_NAME[name]
     if kind is Random:
         return Random(draw)

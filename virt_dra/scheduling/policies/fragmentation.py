@@ -30,8 +30,7 @@ _REMEMBERED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class RequestNeed:
-    """What one request of a typical VM needs: ``count`` devices, each of which takes ``shares[card]`` thousandths of
-    its card."""
+    """What one request of a typical VM needs: ``count`` devices, each ``shares[card]`` thousandths of its card."""
 
     count: int
     shares: Mapping[int, int]
@@ -44,8 +43,7 @@ ClaimsNeed = tuple[RequestNeed, ...]
 
 @dataclass(frozen=True, slots=True)
 class TypicalVm:
-    """One kind of VM in the workload. ``devices``: a number, equal for VMs with equal claims; ``weight``: how many
-    there are."""
+    """One kind of VM in the workload. ``devices``: equal for VMs with equal claims; ``weight``: how many there are."""
 
     devices: int
     cpu: int

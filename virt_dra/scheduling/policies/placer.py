@@ -129,8 +129,7 @@ def relates_to_pods(pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVm:
-    """A VM on ``node`` (its number), with one result per claim; the results that it had before being placed come
-    first."""
+    """A VM on ``node`` (its number), with one result per claim, those that it had before first."""
 
     shape: VmShape
     node: int
@@ -170,8 +169,7 @@ class _ShapeRanking:
 
 
 class PolicyPlacer:
-    """Places VMs by a policy, and keeps count of what is in use. ``snapshot`` is replaced with every VM that is placed
-    or released."""
+    """Places VMs by a policy, and counts what is in use. ``snapshot`` is replaced with every change."""
 
     def __init__(
         self,
@@ -251,8 +249,7 @@ class PolicyPlacer:
                 self._seen_by.setdefault(pool.id, []).append(number)
 
     def best(self, shape: VmShape) -> tuple[int, DeviceOrder | None] | None:
-        """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
-        FatalError."""
+        """The number of the best node, and the order of its devices; None: it fits nowhere. Raises FatalError."""
         ranking = self._up_to_date(shape).nodes
         refused: list[tuple[Score, RankedNode]] = []
         while (best := ranking.best()) is not None and self._refused_by_others(shape, best.number):
@@ -315,8 +312,8 @@ class PolicyPlacer:
         self._offers.pop(self._allocator(shape.claims).pod_class, None)
 
     def allocate(self, claims: Sequence[ResourceClaim], number: int) -> tuple[AllocationResult, ...] | None:
-        """What a VM's claims would get on a node, of devices in the order of A-5.6; None if they don't fit. Raises
-        FatalError, NodeError."""
+        """What claims would get on a node, in the order of A-5.6; None: they don't fit. Raises FatalError,
+        NodeError."""
         if not claims:
             return ()
         allocator = self._allocator(claims)
@@ -401,8 +398,7 @@ class PolicyPlacer:
         self._changed(number)
 
     def replace_slices(self, snapshot: Snapshot, catalog: CardCatalog, policy: Policy) -> None:
-        """Go on with other slices; what is in use stays. ``snapshot``: built from these slices; ``policy``: the same,
-        with what it knows of them."""
+        """Go on with other slices; what is in use stays. ``snapshot``, ``policy``: with these slices."""
         self.snapshot = Snapshot(
             snapshot.slices, snapshot.classes, snapshot.caches, self.snapshot.used, self.snapshot.allocated
         )
@@ -493,8 +489,7 @@ class PolicyPlacer:
         return ranking
 
     def _offers_of(self, allocator: Allocator) -> _ClaimOffers:
-        """The offers to VMs with these claims. Raises FatalError for claims that break a rule, whether or not a node
-        has room for the VM."""
+        """The offers to VMs with these claims. Raises FatalError for claims that break a rule."""
         for node in self.nodes if allocator.pod_class is None else ():
             try:
                 allocator.decide(node)
@@ -702,8 +697,7 @@ def _sources(listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTabl
 
 
 def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:
-    """What an empty node has. ``listed``: resources that some node lists; of others, and of nodes that list none, it
-    isn't known how much there is."""
+    """What an empty node has. ``listed``: resources that some node lists; others are unlimited."""
     allocatable = amounts(node.status.allocatable)
     cpu, memory, pods = offered = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
     cpu_left, memory_left, pods_left = (

@@ -18,9 +18,8 @@ DevicePreference = Callable[[int], object]
 
 class Policy:
     """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is
-    taken. ``name``: how users call it. ``summary``: one line for help texts. ``draw``: the next number of a random
-    source, in [0, 1), which decides between nodes of equal scores for each VM anew; None: the first of them is
-    taken."""
+    taken. ``summary``: one line for help texts. ``draw``: a random number in [0, 1), which decides between nodes of
+    equal scores; None: the first is taken."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -29,8 +28,7 @@ class Policy:
     """Whether scores read `NodeRoom.sizes`."""
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """The orders in which a node's devices are tried, at least one; each gives an offer. None: the order of
-        A-5.6."""
+        """The orders in which devices are tried, at least one; each gives an offer. None: that of A-5.6."""
         return (None,)
 
     def device_score(self, offer: Offer) -> Score:
@@ -55,8 +53,7 @@ class RatedPolicy(Policy):
 
 
 class NodesOnly(Policy):
-    """Another policy where only the node can be chosen: its devices are those that kube-scheduler takes, in the order
-    of A-5.6."""
+    """Another policy where only the node can be chosen; its devices are taken in the order of A-5.6."""
 
     name = "nodes-only"
     summary = "another policy's node, and kube-scheduler's devices"

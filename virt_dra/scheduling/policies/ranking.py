@@ -19,14 +19,12 @@ class RankedNode(NamedTuple):
 
 
 class Ranking:
-    """Nodes in the order of their scores. A node whose version has changed since it was put here doesn't count, until
-    it is put again."""
+    """Nodes in the order of their scores. One whose version has changed doesn't count until it is put again."""
 
     __slots__ = ("_draw", "_scores", "_size", "_tied", "_versions")
 
     def __init__(self, versions: Sequence[int], draw: Callable[[], float] | None) -> None:
-        """``versions``: of the nodes, now. ``draw`` decides between nodes of equal scores; None: the first is
-        taken."""
+        """``versions``: of the nodes, now. ``draw`` decides between equals; None: the first is taken."""
         self._versions = versions
         self._draw = draw
         self._scores: list[Score] = []

@@ -44,8 +44,7 @@ class TypicalVms:
         self.workload = TypicalWorkload(vms, lambda cards, devices: self._needs.on(cards.reachable.node, devices))
 
     def asked(self, shape: VmShape) -> int:
-        """The least thousandths of cards that a VM of the shape takes on a node that has what it asks for; 0 if none
-        has."""
+        """The least thousandths of cards that a VM of the shape takes on a node that serves it; 0 if none does."""
         kind = self._kinds.get(shape)
         if kind is None:
             return 0
@@ -59,8 +58,7 @@ class TypicalVms:
 
     @cached_property
     def least_demanding(self) -> Sequence[tuple[int, int, int]]:
-        """The thousandths of cards, cpu and memory that VMs ask for, of those VMs that ask for least cpu or memory for
-        a card."""
+        """The thousandths of cards, cpu and memory of the VMs that ask for least cpu or memory for a card."""
         asking = {(self.asked(shape), shape.cpu, shape.memory) for shape in self._kinds}
         least: list[tuple[int, int, int]] = []
         for cards, cpu, memory in sorted(
@@ -72,8 +70,7 @@ class TypicalVms:
 
 
 class _Needs:
-    """What each kind of claims needs of a node; one object for nodes of one class (allocator/reuse/node_classes.py) and
-    layout."""
+    """What each kind of claims needs of a node; one object for nodes of one class and layout."""
 
     def __init__(
         self,

@@ -15,15 +15,13 @@ _GROUPS: Final = 8
 
 
 def unknown_text(facts: Sequence[UnknownFact], *, sampled: bool) -> str:
-    """What a condition says after "it fits": a refusal stands, whatever isn't known. ``sampled``: of the nodes that
-    were tried, which aren't all."""
+    """What a condition says after "it fits". ``sampled``: not all nodes were tried."""
     of = " of the tried nodes" if sampled else ""
     return f". Not known{of}: {'; '.join(fact.text for fact in facts)}" if facts else ""
 
 
 def allocatable_text(nodes: Iterable[NodeRefusal], total: int) -> str:
-    """The message for a pod that fits on none of the nodes given. ``total``: the number of nodes in the cluster, of
-    which those given were tried."""
+    """The message for a pod that fits on none of the given nodes, of ``total`` in the cluster."""
     groups = grouped(nodes)
     tried = sum(len(group.nodes) for group in groups)
     none = (

@@ -121,8 +121,7 @@ def group_text(group: RefusalGroup) -> str:
 
 
 def named_group_text(group: RefusalGroup) -> str:
-    """``3 nodes (a, b and 1 more), claim team-a/gpu, request gpu: 24 devices: in use``, where no title says which claim
-    it is."""
+    """``3 nodes (a, b and 1 more), claim team-a/gpu, request gpu: 24 devices: in use``."""
     where = f"{counted(len(group.nodes), 'node')} ({listed(group.nodes, 2)})"
     of = f", claim {group.claim}, request {group.request}" if group.request else ""
     return f"{where}{of}: {reasons_text(group)}"

@@ -48,8 +48,8 @@ def first_refusals(
 
 @dataclass(frozen=True)
 class _Alike:
-    """What was found on one node, for others that are refused alike: ``places`` are those of the refused devices of
-    each request, in the order of the search."""
+    """What was found on one node, for others that are refused alike: ``places`` of the refused devices of each
+    request."""
 
     refusal: ExplainedRefusal
     places: tuple[tuple[int, ...], ...]
@@ -72,8 +72,7 @@ class _Alike:
 
 
 class _Judge:
-    """Explains the refusals of one fit. Nodes whose devices are refused alike, which are most of a cluster's, are
-    searched once."""
+    """Explains the refusals of one fit. Nodes whose devices are refused alike are searched once."""
 
     def __init__(self, asked: Fit, interrupt: Interrupt | None) -> None:
         self._attempts = {part.plugin.name: part.attempt for part in asked.parts}
@@ -153,8 +152,8 @@ class _Judge:
 
 
 def _of_containers(refusal: ExplainedRefusal, attempt: DeviceAttempt, node: Node) -> ExplainedRefusal:
-    """The refusal with the requests of the special claim, which nobody wrote, as the resources that they stand for:
-    ``example.com/gpu of container c``."""
+    """The refusal with the resources that requests of the special claim stand for: ``example.com/gpu of container
+    c``."""
     titles = {
         mapping.request_name: f"{mapping.resource_name} of container {mapping.container_name}"
         for mapping in attempt.nodes.mappings_on(node)
@@ -196,8 +195,7 @@ def _common_reason(why: Explanation, request: RequestExplanation, reasons: Seque
 
 
 def _decided_by_key(refusal: ExplainedRefusal) -> bool:
-    """Whether the request was refused because devices are in use or mismatch, or are too few: then the refusal holds
-    for all nodes of the key."""
+    """Whether devices are in use, mismatch, or are too few: then the refusal holds for all nodes of the key."""
     reasons = [
         *refusal.reasons,
         *(request.common_reason for request in refusal.requests if request.common_reason is not None),

@@ -12,8 +12,7 @@ from virt_dra.scheduling.why.distance import distance_of
 
 @dataclass(frozen=True)
 class RefusedDevice:
-    """The refusal of a device. Of a selector's mismatch the reason has the term that is false, and its text is what the
-    device has instead, where that is known."""
+    """The refusal of a device. Of a mismatch the reason has the false term, and as text what the device has instead."""
 
     device: DeviceId
     reason: Reason
@@ -22,8 +21,7 @@ class RefusedDevice:
 @dataclass(frozen=True)
 class RequestRefusal:
     """A request (or alternative) that was tried: ``wanted`` devices, at best ``placed`` at the same time. ``devices``:
-    the first refusal of each device, in the order of the search. ``common_reason``: the reason where it is none of a
-    single device."""
+    the first refusal of each. ``common_reason``: where it is none of a single device."""
 
     claim: str
     request: str

@@ -46,8 +46,7 @@ class PreparedClaim(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedDevice:
-    """A device as a container gets it. ``request`` may name a subrequest; ``cdi_ids``: what the container runtime
-    gets."""
+    """A device as a container gets it. ``request`` may name a subrequest; ``cdi_ids``: for the runtime."""
 
     driver: str
     pool: str
@@ -64,8 +63,7 @@ class PreparedDevice:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What one driver, or all together, prepared of a claim. ``files``: base request -> (absolute path in the
-    container, content)."""
+    """What drivers prepared of a claim. ``files``: base request -> (absolute path in the container, content)."""
 
     devices: tuple[PreparedDevice, ...] = ()
     files: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -166,9 +164,8 @@ def _device(driver: str, state: Mapping[str, Any]) -> PreparedDevice:
 
 
 class ClaimManager:
-    """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Bound to one
-    event loop. ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with
-    every new checkpoint."""
+    """Prepares claims of the pods of ``node``. ``plugin``: a driver's, if registered. Bound to one event loop.
+    ``optional_operations``: gate DRAOptionalNodeOperations. ``on_checkpoint``: called with every new checkpoint."""
 
     def __init__(
         self, node: str, reader: Reader, plugin: Callable[[str], NodePlugin | None], *,
@@ -197,8 +194,8 @@ class ClaimManager:
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
         """Prepare all claims of a pod. Returns what containers get, by entry of ``spec.resourceClaims`` ("" for
-        extended resources). Raises :class:`PrepareError` with the kubelet's text. The checkpoint changes only if all
-        claims can be used (C-16.2)."""
+        extended resources). Raises :class:`PrepareError`; the checkpoint changes only if all claims can be used
+        (C-16.2)."""
         wanted = await self._validated(pod)
         batches: dict[str, list[PreparedClaim]] = {}
         for fresh in wanted.values():
@@ -238,8 +235,7 @@ class ClaimManager:
         return usable
 
     def _usable(self, claim: ResourceClaim) -> _Entry:
-        """The claim as it will be recorded. Raises :class:`PrepareError` for one without devices or without their
-        drivers."""
+        """The claim as it will be recorded. Raises :class:`PrepareError` without devices or their drivers."""
         allocation = claim.status.allocation
         if allocation is None:
             raise PrepareError(f"ResourceClaim {claim.name}: not allocated")
@@ -282,8 +278,8 @@ class ClaimManager:
     async def _called(
         self, driver: str, operation: str, claims: Sequence[PreparedClaim]
     ) -> Mapping[str, Prepared | str]:
-        """A driver's complete answer. Raises :class:`PrepareError` for the first fault in it; answers before that are
-        kept (C-16.5)."""
+        """A driver's answer. Raises :class:`PrepareError` for its first fault; answers before that are kept
+        (C-16.5)."""
         plugin = self._plugin(driver)
         if plugin is None:
             raise PrepareError(f"DRA driver {driver} is not registered")
@@ -316,8 +312,7 @@ class ClaimManager:
     # ------------------------------------------------------------------------------------------------------
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Give back what a pod used; a claim that other pods use stays prepared (C-16.7). Raises :class:`PrepareError`:
-        try again."""
+        """Give back what a pod used alone (C-16.7). Raises :class:`PrepareError`: try again."""
         batches: dict[str, list[PreparedClaim]] = {}
         ending: list[PreparedClaim] = []
         for entry in tuple(self._entries.values()):

@@ -17,8 +17,7 @@ _numbers = count()
 
 @dataclass
 class RunningContainer:
-    """A started container. ``pod`` is the pod as the kubelet saw it last; ``environment`` is fixed from the start
-    on."""
+    """A started container. ``pod`` is the pod as the kubelet saw it last; ``environment`` is fixed."""
 
     pod: Pod
     spec: Container

@@ -20,8 +20,7 @@ class UnsupportedField(ValueError):
 
 
 def field_value(pod: Pod, path: str) -> str:
-    """The text of a field as volumes show it. A missing annotation or label is the empty text. Raises
-    :class:`UnsupportedField`."""
+    """The text of a field as volumes show it. One that is missing is "". Raises :class:`UnsupportedField`."""
     maps = {"metadata.annotations": pod.metadata.annotations, "metadata.labels": pod.metadata.labels}
     subscripted = _SUBSCRIPTED.fullmatch(path)
     if subscripted:
@@ -41,8 +40,7 @@ def field_value(pod: Pod, path: str) -> str:
 
 
 def volume_files(pod: Pod, volume: Volume) -> dict[str, str]:
-    """The files of a downwardAPI volume, path below its mount -> content; none for other volumes. Raises
-    :class:`UnsupportedField`."""
+    """The files of a downwardAPI volume, path below its mount -> content. Raises :class:`UnsupportedField`."""
     files: dict[str, str] = {}
     for item in (volume.downward_api or {}).get("items") or ():
         field = item.get("fieldRef")
@@ -80,8 +78,7 @@ def _runtime_value(pod: Pod, field: Json) -> str:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """The text with ``$(NAME)`` replaced by its value if that is defined before, and ``$$`` by ``$``; everything else
-    stays."""
+    """The text with ``$(NAME)`` replaced by its value if that is defined before, and ``$$`` by ``$``."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1]

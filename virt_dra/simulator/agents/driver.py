@@ -64,8 +64,7 @@ class Driver:
         return tuple(self._pools.values())
 
     async def publish(self) -> None:
-        """Publish slices of the pools as they are: new ones first, then obsolete ones are deleted, as Kubernetes'
-        helper does."""
+        """Publish slices of the pools: new ones first, then obsolete ones are deleted, as Kubernetes' helper does."""
         wanted = {obj.name: obj for pool in self._pools.values() for obj in pool.slices()}
         present = {obj.name: obj for obj in await self._published()}
         for name, obj in wanted.items():
@@ -77,8 +76,7 @@ class Driver:
         await self._delete(name for name in present if name not in wanted)
 
     async def change(self, pool: HardwarePool) -> None:
-        """Publish a pool in place of the one of its name. Its generation is what it says; see
-        :meth:`HardwarePool.next_generation`."""
+        """Publish a pool in place of the one of its name, in the generation that it says."""
         self._pools[pool.name] = pool
         await self.publish()
 
@@ -120,16 +118,15 @@ class Driver:
     # --- preparing --------------------------------------------------------------------------------------------------
 
     async def prepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
-        """Make the claims' devices of this driver ready at a node; the same claim again has the same answer
-        (C-16.8)."""
+        """Make the claims' devices ready at a node; the same claim again has the same answer (C-16.8)."""
         await self._called()
         return {
             claim.uid: await self._prepared_or_error(node, claim) for claim in claims if claim.uid not in self.skipped
         }
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
-        """Unprepare claims by what was recorded of them, since the object may have been deleted. Claims that aren't
-        prepared are fine."""
+        """Unprepare claims by what was recorded of them: the object may be gone. Claims that aren't prepared are
+        fine."""
         await self._called()
         if self.unprepare_failure:
             return {claim.uid: self.unprepare_failure for claim in claims}

@@ -66,8 +66,8 @@ def attribute(value: AttributeValue) -> DeviceAttribute:
 def pci_devices(
     count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI_BUS_ID, **attributes: AttributeValue
 ) -> tuple[Gadget, ...]:
-    """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: the attribute with the address; metadata
-    always has KEP-5304's."""
+    """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: of the address; metadata has
+    KEP-5304's."""
     gadgets = []
     for number in range(count):
         address = f"{(bus + number // 32) // 256:04x}:{(bus + number // 32) % 256:02x}:{number % 32:02x}.0"
@@ -79,8 +79,8 @@ def pci_devices(
 def mdev_devices(
     count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: AttributeValue
 ) -> tuple[Gadget, ...]:
-    """``count`` mediated devices with UUIDs of their own. ``parent``: the PCI address of the device they are on,
-    published with them."""
+    """``count`` mediated devices with UUIDs of their own. ``parent``: PCI address of their device, published with
+    them."""
     above: Mapping[str, AttributeValue] = {PCI_BUS_ID: parent} if parent else {}
     return tuple(
         Gadget(
@@ -93,8 +93,7 @@ def mdev_devices(
 
 @dataclass(frozen=True)
 class HardwarePool:
-    """Devices of one driver under one name, at a node (``node``; "" for all nodes), in slices of ``per_slice``
-    devices."""
+    """Devices of one driver under one name, at a node ("": at all), in slices of ``per_slice``."""
 
     driver: str
     name: str
@@ -119,16 +118,14 @@ class HardwarePool:
         return replace(self, generation=self.generation + 1, devices=self.devices if devices is None else devices)
 
     def tainted(self, device: str, *taints: DeviceTaint) -> HardwarePool:
-        """The next generation, in which a device has these taints and no others. Raises KeyError for an unknown
-        device."""
+        """The next generation, in which a device has exactly these taints. Raises KeyError for an unknown device."""
         if self.gadget(device) is None:
             raise KeyError(device)
         changed = tuple(replace(gadget, taints=taints) if gadget.name == device else gadget for gadget in self.devices)
         return replace(self, per_slice=min(self.per_slice, MAX_TAINTED)).next_generation(changed)
 
     def slices(self) -> tuple[ResourceSlice, ...]:
-        """The slices, at least one: an empty pool is published as an empty slice. Named after driver, pool, generation
-        and number."""
+        """The slices, at least one, named after driver, pool, generation and number."""
         parts = [
             self.devices[start : start + self.per_slice] for start in range(0, len(self.devices), self.per_slice)
         ] or [()]

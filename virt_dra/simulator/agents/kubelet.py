@@ -358,8 +358,7 @@ class Kubelet:
         return None
 
     async def _mount_secrets(self, ours: _Ours) -> float | None:
-        """Bring volumes of Secrets up to date; after how many seconds that is due again. Raises :class:`NotYet` where
-        one is missing."""
+        """Bring volumes of Secrets up to date; seconds until that is due again. Raises :class:`NotYet`."""
         volumes = {volume.name: (volume.model_extra or {}).get("secret") for volume in ours.pod.spec.volumes}
         for name, source in volumes.items():
             if source is None:

@@ -1,5 +1,4 @@
-"""The VM of a file that a what-if adds: a VirtualMachine, VirtualMachineInstance or Pod, with the claims and templates
-that it names."""
+"""The VM, VMI or Pod of a file that a what-if adds, with the claims and templates that it names."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ _NAMESPACE: Final = "default"
 
 
 def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape:
-    """The VM of a file. ``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises
-    BadExperiment."""
+    """The VM of a file's ``objects``. ``cluster``: the dump, whose templates count too. Raises BadExperiment."""
     vms = [obj for obj in objects if isinstance(obj, VirtualMachine | VirtualMachineInstance | Pod)]
     if len(vms) != 1:
         raise BadExperiment(
@@ -53,8 +51,7 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
 
 
 def _refuse_served_resources(pod: Pod, model: ClusterModel, title: str) -> None:
-    """Raises BadExperiment for a pod that gets devices by an extended resource: simulations make no claims for these
-    (C-7)."""
+    """Raises BadExperiment for a pod that gets devices by an extended resource: these get no claims here (C-7)."""
     served = served_resources(model)
     extended = ExtendedResources.of_pod(pod, served.class_of, lambda pod: None)
     by_devices = (

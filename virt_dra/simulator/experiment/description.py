@@ -260,8 +260,7 @@ class Description(_Part):
     policies: list[str] = []
     cluster: ClusterPart
     classes: list[dict[str, Any]] = []
-    """DeviceClasses; each driver has one of its own name that selects all its devices, unless one of that name is
-    given."""
+    """DeviceClasses; a driver without one of its name has one that selects all its devices."""
     vms: list[VmPart] = []
     arrivals: str | None = None
     """A CSV file of arrivals: at, vm, and optionally name, lifetime, priority, gang."""
@@ -275,8 +274,7 @@ def without_keeping(description: Description) -> Description:
 
 
 def read_description(raw: object, source: str) -> Description:
-    """The description in a JSON value. Raises BadExperiment with every fault, each behind ``source`` and its field
-    path."""
+    """The description in a JSON value. Raises BadExperiment with every fault, behind ``source`` and its path."""
     if not isinstance(raw, dict):
         raise BadExperiment(f"{source}: must be an object with kind: {KIND}")
     try:
@@ -334,8 +332,7 @@ def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]
 
 
 def accepted(kind: type[K], raw: Mapping[str, Any], where: str) -> K:
-    """The object with defaults. Raises BadExperiment, each fault behind ``where``, for what an API server's strict
-    validation would refuse."""
+    """The object with defaults. Raises BadExperiment, behind ``where``, for what an API server would refuse."""
     written = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, **raw}
     try:
         made = defaulted(kind.from_wire(written))

@@ -37,8 +37,7 @@ class DumpedCluster:
 
 @dataclass(frozen=True)
 class DumpedPod:
-    """A pod with the claims that are its alone, and what those have that others use too. ``claims`` is None if one of
-    them is missing."""
+    """A pod with the claims that are its alone (None if one is missing), and what those have that others use too."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...] | None
@@ -50,8 +49,7 @@ class DumpedPod:
 
 
 def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
-    """The cluster of a dump's objects, of two with one name the last. Objects of other kinds are counted in
-    ``notes``."""
+    """The cluster of a dump's objects, of two with one name the last. Other kinds are counted in ``notes``."""
     objects = tuple(objects)
     others = Counter(obj.kind for obj in objects if not isinstance(obj, _USED))
     used = (labelled(obj) if isinstance(obj, Node) else defaulted(obj) for obj in objects if isinstance(obj, _USED))
@@ -154,9 +152,8 @@ def beginning(
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
-    """An experiment in which the cluster's pods are placed anew, oldest first, those of one age by priority. Pods that
-    are left out keep their room, claims that are no such pod's alone keep their devices. Raises BadExperiment for a
-    cluster without pods."""
+    """An experiment in which the cluster's pods are placed anew, oldest first, those of one age by priority. What is
+    left out keeps its room and devices. Raises BadExperiment without pods."""
     shapes = Shapes()
     pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:

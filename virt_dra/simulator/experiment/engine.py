@@ -222,8 +222,8 @@ class Simulation:
         return by_name
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | tuple[int, _Due] | tuple[Disturbance, bool]]]:
-        """The events in the order of time. At one moment what becomes of VMs that are there comes first, then what
-        happens to the cluster, then arrivals."""
+        """The events in the order of time. At one moment VMs that are there come first, then the cluster, then
+        arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
         for number, disturbance in enumerate(self._experiment.disturbances):
             changes.append((disturbance.at, 2 * number, disturbance, True))
@@ -274,8 +274,8 @@ class Simulation:
             self._waiting.add(arrival, self._now)
 
     def _start(self, arrival: Arrival, since: float) -> bool:
-        """Places all of an arrival's VMs, or none. False: it has to wait. A VM with broken claims counts as an error
-        and is dropped."""
+        """Places all of an arrival's VMs, or none. False: it has to wait. One with broken claims is an error, and
+        dropped."""
         placed: list[PlacedVm] = []
         try:
             for member in range(arrival.members):
@@ -441,8 +441,8 @@ class Simulation:
                     self._give_up(number)
 
     def _evict(self, concerns: Callable[[PlacedVm], bool], *, keeps: bool) -> None:
-        """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives. ``keeps``:
-        those that keep their devices wait for these."""
+        """End the VMs concerned, with their gangs, and let them wait again. ``keeps``: for the devices that they
+        keep."""
         running = self._journal.running
         for number in [number for number, vms in running.items() if any(map(concerns, vms.placed))]:
             arrival, since = running[number].arrival, running[number].since

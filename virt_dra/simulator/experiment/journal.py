@@ -70,8 +70,7 @@ class RunningVms:
 
 
 class Journal:
-    """The record of a simulation. What begins before ``warm_up`` isn't measured; stays are kept from the beginning, if
-    they are wanted."""
+    """The record of a simulation. What begins before ``warm_up`` isn't measured; stays are kept from the beginning."""
 
     def __init__(
         self,
@@ -126,8 +125,7 @@ class Journal:
                 self._models[model].add(now - since)
 
     def ends(self, number: int, now: float, cards: int, *, evicted: bool = False) -> RunningVms:
-        """Records an end, and returns what ran. ``cards``: thousandths that it had. Raises KeyError for one that
-        doesn't run."""
+        """Records an end, and returns what ran. ``cards``: thousandths that it had. Raises KeyError."""
         running = self.running.pop(number)
         self._use(running, now, cards)
         if evicted and now >= self._warm_up:
@@ -140,8 +138,8 @@ class Journal:
     def kinds(
         self, now: float, cards: int, cards_of: Callable[[Arrival], int], waiting: Iterable[tuple[Arrival, float]]
     ) -> tuple[KindMeasures, ...]:
-        """The measures of each kind of VM, in the order of the first arrivals. ``cards``: thousandths of the cluster;
-        ``waiting``: since when."""
+        """The measures of each kind of VM, by first arrival. ``cards``: thousandths of the cluster; ``waiting``: since
+        when."""
         unfinished: dict[str, list[float]] = {}
         for arrival, since in waiting:
             if since >= self._warm_up:

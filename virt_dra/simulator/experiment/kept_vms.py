@@ -11,8 +11,7 @@ from virt_dra.simulator.experiment.model import Arrival
 
 @dataclass(slots=True)
 class KeptVm:
-    """A stopped VM, or a gang. ``arrival``: what is left of it. ``wants_since``: since when it waits to start again
-    with its devices; None while it is stopped."""
+    """A stopped VM, or a gang. ``arrival``: the rest of it. ``wants_since``: it wants to start again; None: stopped."""
 
     arrival: Arrival
     placed: tuple[PlacedVm, ...]

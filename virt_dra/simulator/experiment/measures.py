@@ -145,8 +145,7 @@ class ClusterSample:
     fragmentation: float
     """The part of the cards that is free and that a typical VM can't use, on average over the workload."""
     largest_vm: int
-    """The most whole cards that one VM can still get, with cpu and memory in the proportion of the workload's least
-    demanding VM."""
+    """The most whole cards that one VM can still get, with cpu and memory as the least demanding VM needs."""
     largest_share: float
     """The largest free part of one card that a VM can still get so."""
 
@@ -331,8 +330,7 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 class CardMeter:
-    """The cards of a whole cluster, kept up to date node by node. Cards that several nodes reach are counted at the
-    first of them."""
+    """The cards of a cluster, kept up to date node by node; those of several nodes count at the first."""
 
     def __init__(self, placer: PolicyPlacer, typical: TypicalVms) -> None:
         self._placer = placer
@@ -370,8 +368,8 @@ class CardMeter:
 
     @property
     def largest_vm(self) -> int:
-        """The most whole cards that one VM can still get on a node, with cpu and memory for each as a typical VM asks
-        for them."""
+        """The most whole cards that one VM can still get on a node, with the cpu and memory of a typical VM for
+        each."""
         largest = 0
         for number, open_ in enumerate(self._placer.open):
             if open_ and self._whole[number] > largest:

@@ -116,8 +116,7 @@ class NodesDown:
 
 @dataclass(frozen=True, slots=True)
 class DevicesTainted:
-    """Devices get a taint: by driver, pool and device, of which those not given match all. NoExecute evicts their
-    VMs."""
+    """Devices get a taint, by driver, pool and device (None: all of them). NoExecute evicts their VMs."""
 
     at: float
     taint: DeviceTaint

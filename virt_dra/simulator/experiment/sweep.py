@@ -21,8 +21,7 @@ class SweptWorkload(Protocol):
     """The input of a sweep's experiments. It is sent to other processes."""
 
     def experiment(self, seed: int, size: int | None) -> Experiment:
-        """The experiment of a seed. ``size``: of the part of the cluster that is varied; None: as it is. Raises
-        BadExperiment."""
+        """The experiment of a seed. ``size``: of the part that is varied; None: as it is. Raises BadExperiment."""
 
 
 @dataclass(frozen=True, order=True)

@@ -69,8 +69,7 @@ def read_trace(
     seed: int = 0,
 ) -> Experiment:
     """The experiment of two CSV files, given as lines. ``inflate``: tasks, drawn by the seed, arrive until they ask for
-    this multiple of the cluster's GPUs, and stay; None: each task arrives and leaves when it did. Raises BadExperiment
-    with file, line and column."""
+    this multiple of the cluster's GPUs, and stay; None: each arrives and leaves when it did. Raises BadExperiment."""
     nodes_listed, slices = _cluster(nodes, nodes_name)
     gpus = sum(len(slice_.spec.devices) for slice_ in slices) * _WHOLE_GPU
     listed = read_tasks(tasks, tasks_name, timed=inflate is None)

@@ -31,8 +31,7 @@ class WaitingVms:
         self.vms += arrival.members
 
     def start_what_fits(self, start: Callable[[Arrival, float], bool]) -> None:
-        """Try them in order; ``start`` says whether one was started. Those that are alike to one that wasn't are
-        skipped."""
+        """Try them in order; ``start`` says whether one was started. Those like one that wasn't are skipped."""
         heads = [(heap[0][:2], kind) for kind, heap in self._by_kind.items()]
         order = [(priority, number, index) for index, ((priority, number), _) in enumerate(heads)]
         heapify(order)

@@ -65,8 +65,7 @@ class ChangeOutcome:
     refused: list[str] = field(default_factory=list)
     """New pods that fit nowhere; evicted ones that do are those that are not among ``moved``."""
     why: str = ""
-    """Why the first of the pods that now wait, and didn't before, fits nowhere: kube-scheduler's histogram over the
-    nodes."""
+    """Why the first of the pods that newly wait fits nowhere: kube-scheduler's histogram over the nodes."""
     used: float = 0.0
     """The part of the devices in use afterwards."""
     waiting: int = 0
@@ -147,8 +146,7 @@ class Prospect:
         self._go_on_with(cluster.model.changed(removed=followed))
 
     def _go_on_with(self, model: ClusterModel) -> None:
-        """Another cluster, in which the VMs keep their places and devices. ``model`` has neither their pods nor their
-        claims."""
+        """Another cluster, in which the VMs keep places and devices; ``model`` has neither their pods nor claims."""
         before, self._nodes = self._nodes, model.of(Node)
         self._model = model
         self._cluster = PlacedCluster(model, self._nodes, self._shapes, self._policy, self._draw, self._features)
@@ -187,8 +185,7 @@ class Prospect:
         return self._cluster.meter.used
 
     def why(self, name: str) -> str:
-        """Why a waiting pod fits nowhere: kube-scheduler's histogram over the nodes, else what is wrong with its
-        claims."""
+        """Why a waiting pod fits nowhere: kube-scheduler's histogram, else what is wrong with its claims."""
         return self._why(next(vm for vm in self._vms if vm.name == name))
 
     def _why(self, vm: _Vm) -> str:
@@ -198,8 +195,7 @@ class Prospect:
             return str(error)
 
     def apply(self, change: ClusterChange, added: VmShape | NodeFile | None = None) -> ChangeOutcome:
-        """The effects of a change, and of what follows from it. ``added``: what an ``add`` brings, VMs or nodes. Raises
-        BadExperiment for what isn't there."""
+        """The effects of a change. ``added``: VMs or nodes of an ``add``. Raises BadExperiment for what isn't there."""
         outcome = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
@@ -234,8 +230,7 @@ class Prospect:
         return outcome
 
     def _place(self, vm: _Vm) -> bool:
-        """Whether it has a place now. Devices that it can't use are given back, as kube-scheduler does for a pod that
-        fits nowhere with them."""
+        """Whether it has a place now. Devices that it can't use are given back, as kube-scheduler does."""
         if vm.allocated is not None:
             vm.placed = self._placed(vm, vm.allocated)
             if vm.placed is None:
@@ -274,8 +269,7 @@ class Prospect:
         self._go_on_with(self._model.changed(removed=[self._nodes[number]]))
 
     def _remove_devices(self, change: ClusterChange, outcome: ChangeOutcome) -> None:
-        """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their
-        place."""
+        """Slices without the devices. VMs that have them go on in reality; here they lose their place."""
         slices = self._model.of(ResourceSlice)
         driver, _, rest = change.subjects[0].partition("/")
         pool, _, device = rest.rpartition("/")

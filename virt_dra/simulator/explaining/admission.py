@@ -1,5 +1,4 @@
-"""The verdict on a VM before it has a pod: the denials of ``virt-dra lint``, without those that the fit itself explains
-better."""
+"""The verdict on a VM before it has a pod: the lint's denials, without those that the fit explains better."""
 
 from __future__ import annotations
 
@@ -60,8 +59,8 @@ class AdmissionReview:
         self._evaluator = ImmediateEvaluator(Work(_WORK))
 
     def denial(self, subject: VmObject, *, made: bool = False) -> Reason | None:
-        """The first finding that keeps the VM from starting; its code has a page in docs/lint. ``made``: its pod is
-        there already."""
+        """The first finding that keeps the VM from starting; a code of docs/lint. ``made``: its pod is there
+        already."""
         linted = self._linted(subject)
         if made:
             findings = tuple(findings_of(linted, _OF_MADE_PODS))

@@ -1,5 +1,4 @@
-"""The VMs that fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without
-its own devices."""
+"""The VMs that fit on one state of a cluster and not on another, each tried beside all others."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ def why_not_started(vmi: VirtualMachineInstance, model: ClusterModel) -> Reason 
 
 
 def _keeps_waiting(device: UnresolvedDevice, pod: Pod, model: ClusterModel) -> bool:
-    """True for an allocated device of a pod that has its node, if no slice says what address it has, or if another VM
-    uses it."""
+    """True for an allocated device of a pod that has its node, without a published address, or used by another VM."""
     if not pod.spec.node_name:
         return False
     return device.reason == CLAIM_IN_USE or (device.reason in PUBLICATION_REASONS and model.knows(ResourceSlice))

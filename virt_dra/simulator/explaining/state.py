@@ -46,8 +46,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A cluster, and the bounds of searches on it. ``interrupt``: polled by searches; True ends them with
-    DeadlineExceeded."""
+    """A cluster, and the bounds of searches on it. ``interrupt``: True ends them with DeadlineExceeded."""
 
     model: ClusterModel
     features: Features = DEFAULT
@@ -57,8 +56,8 @@ class ClusterState:
     def from_objects(
         cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
-        """The cluster of the objects of files. ``namespace``: of those that name none. Raises FatalError for slices
-        that can't be read."""
+        """The cluster of the objects of files. ``namespace``: of those that name none. Raises FatalError for bad
+        slices."""
         return cls.from_model(model_of_files(objects, namespace), interrupt)
 
     @classmethod
@@ -125,8 +124,7 @@ class ClusterState:
             raise FatalError(str(error), error.code) from error
 
     def fits(self, wish: Wish, node: str) -> bool:
-        """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit. Raises
-        DeadlineExceeded."""
+        """Whether the pod fits on the node; one with a broken claim doesn't. Raises DeadlineExceeded."""
         return self._takes(wish, lambda asked: [asked.state(node)]) > 0
 
     def fits_somewhere(self, wish: Wish) -> bool:
@@ -134,8 +132,7 @@ class ClusterState:
         return self._takes(wish, lambda asked: asked.table.states) > 0
 
     def _takes(self, wish: Wish, states: Callable[[Fit], Iterable[NodeState]]) -> int:
-        """How many of the nodes can take the pod, of so many as kube-scheduler looks for: 0 if one that it looks at
-        ends the attempt."""
+        """How many of the nodes can take the pod, of those that kube-scheduler tries: 0 if one ends the attempt."""
         try:
             asked = self.fit(wish)
             takers = (state for state in states(asked) if asked.refusal(state) is None)
@@ -146,8 +143,7 @@ class ClusterState:
             return 0
 
     def codes(self, wish: Wish, node: str) -> frozenset[str]:
-        """The reasons of the filters that refuse the node; a filter that fails is the last. Raises FatalError,
-        DeadlineExceeded."""
+        """The reasons of the filters that refuse the node, or fail. Raises FatalError, DeadlineExceeded."""
         asked, codes = self.fit(wish), set[str]()
         try:
             codes.update(refusal.code for refusal in asked.refusals(asked.state(node)))

@@ -1,5 +1,4 @@
-"""The pod and the claims that a question is about: of a VM, a VMI, a pod or a claim among the objects of a cluster or
-of files."""
+"""The pod and the claims that a question is about: of a VM, VMI, pod or claim of a cluster or of files."""
 
 from __future__ import annotations
 
@@ -197,8 +196,7 @@ class SubjectFinder:
         return Wish(_with_statuses(pod, claims), each_once(claims))
 
     def is_placed(self, subject: VirtualMachineInstance | Pod) -> bool:
-        """Whether the subject's pod has a node and nothing is known to be in the way: :meth:`find` would say the same,
-        but looks at claims too."""
+        """Whether the subject's pod has a node and nothing is known to be in the way: cheaper than :meth:`find`."""
         pod = self._pod_of(subject) if isinstance(subject, VirtualMachineInstance) else subject
         if pod is None or not pod.spec.node_name:
             return False
@@ -286,8 +284,8 @@ class SubjectFinder:
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
-    """The subject among a model's objects. Raises NoSubject. ``word``: one of KINDS; ``name``: with its namespace or
-    without (``team-a/vm``)."""
+    """The subject in a model. Raises NoSubject. ``word``: one of KINDS; ``name``: may have a namespace
+    (``team-a/vm``)."""
     given, slash, rest = name.partition("/")
     namespace, name = (given, rest) if slash else (namespace, name)
     return SubjectFinder(model).find(word, name, namespace)

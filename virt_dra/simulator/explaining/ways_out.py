@@ -85,8 +85,7 @@ _TOGETHER: Final = 3
 
 @dataclass(frozen=True)
 class WayStep:
-    """One change of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their
-    devices."""
+    """One change of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: who loses devices."""
 
     kind: Kind
     text: str
@@ -163,8 +162,7 @@ class _Attempt:
 def ways_out(
     state: ClusterState, wish: Wish, groups: Sequence[RefusalGroup], trials: int = TRIALS
 ) -> tuple[WayOut, ...]:
-    """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is
-    up."""
+    """The nearest ways out, those with the fewest changes first; none for what can't be mended."""
     budget = _Budget(trials)
     ways: dict[tuple[str, ...], WayOut] = {}
     try:
@@ -214,8 +212,7 @@ def _mended(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
 
 
 _STATE_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Begin the keys of taints by which the control plane says what is wrong with a node: who tolerates one doesn't start
-on it either."""
+"""Begin the keys of taints that say what is wrong with a node: tolerating one doesn't help."""
 _NAMES_OF_KUBELET: Final = frozenset({"kubernetes.io/hostname", "kubernetes.io/os", "node.kubernetes.io/instance-type"})
 """Labels that say what a node is, which nobody changes to get a pod there."""
 
@@ -246,8 +243,7 @@ def _tolerated(attempt: _Attempt) -> _Attempt:
 
 def _admitted(attempt: _Attempt) -> _Attempt:
     """The attempt with a node that has the labels of the nodeSelector, and without a required affinity that it doesn't
-    meet. What the kubelet says of a node is taken out of the nodeSelector; unchanged where KubeVirt wants a label that
-    its own virt-handler sets."""
+    meet. What the kubelet says of a node is taken out of the nodeSelector; unchanged for a label of virt-handler's."""
     missing = NodeSelection(attempt.wish.pod).missing_labels(attempt.there)
     if any(key in (CPU_MANAGER_LABEL, "kubernetes.io/arch") or "kubevirt.io/" in key for key in missing):
         return attempt
@@ -280,8 +276,7 @@ def _admitted(attempt: _Attempt) -> _Attempt:
 
 
 def _smaller(attempt: _Attempt) -> _Attempt:
-    """The attempt with less of what the node has too little of, as long as something is left of it; else with another
-    pod stopped."""
+    """The attempt with less of what the node has too little of, while some is left; else with another pod stopped."""
     pod, steps = attempt.wish.pod, list[WayStep]()
     for resource, number in sorted(attempt.state.shortage(attempt.wish, attempt.node).items()):
         less = amount_text(resource, number)
@@ -365,8 +360,7 @@ def _freed(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
 
 
 def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, DeviceHolder]]:
-    """The devices of the node that are held, with their holders; a pool of the node's own has its name in most
-    clusters, so pods count."""
+    """The held devices of the node, with their holders; most pools of a node have its name."""
     node = attempt.node
     held = []
     for device, holders in attempt.state.holders.items():

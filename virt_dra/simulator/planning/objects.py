@@ -41,8 +41,7 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class ChangedCluster:
-    """A cluster before and after, with VMs as they are admitted. ``changes``: of the manifests' objects, in their
-    order."""
+    """A cluster before and after, with VMs as they are admitted. ``changes``: of the manifests."""
 
     before: ClusterModel
     after: ClusterModel
@@ -129,8 +128,7 @@ def _labels(manifest: Mapping[str, object]) -> Json:
 
 
 def _with_dependents(gone: set[ObjectName], objects: Sequence[TypedObject]) -> set[ObjectName]:
-    """The objects with all that the garbage collector deletes after them: objects that have owners, and none that is
-    left."""
+    """The objects with all that the garbage collector deletes after them: those whose owners are all gone."""
     owned = [obj for obj in objects if obj.metadata.owner_references]
     deleted = set(gone)
     while True:

@@ -39,8 +39,7 @@ _POLICY: Final = "first-fit"
 
 @dataclass(frozen=True)
 class VmChange:
-    """An effect on one VM or pod. ``title``: the VM or pod, such as ``VM default/vm``; ``node``: on which it starts;
-    ``why``: it waits, or which device it loses."""
+    """An effect on one VM or pod. ``title``: ``VM default/vm``; ``why``: it waits, or which device it loses."""
 
     effect: VmEffect
     title: str

@@ -1,5 +1,4 @@
-"""The embedded cluster with the control plane's loops as a target of scenarios; under virtual time a play takes
-milliseconds."""
+"""The embedded cluster with the control plane's loops as a target of scenarios, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The feature gates that a scenario may set (C-2.1): those of the embedded cluster, and those that only a real one
-has."""
+"""The feature gates that a scenario may set (C-2.1): of the embedded cluster, and those of a real one only."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ _LOCKED: Final = (
 
 
 def read_gates(given: Mapping[str, bool]) -> FeatureGates:
-    """The gates of the embedded cluster. Raises :class:`~virt_dra.api.feature_gates.FeatureGateError` with every fault,
-    as components would not start with it."""
+    """The gates of the embedded cluster. Raises :class:`~virt_dra.api.feature_gates.FeatureGateError` with every
+    fault."""
     problems = []
     for name, on in given.items():
         if name not in EMBEDDED | ELSEWHERE:

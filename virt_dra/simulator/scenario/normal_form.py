@@ -1,5 +1,4 @@
-"""The normal form of a cluster's state: what of each object is compared, by symbol (docs/spec/scenarios.md, "Answer").
-Pure."""
+"""The normal form of a state: what of each object is compared, by symbol (docs/spec/scenarios.md, "Answer"). Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class RawRefusal:
 
 
 class NormalForm:
-    """The writer of states and refusals with the symbols of a finished play. ``claimants``: pods and PodGroups that the
-    play had."""
+    """The writer of states and refusals with the symbols of a finished play. ``claimants``: its pods and PodGroups."""
 
     def __init__(self, symbols: SymbolTable, claimants: Iterable[Json] = ()) -> None:
         self._symbols = symbols
@@ -69,8 +67,7 @@ class NormalForm:
         return state
 
     def _kept(self, kind: str, obj: Json) -> Json:
-        """The parts of an object that are compared, with symbols for claims that were created and deleted
-        unobserved."""
+        """The parts of an object that are compared, with symbols for claims that came and went unobserved."""
         kept = _KEPT[kind](obj)
         statuses = kept.get("resourceClaimStatuses")
         if statuses:

@@ -38,8 +38,7 @@ _LOOK: Final = 0.1
 
 class ScenarioTarget(Protocol):
     """A cluster that a scenario is played on, empty but for the namespace ``play``. Requests raise :class:`ApiError`.
-    ``user``: None for the admin. ``log`` is kept by the target: every object of a compared kind that comes, changes and
-    goes."""
+    ``user``: None for the admin. ``log``: every object of a compared kind, kept by the target."""
 
     log: ObjectLog
     step: int
@@ -86,8 +85,7 @@ class Play:
     unsettled: bool = False
 
     async def perform(self) -> Json:
-        """Performs the scenario and returns the answer. Raises :class:`NoSuchSymbol` for a reference to what was never
-        seen."""
+        """Performs the scenario and returns the answer. Raises :class:`NoSuchSymbol` for an unknown reference."""
         self.target.step = -1
         await self._apply(self.scenario.given, GIVEN, None, PLAY)
         for index, step in enumerate(self.scenario.steps):

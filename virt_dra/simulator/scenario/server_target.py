@@ -1,5 +1,4 @@
-"""A real API server as a target of scenarios: requests by impersonation, symbols by watches, and everything taken away
-afterwards."""
+"""A real API server as a target of scenarios: impersonation, symbols by watches, cleaned afterwards."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ _WITHOUT: Final = (
     "ResourcePoolStatusRequest", "ResourceQuota", "PodGroup", "ResourceClass", "PodSchedulingContext",
     "ResourceClassParameters", "ResourceClaimParameters",
 )  # fmt: skip
-"""Kinds of which a cluster must have no objects before a scenario; those that are there afterwards are the
-scenario's."""
+"""Kinds of which a cluster must have no objects before a scenario; those afterwards are its own."""
 _BY_NAME: Final = ("PriorityClass", "ClusterRole", "ClusterRoleBinding")
 """Cluster-scoped kinds of which every cluster has objects: only those that the scenario names are its own."""
 

@@ -1,5 +1,4 @@
-"""Symbols: stable names for objects whose real names and UIDs are made by the cluster (docs/spec/scenarios.md,
-"Symbols"). Pure."""
+"""Symbols: stable names for objects that the cluster names (docs/spec/scenarios.md, "Symbols"). Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ class NoSuchSymbol(ValueError):
 
 @dataclass
 class Seen:
-    """An object of a compared kind that was seen. ``made``, ``gone``: indexes of the steps after which that happened;
-    ``shown``: some recorded state has it."""
+    """An object that was seen. ``made``, ``gone``: steps after which that happened; ``shown``: a recorded state has
+    it."""
 
     kind: str
     namespace: str
@@ -166,8 +165,7 @@ class SymbolTable:
         return replaced
 
     def real(self, value: Any) -> Any:
-        """JSON with real names and UIDs in place of the references ``@X`` and ``uid:Kind/X``. Raises
-        :class:`NoSuchSymbol`."""
+        """JSON with names and UIDs in place of references ``@X`` and ``uid:Kind/X``. Raises :class:`NoSuchSymbol`."""
         if isinstance(value, dict):
             return {key: self.real(member) for key, member in value.items()}
         if isinstance(value, list):

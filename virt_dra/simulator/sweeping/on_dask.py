@@ -17,9 +17,8 @@ _CONNECTING: Final = 20
 def run_on_dask(
     sweep: Sweep, runs: Sequence[Run], address: str, progress: Callable[[int, int], None]
 ) -> list[RunResult]:
-    """The results in the order of the runs, whatever the order in which they end; of an interrupted sweep, those that
-    exist so far. ``progress`` gets the runs that are done, and all of them. Raises OSError for a scheduler that doesn't
-    answer, BadExperiment."""
+    """The results in the order of the runs; of an interrupted sweep, those that exist so far. ``progress`` gets the
+    runs that are done, and all of them. Raises OSError for a scheduler that doesn't answer, BadExperiment."""
     with Client(address, timeout=_CONNECTING, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # distributed has types in part
         shared = client.scatter(sweep, broadcast=True, hash=False)
         futures = [client.submit(simulate, shared, run, pure=False) for run in runs]

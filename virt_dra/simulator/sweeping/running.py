@@ -17,16 +17,14 @@ ExperimentOf = Callable[[int, int | None], Experiment]
 
 
 def simulate(sweep: Sweep, run: Run, progress: ArrivalProgress | None = None) -> RunResult:
-    """The result of a run. A KeyboardInterrupt, which ``progress`` may raise, ends it with incomplete measures. Raises
-    BadExperiment."""
+    """The result of a run. A KeyboardInterrupt in ``progress`` leaves it incomplete. Raises BadExperiment."""
     return _simulated(sweep.experiment(run.seed, run.size), run, progress)
 
 
 def run_here(
     experiment_of: ExperimentOf, runs: Sequence[Run], progress: Callable[[Run], AbstractContextManager[ArrivalProgress]]
 ) -> list[RunResult]:
-    """The results of runs one after the other; of an interrupted sweep, those that exist so far. ``progress``: of each.
-    Raises BadExperiment."""
+    """The results of runs one after the other, as far as there are some if it is interrupted. Raises BadExperiment."""
     results: list[RunResult] = []
     for run in runs:
         experiment = experiment_of(run.seed, run.size)
