@@ -1,9 +1,6 @@
 """The counters of one pool as plain integers: what is declared, what each device takes, and what allocated devices
-leave (A-12.1).
-
-Quantities are parsed once per version of the pool's slices. What is left is updated by the devices that came and went,
-so quantities are never summed per pod or node.
-"""
+leave (A-12.1). What is left is updated by the devices that came and went: quantities are never summed per pod or
+node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The exceptions of `allocate`. Invalid input raises; "does not fit" is a value (`Unsatisfiable`).
-
-Who is affected (A-1.3): a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on
-this one.
-"""
+"""The exceptions of `allocate`: a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError`
+only on this one (A-1.3). "Does not fit" is a value (`Unsatisfiable`)."""
 
 from __future__ import annotations
 

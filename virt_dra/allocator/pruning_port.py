@@ -1,8 +1,5 @@
-"""The port through which the search asks a pruner what it may skip; the base class skips nothing.
-
-search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or
-the error.
-"""
+"""The port through which the search asks a pruner (pruning/) what it may skip: only what can't change the first
+solution or the error. The base class skips nothing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Interning of what devices publish: attribute values as constraints compare them, and small numbers for equal values
-and profiles.
-
-A cluster has thousands of devices of a few models. Values are numbered once, when slices are read; later comparisons
-compare numbers.
-"""
+and profiles, given once, when slices are read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Everything that decides an allocation: slices, classes, and what is in use. Immutable, shared by every node and pod.
-
-A snapshot with one more allocation shares everything with the one before but one pool's entry of a persistent map. What
-is computed from slices and classes alone lies beside the snapshots, in reuse/caches.py.
-"""
+A snapshot with one more allocation shares everything but one pool's entry; what is computed from slices and classes
+lies beside the snapshots, in reuse/caches.py."""
 
 from __future__ import annotations
 

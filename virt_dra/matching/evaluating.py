@@ -31,8 +31,7 @@ _AT_ONCE: Final = 256
 
 
 class ImmediateEvaluator:
-    """Evaluates immediately, in this process: for the lint of files, which keeps only its own user waiting. ``work``:
-    the budget for evaluating selectors; None for no limit."""
+    """Evaluates immediately, in this process: for the lint of files. ``work``: the budget; None for no limit."""
 
     def __init__(self, work: Work | None = None) -> None:
         self.work = work or Work()
@@ -95,8 +94,8 @@ def depths_on(
 def matching_slices(
     selectors: SelectorList, groups: SliceGroups, positions: int, work: Work
 ) -> Iterator[tuple[int, int]]:
-    """Masks of slices that are answered, and of those among them with a device that matches, as they are found. Of
-    ``positions``, a driver's are evaluated until one matches. Raises Interrupted."""
+    """Masks of slices that are answered, and of those among them with a device that matches, as they are found. A
+    driver's are evaluated until one matches. Raises Interrupted."""
     leading, others = selectors.split()
     matcher = slice_matcher(others)
     answered = evaluated = 0

@@ -25,8 +25,7 @@ _OPEN: Final = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 @dataclass(frozen=True)
 class MismatchFacts:
-    """Why a selector is false for a device. ``expression``: the false part. ``text``: what the device has instead, or
-    ""."""
+    """Why a selector is false for a device. ``expression``: the false part. ``text``: what it has instead, or ""."""
 
     expression: str
     text: str
@@ -121,7 +120,7 @@ def _fact(kind: str, driver: str, domain: str, identifier: str, value: str | Non
 
 def contradiction(expression: str, devices: Sequence[DriverDevice]) -> str:
     """A comparison of a selector that is false on all devices: ``model is "T4" on all 12 devices; the selector wants
-    "A100"``; "" if there is none, or none can be derived from its text."""
+    "A100"``; or ""."""
     selector = _compiled(expression)
     for want in selector.wanted if selector is not None and devices else ():
         values = Counter(_value(published, want) for published in devices)

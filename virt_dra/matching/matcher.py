@@ -75,8 +75,7 @@ def readable(driver: str, device: Device) -> DeviceInput | str:
 
 
 class SelectorList:
-    """Compiled selectors, all of which must be true. ``fault``: of the first that doesn't compile; none behind it is
-    reached."""
+    """Compiled selectors, all of which must be true. ``fault``: of the first that doesn't compile, the last reached."""
 
     def __init__(self, expressions: Iterable[str], work: Work | None = None) -> None:
         """Raises MatchingStopped while one is compiled, Stopped between two of them, where the work isn't enough."""

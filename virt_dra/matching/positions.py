@@ -18,10 +18,9 @@ class Moment(NamedTuple):
 
 
 class SlicePositions:
-    """Gives a position to each version of each slice. Positions are given in ascending order, lap after lap, so that a
-    mask has a few bits for each slice. One that was given back isn't given again before the lap after the next,
-    thousands of changes later; and two moments say which positions may have been given between them, so that what is
-    kept of slices needn't be changed when slices are."""
+    """Gives a position to each version of each slice. They ascend, lap after lap. One that was given back isn't given
+    again before the lap after the next; and two moments say which may have been given between them, so that what is
+    kept of slices needn't follow changes."""
 
     def __init__(self, size: int = _FEWEST) -> None:
         self._state = bytearray(size)

@@ -55,8 +55,8 @@ class SliceDevice:
 
 @dataclass(frozen=True, eq=False)
 class PublishedSlice:
-    """The pool, name and devices of a ResourceSlice; made with :meth:`from_slice`. Compared by identity. ``position``:
-    of :class:`~virt_dra.matching.positions.SlicePositions`."""
+    """The pool, name and devices of a ResourceSlice; compared by identity. ``position``: of
+    :class:`.SlicePositions`."""
 
     pool: PoolKey
     generation: int
@@ -83,8 +83,7 @@ class PublishedSlice:
 
     @property
     def device_ids(self) -> tuple[int, ...]:
-        """The ids of its device objects, valid while it lives: slices of a driver with equal ones have the same
-        devices, as most of a cluster's have (:mod:`virt_dra.api.reading.interning`)."""
+        """The ids of its device objects, valid while it lives: equal for slices with the same devices, as most have."""
         return tuple([id(published.device) for published in self.devices])
 
     @cached_property

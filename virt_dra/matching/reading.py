@@ -46,8 +46,7 @@ def published_value(values: Mapping[str, T], driver: str, domain: str, identifie
 
 
 class Reading:
-    """Keys that are equal for devices which are equal in everything that some selectors read. Devices must outlive it:
-    equal values are one object mostly (:mod:`virt_dra.api.reading.interning`)."""
+    """Keys that are equal for devices which are equal in what some selectors read. Devices must outlive it."""
 
     def __init__(self, reads: Reads) -> None:
         self._attributes = sorted(reads.attributes)
@@ -112,8 +111,7 @@ class SharedAnswers(Generic[D, T]):
         self._answers: dict[Hashable, T] = {}
 
     def of(self, devices: Sequence[D], work: Work | None = None) -> Iterator[T]:
-        """The answer of each device, computed when it is asked for. Raises what computing raises, and Interrupted where
-        the work isn't enough; then nothing is kept of it."""
+        """The answer of each device, computed when it is asked for. Raises what computing raises, and Interrupted."""
         if self._keys is None:
             for device in devices:
                 yield self._compute(device, work)

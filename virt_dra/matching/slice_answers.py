@@ -1,9 +1,6 @@
-"""Questions about which devices selectors match, their answers, and the cache of answers.
-
-A question asks a list of selectors, all of which must hold, about some ResourceSlices. Answers are kept by version of a
-slice, so that after a change only the devices of the changed slice are evaluated again; and whatever has been answered
-counts, when a question could be answered in part only.
-"""
+"""Questions about which devices of ResourceSlices a list of selectors matches, their answers, and the cache of answers.
+These are kept by version of a slice, so that after a change only its devices are evaluated again; partial answers
+count, too."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ _PER_DEPTHS: Final = 100
 
 @dataclass(frozen=True)
 class SliceFault:
-    """An error of the selector at position ``selector``. ``device``: the position in its slice of the device on which
-    it failed; None if the selector doesn't compile."""
+    """An error of the selector at position ``selector``. ``device``: the position of that on which it failed; None: it
+    doesn't compile."""
 
     selector: int
     message: str
@@ -47,8 +44,8 @@ class SliceFault:
 
 @dataclass(frozen=True)
 class SelectorDepths:
-    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all
-    match. ``fault``: of the first device on which a selector fails."""
+    """For each device of a slice the position of the first selector that doesn't match or fails, or their number.
+    ``fault``: of the first failing device."""
 
     depths: bytes
     fault: SliceFault | None = None
@@ -112,9 +109,8 @@ class SelectorEvaluator(Protocol):
 
 @dataclass(eq=False)
 class CachedAnswers:
-    """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all
-    compile. ``depths``: by position. ``answered``, ``matching``: masks of the slices of which it is known whether a
-    device matches, and of those of which one does."""
+    """The cache entry of a list of selectors. ``fault``: one doesn't compile; ``valid``: all do. ``depths``: by
+    position. ``answered``, ``matching``: masks of slices known to match or not, and to match."""
 
     since: Moment
     fault: SliceFault | None = None
@@ -126,9 +122,8 @@ class CachedAnswers:
 
 
 class AnswerCache:
-    """An LRU cache of answers by list of selectors, limited in bytes because users choose the texts. Thread-safe. The
-    keys are digests of the selectors, so that the texts themselves aren't kept. A change of a slice costs nothing here:
-    an entry drops what has become void when it is used the next time."""
+    """An LRU cache of answers by list of selectors, limited in bytes because users choose the texts. Thread-safe. Keys
+    are digests of the texts. An entry drops what has become void when it is used the next time."""
 
     def __init__(self, positions: SlicePositions | None = None, limit: int = KEPT_WEIGHT) -> None:
         self.positions = positions or SlicePositions()

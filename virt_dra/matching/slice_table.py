@@ -1,5 +1,4 @@
-"""Slices with what selectors read of them in columns: finding those that are equal in it touches no device, whether
-there are a hundred slices or tens of thousands."""
+"""Slices with what selectors read of them in columns: finding equal ones touches no device."""
 
 from __future__ import annotations
 

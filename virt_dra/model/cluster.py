@@ -27,9 +27,8 @@ class ModelChange:
 
 
 class ClusterModel:
-    """Objects of a cluster, each once: of two with one name the later counts. Those that name no namespace, and need
-    one, are in ``namespace``. ``unread``: kinds that weren't given or couldn't be read, so that a missing object says
-    nothing; ``partial``: kinds of which one namespace was read."""
+    """Objects of a cluster, each once: of two with one name the later counts. ``namespace``: of those that name none.
+    ``unread``: kinds of which a missing object says nothing; ``partial``: kinds of which one namespace was read."""
 
     def __init__(
         self,

@@ -1,8 +1,5 @@
-"""The DeviceClass that serves an extended resource (KEP-5004, A-25; C-7.1).
-
-Kept change by change, as kube-scheduler's cache is: which of two classes with one resource name serves it, and which
-names are lost when one of them goes, depends on the order of the changes (C-20.4).
-"""
+"""The DeviceClass that serves an extended resource (KEP-5004, A-25; C-7.1). Kept change by change, as in
+kube-scheduler: which of two classes with one name serves it depends on the order of the changes (C-20.4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""When and why a VM no longer keeps a claim's devices: for the keeper, which releases them then, and for all who show
-it. Each function answers one question about a claim that no pod uses. Pure."""
+"""When and why a VM no longer keeps a claim's devices: each function answers one question about it. Pure."""
 
 from __future__ import annotations
 
@@ -52,9 +51,9 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class KeepEnd:
-    """The end of keeping. ``reason``: one of :data:`REASONS`; ``message``: for an Event, once it is due; ``limit``:
-    what ends it, "" for the VM's own lease. ``since``, ``after``: it ends so long after that moment; None if the moment
-    isn't known, or others end it. ``removes``: the claim itself is deleted."""
+    """The end of keeping. ``reason``: one of :data:`REASONS`; ``message``: for an Event; ``limit``: what ends it, ""
+    for the VM's own lease. ``since``, ``after``: it ends so long after; None: not known, or by others. ``removes``: the
+    claim itself is deleted."""
 
     reason: str
     message: str
@@ -76,9 +75,8 @@ class ClaimSituation:
     """A kept claim, as the end of its keeping is decided by. ``terms``: of the VM, None if it doesn't ask to keep.
     ``runs``: the VM has a VMI that isn't finished. ``now``: None without a clock, so that every mark counts.
     ``unowned``: as :func:`unowned` says; ``leaving``: the VM is being deleted. ``recorded``: the entries that its VMI
-    keeps claims for, with their templates; None without a VMI, or with one that is being deleted. ``entry``: of those,
-    the claim's. ``node``: None if it is gone, or if nodes aren't known (``knows_nodes``). ``limits``: of the namespace.
-    ``over``: which of them the VM's devices exceed, "" if none."""
+    keeps claims for, with their templates; None without a VMI that stays. ``entry``: the claim's. ``node``: None if
+    gone, or not known. ``over``: which limits the VM's devices exceed."""
 
     claim: ResourceClaim
     terms: KeepTerms | None

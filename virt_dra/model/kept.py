@@ -53,9 +53,8 @@ _SAID: Final[Mapping[Certainty, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class KeptUntil:
-    """When the devices of a stopped VM are released. ``until``: an RFC 3339 time, "" if none is known; ``limit``: what
-    ends it, "" for the VM's own lease. ``certainty``: ``latest`` where something may end it sooner, ``recorded`` where
-    the VM isn't known, and may have changed its terms."""
+    """When the devices of a stopped VM are released. ``until``: RFC 3339, or ""; ``limit``: what ends it, "" for the
+    VM's own lease. ``certainty``: ``latest``: maybe sooner; ``recorded``: the VM isn't known."""
 
     until: str
     limit: str = ""
@@ -112,8 +111,7 @@ KEPT_BY: Final = (ResourceClaim, VirtualMachine, KeepPolicy, Node, ResourceSlice
 
 
 def kept_until(claim: ResourceClaim, model: ClusterModel) -> KeptUntil | None:
-    """When the claim of a stopped VM is released; None for one that isn't kept, has nothing, is in use, or has no
-    end."""
+    """When the claim of a stopped VM is released; None if it isn't kept, is empty, in use, or has no end."""
     vm, ends = _vm_of(claim, model), _ends(claim, model)
     dated = min((end for end in ends if end.at is not None), key=lambda end: end.at or AT_ONCE, default=None)
     end = next((end for end in ends if end.at is None), dated)

@@ -1,9 +1,5 @@
 """From an allocation result to the published device: driver, pool and name, in the pool's newest generation (K-5.9,
-K-5.10).
-
-Only for lookups of allocated devices. The allocator's stricter view of a pool decides whether its devices may be
-allocated at all.
-"""
+K-5.10). Whether devices may be allocated is decided by the allocator's stricter view of a pool."""
 
 from __future__ import annotations
 

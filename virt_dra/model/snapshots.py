@@ -11,8 +11,7 @@ from virt_dra.model.cluster import ClusterModel, ModelChange, derived
 
 
 def snapshot_of(model: ClusterModel, features: Features = DEFAULT) -> Snapshot:
-    """Slices, with the taints of rules if the features have taints, classes, and the allocations of claims in use.
-    Raises FatalError for slices that can't be read."""
+    """Slices, with the taints of rules if the features have taints, classes, and allocations. Raises FatalError."""
     return _tainted(model) if features.device_taints and model.of(DeviceTaintRule) else _plain(model)
 
 

@@ -60,8 +60,8 @@ def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
 
 
 def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
-    """What isn't known of a model, for pods that ask for these resources. None of it is checked, so knowing it could
-    turn "fits" into "doesn't fit", never the other way round."""
+    """What isn't known of a model, for pods that ask for these resources. Knowing it could only turn "fits" into
+    "doesn't fit"."""
     return (*_kinds(model), *_rooms(model), *_resources(model, resources))
 
 

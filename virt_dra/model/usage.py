@@ -97,8 +97,7 @@ class DeviceHolderJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolder:
-    """A claim that a device is allocated to. ``since``: RFC 3339 (:func:`held_since`); ``share``: of a shared
-    device."""
+    """A claim that a device is allocated to. ``since``: as :func:`held_since`; ``share``: of a shared device."""
 
     claim: ResourceClaim
     request: str
@@ -201,8 +200,8 @@ def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[Dev
 
 
 def held_since(claim: ResourceClaim, users: tuple[ClaimUser, ...]) -> str:
-    """The time of an allocated claim's allocation; where the claim doesn't say it, the start of the first of its pods
-    that has started, else the claim's creation; "" if none is known."""
+    """The time of an allocated claim's allocation; else the start of the first of its pods, else the claim's creation;
+    or ""."""
     allocation = claim.status.allocation
     started = (started_at(user.pod) for user in users if user.pod is not None)
     return (

@@ -1,9 +1,6 @@
-"""Which of a VM's preferred alignments are asked for: those that some node can serve, the earlier ones first. Pure.
-
-An alignment that is required may keep a pod from every node. One that is preferred becomes a constraint of the
-claim only if some node fits with it. A pod that fits with a set of constraints fits with every part of it, so
-adding them one by one, in order, finds the first set of all in lexicographic order.
-"""
+"""Which of a VM's preferred alignments are asked for: those that some node can serve, the earlier ones first. Pure. A
+pod that fits with a set of constraints fits with every part of it, so adding them one by one, in order, finds the first
+set of all in lexicographic order."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ CONSTRAINTS_MAX: Final = 32
 @dataclass(frozen=True)
 class AlignmentChoice:
     """Which preferred alignments a VM's claims ask for. ``held``: asked for, so that they hold wherever the pod goes;
-    ``given_up``: not asked for. ``fits``: whether some node can take the pod at all; if none can, nothing is asked for,
-    so that it starts wherever there is a place first."""
+    ``given_up``: not asked for. ``fits``: whether some node can take the pod at all; else nothing is asked for."""
 
     held: tuple[PreferredAlignment, ...]
     given_up: tuple[PreferredAlignment, ...]
@@ -43,9 +39,8 @@ class AlignmentChoice:
 
 @dataclass(frozen=True)
 class AlignmentRequest:
-    """The request which preferred alignments a pod's claims are to ask for. ``claims``: by their names in its
-    status; ``attempt``: of several requests about one pod, which: a later one isn't answered by what was so before;
-    ``asked``: of the preferences, those that the pod's claims ask for already."""
+    """The request which preferred alignments a pod's claims are to ask for. ``claims``: by their names in its status;
+    ``attempt``: which of several about one pod; ``asked``: what the claims ask for already."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
@@ -56,8 +51,8 @@ class AlignmentRequest:
 
 @dataclass(frozen=True)
 class AlignmentResult:
-    """The answer to an :class:`AlignmentRequest`. ``held``: the positions of the preferences to ask for; none if time
-    didn't last. ``fits``: whether some node is known to take the pod with these."""
+    """The answer to an :class:`AlignmentRequest`. ``held``: the positions of preferences to ask for. ``fits``: some
+    node takes these."""
 
     held: tuple[int, ...] = ()
     fits: bool = False
@@ -72,8 +67,7 @@ def chosen_alignments(
     asked: Sequence[PreferredAlignment] = (),
 ) -> AlignmentChoice:
     """The choice for a pod with claims, which name it in its status. ``preferences``: in the order in which they count.
-    ``asked``: those that were chosen before, and stay chosen as long as some node can serve them, even where others
-    would come first now. Raises DeadlineExceeded."""
+    ``asked``: chosen before, and kept as long as some node can serve them. Raises DeadlineExceeded."""
     wanted = tuple(preferences)
     if asked and _fits(pod, aligned_claims(pod, claims, asked), model, options):
         return AlignmentChoice(tuple(asked), tuple(own for own in wanted if own not in asked))

@@ -1,7 +1,4 @@
-"""Checks on a pod's claims before any node is tried (C-5.1, C-5.2): they exist, may be used, and can be allocated.
-
-The constants below are the codes of the refusals; each has a page in docs/reasons.
-"""
+"""Checks on a pod's claims before any node is tried (C-5.1, C-5.2): they exist, may be used, and can be allocated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Resolves a pod's claim entries to ResourceClaims, and a claim to the pods that own or reserve it (C-3).
-
-Shared by the scheduler and the controllers, so that both read names, owners and reservations the same way.
-"""
+"""Resolves a pod's claim entries to ResourceClaims, and a claim to the pods that own or reserve it (C-3), for scheduler
+and controllers."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse. Pure
-(C-5.6).
-
-It ignores devices (C-2.2): a claim's devices stay taken whichever pods are evicted; :mod:`.preemption` is the option
-that frees them. As Kubernetes: on each node where evicting may help, all pods of lower priority are left out, then as
-many as possible are spared, the most important first, before them those whose PodDisruptionBudget would be violated.
-The node with the least harm is chosen; of equal ones the first (Kubernetes chooses at random).
-"""
+"""DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse; a
+claim's devices stay taken (C-2.2, C-5.6; :mod:`.preemption` frees them). Pure. On each node where evicting may help,
+all pods of lower priority are left out, then as many as possible are spared, the most important first, before them
+those whose PodDisruptionBudget would be violated. The node with the least harm is chosen; of equal ones the first."""
 
 from __future__ import annotations
 
@@ -95,8 +91,7 @@ def choose_group_victims(
     budgets: Sequence[PodDisruptionBudget],
 ) -> tuple[Pod, ...]:
     """The victims for a pod group that was placed as if none of ``candidates`` were there, the most important first
-    (C-9.4). ``table`` is without them and without the group's pods when it is called and when it returns. Devices
-    aren't asked for again: no victim has them on its node alone."""
+    (C-9.4). ``table`` has neither them nor the group's pods. Devices aren't asked for again."""
     protected, others = _by_protection(sorted(candidates, key=_importance), budgets)
     victims = [spared for spared in (*protected, *others) if not _fit_beside(spared, assignments, table)]
     for candidate in candidates:

@@ -1,7 +1,5 @@
-"""The filters in the order in which nodes are asked: whoever places a pod, or says why it can't be placed, asks these.
-
-A new filter is one file in :mod:`virt_dra.scheduling.filters` and one row here (CONTRIBUTING has a worked example).
-"""
+"""The filters in the order in which nodes are asked, by all who place pods. A new filter is one file in
+:mod:`virt_dra.scheduling.filters` and one row here (CONTRIBUTING has a worked example)."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 @dataclass(frozen=True)
 class FilterSources:
     """What the filters read of a cluster, and the filter for devices. ``served_by_dra(name)``: whether a device class
-    serves it. ``listed``: the resources that some node lists; others, and nodes without any, aren't checked; None:
-    checked. ``knows_all_pods``: False where others than those of the table may run."""
+    serves it. ``listed``: the resources that some node lists, if others, and nodes without any, aren't checked; else
+    None. ``knows_all_pods``: False where others than those of the table may run."""
 
     table: NodeTable
     devices: SchedulingPlugin

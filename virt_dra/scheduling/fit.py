@@ -1,9 +1,6 @@
-"""Whether a pod fits on a node, and if not, which filter refuses it and why: the one answer for all that place pods.
-
-A pod is prepared once (PreFilter, C-5.2), then nodes are asked one by one (Filter, C-5.3 to C-5.5), in the order of
-:data:`virt_dra.scheduling.filter_table.FILTERS`. :func:`fit` asks about a :class:`ClusterModel`; the scheduler's loop
-prepares pods over the tables that its informers keep.
-"""
+"""Whether a pod fits on a node, and if not, which filter refuses it and why: the one answer for all that place pods. A
+pod is prepared once (PreFilter, C-5.2), over a :class:`ClusterModel` or the tables of the scheduler's loop, then nodes
+are asked one by one (Filter, C-5.3 to C-5.5), in the order of :data:`virt_dra.scheduling.filter_table.FILTERS`."""
 
 from __future__ import annotations
 
@@ -66,8 +63,8 @@ class Fit:
         return self.everywhere or next(self.refusals(state), None)
 
     def refusals(self, state: NodeState) -> Iterator[FilterRefusal]:
-        """The refusals of one node by all filters, in their order; first by one that restricts the pod to others, which
-        is known before nodes are asked. Raises FilterError, DeadlineExceeded."""
+        """The refusals of one node by all filters, in their order, but first one that restricts the pod to other nodes.
+        Raises FilterError, DeadlineExceeded."""
         first = next((part for part in self._restricting if state.name not in (part.attempt.only_nodes or ())), None)
         if first is not None and (refusal := first.attempt.filter(state)) is not None:
             yield replace(refusal, reasons=(unsatisfied(part.plugin.name for part in self._restricting),))
@@ -128,8 +125,8 @@ def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> 
 
 def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fit:
     """The pod's part in every filter over a model's nodes. Where nodes list no resources, or none lists one, room isn't
-    known and not checked, nor, without Pods, who runs there (:mod:`virt_dra.model.unknown`). Raises FilterError,
-    DeadlineExceeded; FatalError for slices that can't be read."""
+    checked, nor who runs there without Pods (:mod:`virt_dra.model.unknown`). Raises FilterError, DeadlineExceeded,
+    FatalError."""
     limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
     served, usages = served_resources(model), _usages(model)
     devices = DeviceOptions(
@@ -160,8 +157,8 @@ class Fits:
 
 
 def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fits | FilterRefusal:
-    """Whether the pod fits on a node of the model, or the first filter's refusal. For many nodes, ask one :func:`fit`.
-    Raises as :func:`fit`; KeyError for a node that isn't there."""
+    """Whether the pod fits on a node of the model, or the first filter's refusal. Raises as :func:`fit`, and
+    KeyError."""
     asked = fit(pod, model, options)
     refusal = asked.refusal(asked.state(node))
     if refusal is not None:

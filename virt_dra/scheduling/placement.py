@@ -1,9 +1,6 @@
-"""Choosing the first of the nodes on which a pod's devices are preferred most (C-5.8), and why there is none.
-
-Deterministic: nodes are tried in the order of their names; among nodes with equal score the first wins.
-kube-scheduler's own choice is :mod:`virt_dra.scheduling.framework.cycle`, that of a policy
-:mod:`virt_dra.scheduling.policies`.
-"""
+"""Choosing the first of the nodes on which a pod's devices are preferred most (C-5.8), in the order of their names, and
+why there is none. kube-scheduler's own choice is :mod:`virt_dra.scheduling.framework.cycle`, that of a policy
+:mod:`virt_dra.scheduling.policies`."""
 
 from __future__ import annotations
 
@@ -46,8 +43,8 @@ class SpecialClaim:
 
 @dataclass(frozen=True)
 class Placement:
-    """The pod goes to ``node``. ``allocations``: claims allocated now; ``claims``: all that the pod names, in its
-    order. ``special``: the claim for extended resources that devices serve there."""
+    """The pod goes to ``node``. ``allocations``: of now; ``claims``: all of the pod. ``special``: for extended
+    resources."""
 
     node: str
     claims: tuple[ResourceClaim, ...]
@@ -77,8 +74,8 @@ def place(
     only_node: str | None = None,
     reasons: bool = True,
 ) -> Placement | Unplaced:
-    """The decision for one pod. ``only_node`` restricts the choice. ``reasons``: False leaves out why, by node, which
-    costs as much again. Raises DeadlineExceeded."""
+    """The decision for one pod. ``reasons``: whether to say why, by node, which costs as much again. Raises
+    DeadlineExceeded."""
     try:
         asked = fit(pod, model, options)
         if asked.everywhere is not None:
@@ -94,8 +91,8 @@ def place(
 
 
 def _choose(asked: Fit, only_node: str | None, reasons: bool, interrupt: Interrupt | None) -> Placement | Unplaced:
-    """Node by node; the first of those with the best score. As kube-scheduler asks all nodes, one where a selector
-    fails ends the attempt even after others fitted. Raises FilterError, FatalError."""
+    """Node by node; the first of those with the best score. A failing selector ends the attempt even after nodes
+    fitted. Raises FilterError, FatalError."""
     states = [state for state in asked.table.states if only_node in (None, state.name)]
     if not states:
         message = NO_NODES if only_node is None else f'node "{only_node}" not found'

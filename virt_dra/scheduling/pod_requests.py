@@ -1,8 +1,5 @@
-"""What a pod asks of its node: its containers, init containers and sidecars, pod-level resources and overhead together
-(C-7.2).
-
-Numbers are thousandths of a CPU for ``cpu``, whole units for everything else, rounded up, as kube-scheduler counts.
-"""
+"""What a pod asks of its node: containers, pod-level resources and overhead together (C-7.2). Numbers are thousandths
+of a CPU for ``cpu``, whole units for everything else, rounded up, as kube-scheduler counts."""
 
 from __future__ import annotations
 
@@ -28,14 +25,13 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def pod_requests(pod: Pod, missing: Mapping[str, Quantity] = NOTHING) -> Mapping[str, int]:
-    """The effective requests, rounded once they are summed; with what its claims take of the node's own resources
-    (C-8.5). ``missing``: what a container without a request counts as."""
+    """The effective requests, with what claims take of the node's own resources (C-8.5). ``missing``: of a container
+    without a request."""
     return amounts(pod_total(pod, "requests", missing, node_resources_of(pod)))
 
 
 def node_resources_of(pod: Pod) -> Amounts:
-    """What the pod's claims take of the node's own resources, as its status says: devices' amounts, and overheads for
-    the pod and for each container that names the claim (C-8.3)."""
+    """What claims take of the node's own resources, as the pod's status says: amounts, and overheads (C-8.3)."""
     total: dict[str, Quantity] = {}
     for status in pod.status.node_allocatable_resource_claim_statuses:
         total = added(total, {mapped.name: mapped.quantity for mapped in status.mapping if mapped.quantity is not None})

@@ -1,11 +1,8 @@
-"""Preemption, as an option: which pods of lower priority to evict so that a waiting pod fits. Pure.
-
-Kubernetes has none that knows devices (C-2.2). A plan is proved: the pod is placed on the cluster without its victims,
-and on the cluster with any cheaper set of them it was not, as long as the budget of placements lasted. Cheaper is, in
-this order: the lower highest priority, the lower sum of priorities (each counted from the lowest possible one, so that
-fewer pods are nearly always cheaper, as in kube-scheduler), fewer pods, those that started later. No
-PodDisruptionBudget is violated; kube-scheduler violates as few as it can.
-"""
+"""Preemption, as an option: which pods of lower priority to evict so that a waiting pod gets devices. Pure. A plan is
+proved: the pod is placed on the cluster without its victims, and with any cheaper set of them it was not, as long as
+the budget of placements lasted. Cheaper is, in this order: the lower highest priority, the lower sum of priorities
+(each counted from the lowest possible one), fewer pods, those that started later. No PodDisruptionBudget is
+violated."""
 
 from __future__ import annotations
 

@@ -108,8 +108,7 @@ class PreemptionTrial:
         return self.tried >= self._budget
 
     def candidates(self, node: str) -> tuple[Pod, ...]:
-        """The pods whose eviction may help on a node: those on it, and all consumers of a claim for devices that it can
-        use."""
+        """The pods whose eviction may help on a node: those on it, and all consumers of a claim that it can use."""
         candidates = {
             candidate.metadata.uid: candidate
             for candidate in self._on_node.get(node, ())

@@ -1,9 +1,7 @@
-"""The scheduling queue: which pod is tried next, and when a pod that fitted nowhere is tried again (C-2.7, C-4.6).
-
-A pod is in one of four places: *active* (by priority, then by the time it came), *backing off* after a failed attempt,
-*unschedulable* until an event helps it or five minutes have passed, or *in flight*. A pod that a plugin holds back
-(PreEnqueue) is unschedulable. A state machine: time is an argument, in seconds of any clock.
-"""
+"""The scheduling queue: which pod is tried next, and when a pod that fitted nowhere is tried again (C-2.7, C-4.6). A
+pod is *active* (by priority, then by the time it came), *backing off* after a failed attempt, *unschedulable* until an
+event helps it or five minutes have passed, or held back (PreEnqueue), or *in flight*. A state machine: time is an
+argument, in seconds of any clock."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ _WINDOW = 0.25
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """A pod, or the waiting pods of a pod group (C-9), and their history. ``uid``: the pod's, or the group's key.
-    ``since``: when the last attempt failed, or it came. ``errors``: failures in a row that were errors. ``rejectors``:
-    the plugins that refused it, in the last attempt or at PreEnqueue."""
+    ``since``: when the last attempt failed, or it came. ``errors``: failures in a row. ``rejectors``: the plugins that
+    refused it."""
 
     uid: str
     pods: dict[str, Pod]
@@ -90,8 +88,8 @@ class _BackingOff(NamedTuple):
 
 class SchedulingQueue:
     """The pods that wait for a node, in their four places. ``hints`` by plugin. ``held``: the refusal of the first
-    plugin that holds a pod back at PreEnqueue. ``group``: the key of the group with which a pod is scheduled, None for
-    most; groups are held back if one of their pods is."""
+    plugin that holds a pod back at PreEnqueue. ``group``: the key of a pod's group, which is held back if one of its
+    pods is."""
 
     def __init__(
         self,
@@ -221,8 +219,7 @@ class SchedulingQueue:
             self._join(uid, pod, now)
 
     def failed(self, queued: QueuedPod, pod: Pod, rejectors: frozenset[str], now: float) -> None:
-        """Returns a pod to the queue after a failed attempt. Without ``rejectors`` it was an error, which is tried
-        again after the back-off. ``pod``: as it is now."""
+        """Returns a pod to the queue after a failed attempt. Without ``rejectors`` it was an error. ``pod``: now."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         if self.knows(queued.uid):
             return

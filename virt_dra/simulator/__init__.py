@@ -1,5 +1,2 @@
 """Drives VMs through the hand-overs on a cluster port, standing in for what only a real cluster has (nodes' agents, the
-kubelet).
-
-Must not know the command line. Decisions about devices are made by the packages that it calls, in order.
-"""
+kubelet). Must not know the command line."""

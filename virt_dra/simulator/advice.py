@@ -26,8 +26,7 @@ _MAX_REMEDIES: Final = 3
 
 @cache
 def remedies() -> Mapping[str, Mapping[str, str]]:
-    """The remedies by reason: of what refuses all nodes (``everywhere``), of refusals by nodes themselves, by devices,
-    by their resolution (K-5), and by the launcher."""
+    """The remedies by reason: of refusals everywhere, by nodes, devices, their resolution (K-5), and the launcher."""
     text = files(__package__).joinpath("advice.json").read_text(encoding="utf-8")
     return json.loads(text)  # type: ignore[no-any-return]  # a file of ours, which a test reads
 

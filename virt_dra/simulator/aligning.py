@@ -21,8 +21,7 @@ from virt_dra.simulator.input_vms import InputVm, SortedInput
 
 
 def aligned(given: SortedInput, surroundings: LineSurroundings) -> SortedInput:
-    """The input with the alignments that its VMs get in their claims' templates; what a VM doesn't get is a note on
-    it."""
+    """The input with the alignments that its VMs get in their claims' templates; the others are notes."""
     preferences = {
         number: own
         for number, vm in enumerate(given.vms)

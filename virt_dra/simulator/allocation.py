@@ -42,8 +42,8 @@ class NodeAnswer:
 
 @dataclass(frozen=True)
 class AllocationAnswer:
-    """The outcome for claims that are placed together. ``nodes``: the nodes that were tried, in order. ``error``:
-    broken input, for which no node can help. ``total``: nodes there are to try."""
+    """The outcome for claims that are placed together. ``nodes``: those tried, of ``total``. ``error``: broken
+    input."""
 
     claims: tuple[str, ...]
     nodes: tuple[NodeAnswer, ...]

@@ -55,7 +55,7 @@ class AllocationInput:
 def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> AllocationInput:
     """The objects that matter for allocation; others are ignored. ``namespace``: of claims that name none. ``now``: RFC
     3339. ``gates``: by which objects are validated, and whether DeviceTaintRules count. Raises :class:`InputError` with
-    every problem, each with its place and field path."""
+    every problem."""
     problems = [str(problem) for problem in loaded.problems]
     rules = compiled_rules(gates)
     given: list[Sourced[TypedObject]] = []

@@ -1,8 +1,5 @@
 """The loops of a control plane, running on a cluster: what kube-scheduler and kube-controller-manager do on a real one.
-
-On the embedded cluster under :mod:`.virtual_time` a run is deterministic and minutes pass at once; on a real API server
-it takes the place of those programs.
-"""
+Under :mod:`.virtual_time` a run is deterministic and minutes pass at once."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ async def control_plane(
     cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
     metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS, options: Mapping[str, object] = {},
 ) -> AsyncIterator[None]:  # fmt: skip
-    """A context in which the loops run; its body begins when informers have synced. An error that ends a loop is
-    raised."""
+    """A context in which the loops run; informers have synced when its body begins. Errors of loops are raised."""
     elapsed = asyncio.get_running_loop().time
     informers = SharedInformers(
         cluster, lambda cluster, kind: Informer(cluster, kind, optional=True, clock=elapsed, chance=sources.chance)

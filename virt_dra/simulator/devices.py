@@ -152,8 +152,7 @@ _OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
 def variables_of(pod: Pod) -> Mapping[str, str]:
-    """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2).
-    Those that a device plugin sets can't be known."""
+    """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2)."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
     values: dict[str, str] = {}
     for variable in compute.env if compute is not None else ():

@@ -1,8 +1,5 @@
-"""The embedded cluster made of the user's objects, and a run of every VM on it.
-
-It simulates the agents of a real cluster, and nothing else: namespaces and nodes that objects refer to exist, nodes
-have the labels that virt-handler sets, the kubelet starts bound pods.
-"""
+"""The embedded cluster made of the user's objects, and a run of every VM on it. Namespaces and nodes that objects refer
+to exist, nodes have the labels that virt-handler sets, the kubelet starts bound pods; nothing else is simulated."""
 
 from __future__ import annotations
 
@@ -56,8 +53,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished run: every VM's outcome in input order, and all objects now. ``kubevirt``: what VMs were checked
-    against."""
+    """A finished run: every VM's outcome in input order, and all objects now. ``kubevirt``: checked against."""
 
     kubevirt: KubeVirtAtHand
     outcomes: tuple[VmOutcome, ...]

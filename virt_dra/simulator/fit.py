@@ -74,8 +74,7 @@ class _LastTrial:
 
 
 class Limit(Protocol):
-    """A time limit for each trial: an allocator's interrupt that is restarted by :meth:`start`; ``str()`` is the
-    limit."""
+    """A time limit for each trial: an interrupt that :meth:`start` restarts; ``str()`` is the limit."""
 
     def start(self) -> None: ...
 
@@ -96,8 +95,8 @@ _SPENT = 6
 
 
 class Fitting:
-    """Tries VMs: whether each would get a node and a domain. Implements :class:`webhooks.lint.inputs.Trial` over a
-    :func:`~virt_dra.model.feeds.files.placeable` model."""
+    """Tries VMs: whether they would get a node and a domain. Implements :class:`webhooks.lint.inputs.Trial`. The model
+    is placeable."""
 
     def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
         """``limit``: the time of each trial; None for no limit."""
@@ -175,8 +174,7 @@ class Fitting:
         files: Mapping[str, str] | None = None,
         only: Collection[str] = (),
     ) -> tuple[str, str] | None:
-        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; (): any but a silent device
-        plugin."""
+        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; (): any but silent plugins."""
         env = variables_of(pod) if pod is not None else {}
         try:
             convert(vmi, AddressSources(env, files or None, pod), kubevirt=self._configuration.version)
@@ -257,8 +255,8 @@ class Fitting:
 
     @cached_property
     def _direct(self) -> Mapping[str, ResourceClaim]:
-        """The claims by key, reserved for no pod. Allocated ones keep their devices, which can't be allocated again;
-        those that a stopped VM loses before it starts have none."""
+        """The claims by key, reserved for no pod. Allocated ones keep their devices, but for what a stopped VM
+        loses."""
         return {
             claim.key: claim.with_(
                 status=ResourceClaimStatus(allocation=claim.status.allocation) if claim.status.allocation else NO_STATUS

@@ -1,9 +1,5 @@
 """Runs all VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain
-XML.
-
-Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only calls
-them in order, simulates the kubelet in between, and collects the outcome for each VM.
-"""
+XML. Calls controllers and pure functions, simulates the kubelet in between, and collects the outcome for each VM."""
 
 from __future__ import annotations
 
@@ -95,8 +91,8 @@ class _VmRun:
 async def drive(
     cluster: Cluster, vms: Sequence[InputVm], conditions: Conditions, clock: RunClock
 ) -> tuple[VmOutcome, ...]:
-    """The outcomes of VMs and VMIs. They compete for devices in the given order, running ones before the others,
-    stopped ones last. The objects of running ones are in the cluster already."""
+    """The outcomes of VMs and VMIs. They compete in this order, running ones first, stopped ones last. The objects of
+    running ones are there."""
     runs = [_vm_run(given) for given in vms]
     for run in runs:
         await _admit(cluster, run, conditions.gates)

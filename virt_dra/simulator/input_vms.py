@@ -1,8 +1,5 @@
-"""The state of the input's VMs before the run: running, to be started, or being deleted.
-
-A VMI with a current launcher pod in the input is taken over as it is, with its pod, claims and devices. Any other is
-started anew; what an earlier start left behind (finished pods, claims) stays as it is and doesn't belong to the VM.
-"""
+"""The state of the input's VMs before the run. A VMI with a current launcher pod in the input is taken over as it is;
+any other is started anew, and what an earlier start left behind (finished pods, claims) doesn't belong to the VM."""
 
 from __future__ import annotations
 
@@ -36,9 +33,8 @@ class Blocker:
 
 @dataclass(frozen=True)
 class InputVm:
-    """A VM or VMI of the input. ``vmi`` and ``pod``: those of a running VM, which is taken over; both or none.
-    ``stopped``: the VM isn't meant to run; the run shows what starting it would do, and it competes for devices after
-    the others. ``stored``: the VM is in the cluster as given, with its UID."""
+    """A VM or VMI of the input. ``vmi`` and ``pod``: of a running VM, which is taken over; both or none. ``stopped``:
+    it isn't meant to run, and competes for devices after the others. ``stored``: it is in the cluster, with its UID."""
 
     subject: Sourced[VmOrVmi]
     vmi: VirtualMachineInstance | None = None

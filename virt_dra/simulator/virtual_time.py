@@ -1,5 +1,4 @@
-"""An event loop with virtual time: when it is idle, it goes on to the next timer at once. So a run depends only on its
-input. Work in threads takes no time."""
+"""An event loop with virtual time: when idle, it goes on to the next timer at once. Threads take no time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The features, one per module, and the ordered tables that combine them (A-7.2, A-8, A-10).
-
-Filters have no memory and come first; checks have memory and are undone in reverse. Off selects another row, never an
-`if` in the search. Prioritized list and allocation mode are not here: they shape the search (requests.py).
-"""
+"""The features, one per module, and the ordered tables that combine them (A-7.2, A-8, A-10). Filters have no memory and
+come first; checks have memory and are undone in reverse. Off selects another row, never an `if` in the search."""
 
 from __future__ import annotations
 

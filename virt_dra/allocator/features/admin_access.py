@@ -1,8 +1,5 @@
 """KEP-5018: requests for devices that others use. Admin requests pass `in_use`, and what they hold stays available to
-others (A-11, AC-7).
-
-Off: a request that mentions `adminAccess`, even as false, is refused (E5).
-"""
+others (A-11, AC-7). Off: a request that mentions `adminAccess`, even as false, is refused (E5)."""
 
 from __future__ import annotations
 

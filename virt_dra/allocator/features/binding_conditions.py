@@ -1,9 +1,6 @@
-"""KEP-5007: devices that get ready only after they were allocated, and report it by conditions.
-
-Such a device is allocated as any other; its conditions are copied into the result, and the scheduler waits for them
-before it binds the pod (C-6). The order of pools puts such devices last (A-5.6), with the feature off too. Off: a
-device with binding conditions is not selectable (A-8.1). Existing allocations mean nothing here.
-"""
+"""KEP-5007: devices that get ready only after they were allocated, and report it by conditions, which are copied into
+the result for the scheduler to wait for (C-6). The order of pools puts them last (A-5.6), with the feature off too.
+Off: a device with binding conditions is not selectable (A-8.1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""A-12.4, for counters and compatibility groups: a shared device is charged with its first share, and never again.
-
-The two interact with sharing only here. Each has its own record; it is exact because checks are undone in reverse
-order.
-"""
+"""A-12.4, for counters and compatibility groups: a shared device is charged with its first share, and never again. The
+record is exact because checks are undone in reverse order."""
 
 from __future__ import annotations
 

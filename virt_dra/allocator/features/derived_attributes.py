@@ -1,10 +1,6 @@
-"""KEP-6080: attributes that a request derives from a device's published ones, for constraints to compare (A-16).
-
-Only constraints read them; there they hide a published attribute of the same name. An expression's value depends on the
-published device alone: it is cached. A broken expression ends the attempt on every node (E19, E20), but
-only when a constraint asks for it. Existing allocations mean nothing here.
-Off: a request that derives attributes is refused (E3).
-"""
+"""KEP-6080: attributes that a request derives from a device's published ones, for constraints to compare (A-16); there
+they hide a published attribute of the same name. A value is cached. A broken expression ends the attempt on every node
+(E19, E20), but only when a constraint asks for it. Off: a request that derives attributes is refused (E3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """`matchAttribute`: all devices of the constrained requests have a value of the attribute in common (A-15.3, A-15.4).
-
-The common values so far are a stack with one entry per device, so that undo restores exactly what was there.
-"""
+The common values so far are a stack, so that undo is exact."""
 
 from __future__ import annotations
 

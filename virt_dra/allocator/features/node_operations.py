@@ -1,9 +1,6 @@
 """KEP-5945: devices that need no preparation on the node, by their slice's `skipNodeOperations`; the node must know how
-to skip (A-10.3).
-
-Off: where any alpha feature is on, such a device can't be used; with none, the field is ignored (A-2.3). Admin access
-makes no difference, and existing allocations mean nothing here.
-"""
+to skip (A-10.3). Off: where any alpha feature is on, such a device can't be used; with none, the field is ignored
+(A-2.3)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""KEP-4816: alternatives in order of preference (`firstAvailable`). It shapes the search: one request, several sets of
-slots.
-
-Off: a request with alternatives is refused (E1).
-"""
+"""KEP-4816: alternatives in order of preference (`firstAvailable`): one request, several sets of slots. Off: a request
+with alternatives is refused (E1)."""
 
 from __future__ import annotations
 

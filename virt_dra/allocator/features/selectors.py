@@ -1,9 +1,6 @@
 """CEL selectors of the class, then of the request (A-8.2). The first false one ends the evaluation, an error ends
-everything (E12, E13).
-
-An outcome depends on the published device and the selectors' texts only: it is cached per (class selectors, request
-selectors) and device, for every pod and node.
-"""
+everything (E12, E13). An outcome is cached per (class selectors, request selectors) and device, for every pod and
+node."""
 
 from __future__ import annotations
 

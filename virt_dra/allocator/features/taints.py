@@ -1,8 +1,5 @@
 """KEP-5055: a tainted device needs a request that tolerates the taint (A-14); rules add taints to published devices
-(A-24).
-
-Off: taints are ignored; tolerations still appear in results. Existing allocations are not affected by taints.
-"""
+(A-24). Off: taints are ignored; tolerations still appear in results. Existing allocations aren't affected."""
 
 from __future__ import annotations
 

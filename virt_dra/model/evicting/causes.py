@@ -73,7 +73,7 @@ def claim_eviction(
     allocation: AllocationResult | None, taints_of: Callable[[TaintedDevice], Iterable[CausedTaint]]
 ) -> Eviction | None:
     """The eviction of a claim's consumers, None if no taint counts (C-11.2). ``taints_of``: the NoExecute taints of a
-    device, by its slice and by rules. Results with admin access count as any other."""
+    device."""
     times: list[datetime] = []
     causes: set[TaintCause] = set()
     for result in allocation.devices.results if allocation is not None else ():
@@ -86,9 +86,8 @@ def claim_eviction(
 
 
 def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> datetime | None:
-    """The time at which a NoExecute taint evicts; None: never. Only tolerations whose effect is NoExecute count, an
-    empty one doesn't (C-11.2). A taint without the time that the API server gives it never evicts. Times beyond the
-    calendar are its ends (upstream they overflow)."""
+    """The time at which a NoExecute taint evicts; None: never. Only tolerations with effect NoExecute count (C-11.2),
+    and taints with a time; one beyond the calendar is its end."""
     if taint.time_added is None:
         return None
     matching = [

@@ -14,8 +14,7 @@ _Tainted = dict[str, tuple[tuple[int, DeviceTaint], ...]]
 
 
 class PublishedTaints:
-    """The taints of published devices. A change costs what the slice has, unless the pool's highest generation
-    changes."""
+    """The taints of published devices. A change costs what the slice has, but for a new generation."""
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], _Pool] = {}

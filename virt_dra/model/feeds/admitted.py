@@ -1,5 +1,4 @@
-"""A model in which VMs are as their VMIs are admitted: with the devices of their lines (``virt-dra.io/devices``), and
-with the claims that they keep in place of templates."""
+"""A model with VMs as their VMIs are admitted: with devices of lines (``virt-dra.io/devices``), and kept claims."""
 
 from __future__ import annotations
 

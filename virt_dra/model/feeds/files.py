@@ -29,8 +29,8 @@ def placeable_model(objects: Iterable[TypedObject]) -> ClusterModel:
 
 
 def placeable(model: ClusterModel) -> ClusterModel:
-    """A model as pods are placed on it: with VMs as they are admitted, nodes and namespaces that its objects only name,
-    the labels that every node and namespace has, and what an API server adds."""
+    """A model as pods are placed on it: with VMs as admitted, nodes and namespaces that are only named, usual labels,
+    and defaults."""
     model = as_admitted(model)
     return model.changed(_completed(model))
 

@@ -24,8 +24,8 @@ SOLE_NODE = "node-1"
 
 
 def labelled(obj: ObjectT) -> ObjectT:
-    """A node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise; a namespace
-    with that of its name; any other object as it is."""
+    """A node with the labels of :data:`NODE_LABELS` and its host name's, unless it has them; a namespace with its own;
+    others unchanged."""
     if isinstance(obj, Node):
         host = {"kubernetes.io/hostname": obj.name} if not names.label_value(obj.name) else {}
         labels = {**NODE_LABELS, **host, **obj.metadata.labels}

@@ -1,8 +1,5 @@
-"""The scheduler's view of ResourceClaims: what the informer has seen, overlaid with what the scheduler wrote itself
-(C-4.1).
-
-So a claim that was just allocated is never taken for unallocated because a watch event is late.
-"""
+"""The scheduler's view of ResourceClaims: what the informer has seen, overlaid with what the scheduler wrote itself, so
+that late watch events don't matter (C-4.1)."""
 
 from __future__ import annotations
 
@@ -55,8 +52,8 @@ class ClaimCache(Mapping[str, ResourceClaim]):
             self._changed(current, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """Records a claim that the API server returned. Returns False, without a change, if the claim isn't in the
-        cache, has another UID, or is older than the cached one."""
+        """Records a claim that the API server returned. False, without a change, for one that isn't in the cache, has
+        another UID, or is older."""
         current = self._claims.get(claim.key)
         if current is None or current.metadata.uid != claim.metadata.uid or _version(claim) < _version(current):
             return False

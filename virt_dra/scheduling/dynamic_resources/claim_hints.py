@@ -18,8 +18,7 @@ def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint,
     """The hints for a pod that DynamicResources refused. ``usable``: a pod's claims, if all can be used."""
 
     def concerned(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
-        """The UIDs of the pods that a change may help; None for all. Devices that become free may help any pod,
-        everything else only those that use the claim."""
+        """The UIDs of the pods that a change may help; None for all, where devices become free."""
         if _allocated(old) and not _allocated(new):
             return None
         claim = new or old

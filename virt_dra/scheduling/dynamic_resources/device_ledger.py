@@ -25,7 +25,7 @@ class _InFlight:
 
 
 class DeviceLedger:
-    """The devices in use, as a snapshot. Rebuilt only after :meth:`republished`. A claim counts once, stored or in
+    """The devices in use, as a snapshot. Rebuilt after :meth:`republished`. A claim counts once, stored or in
     flight."""
 
     def __init__(self, published: Callable[[], Published]) -> None:

@@ -39,8 +39,7 @@ class NodeClaim:
 
 
 class ExtendedResources:
-    """The extended resources of one pod in one attempt. ``claim``: the special one, without requests unless left
-    over."""
+    """The extended resources of one pod in one attempt. ``claim``: the special one, empty unless left over."""
 
     def __init__(
         self, pod: Pod, requests: Mapping[str, int], class_of: ClassOf, left_over: ResourceClaim | None
@@ -174,8 +173,8 @@ class _Passing(NamedTuple):
 def _of_resource(
     places: Sequence[_Place], resource: str
 ) -> tuple[list[_Wanted], list[ContainerExtendedResourceRequest]]:
-    """What lasts has devices of its own. What ends before uses these, of its own place or later; for the rest the
-    largest need of any of them serves all, one after the other."""
+    """What lasts has devices of its own. What ends before uses these, of its own place or later, and for the rest the
+    largest need of any."""
     lasting: dict[int, _Wanted] = {}
     mappings: list[ContainerExtendedResourceRequest] = []
     for place in places:

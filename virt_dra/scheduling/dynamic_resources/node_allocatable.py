@@ -1,5 +1,4 @@
-"""Devices that use the node's own cpu, memory and huge pages (C-8): what claims take of them, and whether there is as
-much."""
+"""Devices that use the node's own cpu, memory and huge pages (C-8): what claims take, and whether there is as much."""
 
 from __future__ import annotations
 

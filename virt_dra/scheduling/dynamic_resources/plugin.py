@@ -60,9 +60,8 @@ class FilterTimer:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """The settings of the filter for devices. ``limits``: of one attempt that begins now. ``workload_claims``: gate
-    DRAWorkloadResourceClaims. ``timer``: None for no limit. ``class_of``: of an extended resource
-    (DRAExtendedResource)."""
+    """The settings of the filter for devices. ``limits``: of an attempt that begins now. ``workload_claims``: gate
+    DRAWorkloadResourceClaims. ``class_of``: of extended resources."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False

@@ -188,8 +188,8 @@ class PodDevices:
 
 
 def usable_on(allocation: AllocationResult, node: Node) -> bool:
-    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. An
-    unreadable selector matches no node here; validation reports it."""
+    """Whether the node is among those of the allocation, and can skip what it wants skipped. An unreadable selector
+    matches none."""
     if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features and _skips_node_operations(allocation):
         return False
     try:

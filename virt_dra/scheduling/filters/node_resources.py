@@ -97,9 +97,8 @@ def insufficient(resources: Iterable[str], *, resolvable: bool = False) -> Filte
 
 
 class NodeResourcesFit(SchedulingPlugin):
-    """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it
-    DynamicResources decides. ``listed``: the resources that some node lists; others aren't checked, nor are nodes that
-    list none. None: what a node doesn't list it doesn't have."""
+    """``served_by_dra(name)``: whether a device class serves it, so that on nodes without it DynamicResources decides.
+    ``listed``: as in :class:`~virt_dra.scheduling.filter_table.FilterSources`."""
 
     name = "NodeResourcesFit"
     scope = FilterScope.ROOM
@@ -217,8 +216,7 @@ class ResourcesAttempt(PluginAttempt):
 
 
 def amount_text(resource: str, number: int) -> str:
-    """``2Gi``, ``1500m``: the number of a resource as manifests write it; bytes in the largest unit that says them with
-    at most four digits, else rounded up to three: ``1012Gi`` for 1035532Mi."""
+    """``2Gi``, ``1500m``: the number of a resource as in manifests, bytes rounded up to three digits: ``1012Gi``."""
     if resource == CPU:
         return f"{number}m" if number % 1000 else str(number // 1000)
     if not _is_in_bytes(resource) or number < 1024:

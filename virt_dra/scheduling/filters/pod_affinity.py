@@ -117,8 +117,8 @@ def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) ->
 
 
 class InterPodAffinity(SchedulingPlugin):
-    """The plugin for affinity and anti-affinity between pods: the terms of the pod and of those that are there.
-    ``knows_all_pods``: False where others than those of the table may run."""
+    """The plugin for affinity and anti-affinity between pods: ``knows_all_pods``: False where others than the table's
+    may run."""
 
     name = "InterPodAffinity"
     scope = FilterScope.RELATIONS

@@ -85,8 +85,8 @@ def _constraint(given: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
 
 
 class PodTopologySpread(SchedulingPlugin):
-    """The constraints that must hold, and those that are preferences. kube-scheduler also prefers to spread the pods of
-    a Service, ReplicaSet or StatefulSet, which the embedded cluster doesn't have."""
+    """The constraints that must hold, and those that are preferences. Services, ReplicaSets and StatefulSets aren't
+    spread."""
 
     name = "PodTopologySpread"
     scope = FilterScope.RELATIONS

@@ -1,9 +1,6 @@
-"""The scheduling cycle: one pod through PreFilter, Filter and Score of all plugins (C-5.2 to C-5.8).
-
-As kube-scheduler: below 100 nodes all are tried; with more, until enough fit, beginning behind the node that was tried
-last. Unlike it, nodes are tried one after the other in the order of their names, and the first of those with the best
-score is chosen.
-"""
+"""The scheduling cycle: one pod through PreFilter, Filter and Score of all plugins (C-5.2 to C-5.8). As kube-scheduler:
+from 100 nodes on, until enough fit, beginning behind the node that was tried last. Unlike it, nodes are tried in the
+order of their names, and the first of those with the best score is chosen."""
 
 from __future__ import annotations
 
@@ -64,8 +61,7 @@ class NoNodes:
 
 
 class SchedulingCycle:
-    """The plugins in their order, over the nodes of a table. ``samples``: False: all nodes of large clusters are
-    tried."""
+    """The plugins in their order, over the nodes of a table. ``samples``: False: all nodes are tried, always."""
 
     def __init__(self, plugins: Sequence[SchedulingPlugin], table: NodeTable, *, samples: bool = True) -> None:
         self._plugins = plugins

@@ -50,8 +50,8 @@ def always(pod: Pod, old: Any, new: Any) -> bool:
 
 @dataclass(frozen=True)
 class Hint:
-    """Which events may help a pod that the plugin refused. ``decide(pod, old, new)``: whether this one does.
-    ``pods(old, new)`` narrows the question to the pods of these UIDs; None: all."""
+    """Which events may help a pod that the plugin refused. ``decide``: whether this one does. ``pods``: the UIDs of
+    those to ask; None: all."""
 
     events: frozenset[ClusterEvent]
     decide: Decide = always

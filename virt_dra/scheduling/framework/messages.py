@@ -24,8 +24,8 @@ def unsatisfied(plugins: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a pod fits nowhere. ``everywhere``: PreFilter's refusal of all nodes. ``elsewhere``: that of nodes which
-    weren't filtered. ``rejectors``: the plugins whose hints wake the pod."""
+    """Why a pod fits nowhere. ``everywhere``: PreFilter's refusal of all nodes. ``elsewhere``: of nodes that weren't
+    filtered."""
 
     total: int
     refusals: Mapping[str, FilterRefusal] = field(default_factory=dict)
@@ -55,8 +55,7 @@ class Diagnosis:
 
 
 def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
-    """DefaultPreemption's message where there is no victim: eviction can't help on nodes with unresolvable refusals,
-    and the others have no pods of lower priority."""
+    """DefaultPreemption's message where there is no victim."""
     if preemption_policy == "Never":
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}

@@ -30,8 +30,7 @@ class FilterScope(Enum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text``: for the condition, when
-    done."""
+    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text``: for the condition."""
 
     text: str
     deallocate: ResourceClaim | None = None

@@ -1,9 +1,6 @@
-"""The policies that the FGD paper (Weng et al., USENIX ATC 2023) is compared with there, and kube-scheduler's scoring.
-
-They are what the paper's simulator runs (github.com/hkust-adsl/kubernetes-scheduler-simulator,
-``pkg/simulator/plugin``, with the options of its experiments). All of them fill the fullest cards of a
-node first.
-"""
+"""The policies that the FGD paper (Weng et al., USENIX ATC 2023) is compared with there, as in its simulator
+(github.com/hkust-adsl/kubernetes-scheduler-simulator, ``pkg/simulator/plugin``), and kube-scheduler's scoring. All of
+them fill the fullest cards of a node first."""
 
 from __future__ import annotations
 
@@ -34,8 +31,7 @@ class _Baseline(RatedPolicy):
 
 
 class DotProduct(_Baseline):
-    """Tetris (Grandl et al., SIGCOMM 2014), turned round: the smaller the product of what is asked for and left, the
-    better."""
+    """Tetris (Grandl et al., SIGCOMM 2014), turned round: the smallest product of what is asked for and left."""
 
     name = "dot-product"
     summary = "the smallest product of what is asked for and what is left (a baseline of the FGD paper)"
@@ -48,8 +44,7 @@ class DotProduct(_Baseline):
 
 
 class Clustering(_Baseline):
-    """Keeps VMs of one size together: on a node with only such, with such, an idle one, any other; the fullest
-    first."""
+    """Keeps VMs of one size together: on a node with only such, with such, idle, any; the fullest first."""
 
     name = "clustering"
     summary = "VMs that take equally many cards together (a baseline of the FGD paper)"

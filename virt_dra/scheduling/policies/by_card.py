@@ -98,8 +98,7 @@ class LeastWaste(Policy):
 
 
 def packed(offer: Offer) -> Score:
-    """The score of best fit: cards that are opened, an idle node, what stays free on the cards, and on the node. So a
-    VM without devices goes where no card is free, if there is such a node."""
+    """The score of best fit: cards that are opened, an idle node, what stays free on the cards, and on the node."""
     opens_node = bool(offer.picks) and not any(offer.before.users)
     return (offer.opened, opens_node, offer.left_on_picked, sum(offer.after.free))
 

@@ -1,9 +1,6 @@
-"""Cards: what the devices of a node are parts of, and how much of each card is free.
-
-A *card* is the unit in which devices strand one another: a counter set whose partitions exclude one another (KEP-4815),
-a device of which many VMs may have a share (KEP-5075), or a device that one VM has alone. Amounts are thousandths of a
-card.
-"""
+"""Cards: what the devices of a node are parts of, and how much of each card is free. A *card* is the unit in which
+devices strand one another: a counter set whose partitions exclude one another (KEP-4815), a device of which many VMs
+may have a share (KEP-5075), or a device that one VM has alone. Amounts are thousandths of a card."""
 
 from __future__ import annotations
 
@@ -141,8 +138,8 @@ class CardCatalog:
         return max(shares, default=0)
 
     def size(self, device: PoolDevice) -> int:
-        """The mean of a device's capacities, each beside the largest of its name in the cluster; of its counters if it
-        has no capacity. 1000 for a device without either, whose size is unknown."""
+        """The mean of a device's capacities, each beside the largest of its name in the cluster; else of its counters;
+        1000 without either."""
         amounts = _capacities(device) or _counters(device)
         shares = [amount * WHOLE // self._largest[name] for name, amount in amounts if self._largest.get(name)]
         return sum(shares) // len(shares) if shares else WHOLE

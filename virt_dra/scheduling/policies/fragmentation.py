@@ -1,12 +1,8 @@
 """The policy `least-fragmentation`, and the measure it minimises: how much of a node's free cards the typical VM can't
-use.
-
-Fragmentation Gradient Descent: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
-Fragmentation Gradient Descent", USENIX ATC 2023. A typical VM m is drawn from the workload with probability p(m). On
-node n it can use, of what is free, either nothing (if its devices, cpu or memory don't fit there) or the cards that
-have enough left for it. The fragmentation of n is the expected part of its free cards that m can't use; the policy
-takes the offer with which this grows least.
-"""
+use (Fragmentation Gradient Descent: Weng et al., "Beware of Fragmentation", USENIX ATC 2023). A typical VM m is drawn
+from the workload with probability p(m). On node n it can use either nothing (if its devices, cpu or memory don't fit
+there) or the free cards that have enough left for it. The fragmentation of n is the expected part of its free cards
+that m can't use; the policy takes the offer with which this grows least."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""Places VMs on nodes by a policy, one after the other.
-
-What fits is what :mod:`virt_dra.scheduling.fit` says: the filters of the same table decide, and this module keeps their
-answers as long as what they depend on stays. Those about nodes alone are asked once for each kind of VM (`VmShape`);
-room is counted, not summed; those about other pods are asked only where some pod has a wish about others.
-
-Each shape has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone, only the nodes
-whose offers it changed are scored again, and equal nodes in equal states are scored once. A score depends on nothing
-but the offer, so that what is kept is what would be computed anew.
-"""
+"""Places VMs on nodes by a policy, one after the other, by the filters of :mod:`virt_dra.scheduling.fit`. Those about
+nodes alone are asked once for each kind of VM (`VmShape`); room is counted, not summed; those about other pods are
+asked only where some pod has a wish about others. Each shape has a ranking of the nodes by the scores of their offers;
+only nodes whose offers have changed are scored again, and equal nodes in equal states once. A score depends on nothing
+but the offer, so that what is kept is what would be computed anew."""
 
 from __future__ import annotations
 
@@ -184,8 +179,7 @@ class PolicyPlacer:
         step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """``catalog``: of the snapshot's slices (:func:`card_catalog`); ``labels_of``: namespaces, for pod affinity;
-        ``knows_all_pods``: as in :class:`FilterSources`."""
+        """``catalog``: of the snapshot's slices (:func:`card_catalog`); The others: as in :class:`FilterSources`."""
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
         self.policy = policy
@@ -259,9 +253,9 @@ class PolicyPlacer:
         return None if best is None else (best.number, best.order)
 
     def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
-        """The score of the best offer of each of these nodes, in their order, with a number behind it if the policy
-        draws between equal ones; None for a node on which the shape doesn't fit. Raises FatalError, and
-        DeadlineExceeded: the next call goes on where this one ended."""
+        """The score of the best offer of each of these nodes, with a number behind it if the policy draws between
+        equals; None: it doesn't fit. Raises FatalError, and DeadlineExceeded: the next call goes on where this one
+        ended."""
         allocator = self._allocator(shape.claims)
         offers, by_number = self._offers_of(allocator), self._scores.setdefault(shape, {})
         admitted, related, draw = self._admitting(shape), self._related(shape), self.policy.draw
@@ -312,8 +306,7 @@ class PolicyPlacer:
         self._offers.pop(self._allocator(shape.claims).pod_class, None)
 
     def allocate(self, claims: Sequence[ResourceClaim], number: int) -> tuple[AllocationResult, ...] | None:
-        """What claims would get on a node, in the order of A-5.6; None: they don't fit. Raises FatalError,
-        NodeError."""
+        """What claims would get on a node, in A-5.6's order; None: they don't fit. Raises FatalError, NodeError."""
         if not claims:
             return ()
         allocator = self._allocator(claims)
@@ -646,8 +639,8 @@ class PolicyPlacer:
         return tried
 
     def _try_orders(self, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
-        """An offer for each of the policy's orders of the node's devices, each different one once. The first that fails
-        ends it: whether claims fit is the same in any order."""
+        """An offer for each of the policy's orders of the node's devices, each different one once. Claims fit in any
+        order, or in none."""
         cards, state = self._cards[number], self.card_state(number)
         by_picks: dict[tuple[int, ...], Offer] = {}
         for order in self.policy.orders(cards.layout, state):

@@ -17,9 +17,8 @@ DevicePreference = Callable[[int], object]
 
 
 class Policy:
-    """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is
-    taken. ``summary``: one line for help texts. ``draw``: a random number in [0, 1), which decides between nodes of
-    equal scores; None: the first is taken."""
+    """A preference among the offers of nodes. It never changes what fits. ``summary``: one line for help texts.
+    ``draw``: a random number in [0, 1), which decides between nodes of equal scores; None: the first is taken."""
 
     name: ClassVar[str]
     summary: ClassVar[str]

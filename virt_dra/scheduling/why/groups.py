@@ -60,8 +60,8 @@ class RefusalGroup:
 
 def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
     """The nodes that don't fit, grouped by what is in the way: the nearest group first, then the one where the fewest
-    devices are missing, then the largest. The first node of a group misses the fewest. Requests that the search never
-    came to on a node miss as many devices as they ask for where it did."""
+    devices are missing, then the largest. Requests that the search never came to on a node miss as many devices as they
+    ask for where it did."""
     groups: dict[object, RefusalGroup] = {}
     asked = dict[tuple[str, str], int]()
     # Details differ from device to device; those of the first stand for a group.

@@ -27,8 +27,8 @@ from virt_dra.scheduling.why.tree import ExplainedRefusal, NodeRefusal, RefusedD
 
 
 def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeRefusal]:
-    """The refusals of each of the nodes, by every filter. Only for a fit that isn't refused everywhere. Raises
-    FilterError, DeadlineExceeded; FatalError for slices that can't be read."""
+    """The refusals of each of the nodes, by every filter. Not for a fit refused everywhere. Raises FilterError,
+    DeadlineExceeded, FatalError."""
     judge = _Judge(asked, interrupt)
     for name in nodes:
         if interrupt is not None and interrupt():
@@ -48,8 +48,7 @@ def first_refusals(
 
 @dataclass(frozen=True)
 class _Alike:
-    """What was found on one node, for others that are refused alike: ``places`` of the refused devices of each
-    request."""
+    """What was found on one node, for others refused alike: ``places`` of the devices of each request."""
 
     refusal: ExplainedRefusal
     places: tuple[tuple[int, ...], ...]
@@ -152,8 +151,7 @@ class _Judge:
 
 
 def _of_containers(refusal: ExplainedRefusal, attempt: DeviceAttempt, node: Node) -> ExplainedRefusal:
-    """The refusal with the resources that requests of the special claim stand for: ``example.com/gpu of container
-    c``."""
+    """The refusal with the resources that special requests stand for: ``example.com/gpu of container c``."""
     titles = {
         mapping.request_name: f"{mapping.resource_name} of container {mapping.container_name}"
         for mapping in attempt.nodes.mappings_on(node)

@@ -64,8 +64,8 @@ class ExplainedRefusal:
 
 @dataclass(frozen=True)
 class NodeRefusal:
-    """Why the pod can't go to a node; it can where nothing refuses it. ``of_node``: the refusals by filters that ask
-    the node itself, ``devices``: by the one that asks for its devices."""
+    """Why the pod can't go to a node; it can where nothing refuses it. ``of_node``: by filters that ask the node
+    itself."""
 
     node: str
     of_node: tuple[ExplainedRefusal, ...] = ()

@@ -10,8 +10,7 @@ from typing import Any
 
 @asynccontextmanager
 async def background(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs endless loops while the body does, then cancels them. A loop that failed fails the body at its end, unless
-    it failed itself: its own error comes out as it is."""
+    """Runs endless loops while the body does, then cancels them. A loop that failed fails the body at its end."""
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield

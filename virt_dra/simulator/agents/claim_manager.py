@@ -1,10 +1,6 @@
 """The kubelet's DRA manager for one node: which claims are prepared for which pods, by which drivers (C-16.1 to
-C-16.7).
-
-Preparing and unpreparing are idempotent and safe to repeat after any failure. What is recorded survives a restart of
-the kubelet as a :class:`DraCheckpoint`, except that claims count as not prepared afterwards, so that active pods
-prepare theirs again.
-"""
+C-16.7). Both are safe to repeat after any failure. What is recorded survives a restart of the kubelet as a
+:class:`DraCheckpoint`, but that active pods prepare theirs again."""
 
 from __future__ import annotations
 
@@ -193,9 +189,8 @@ class ClaimManager:
     # --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
-        """Prepare all claims of a pod. Returns what containers get, by entry of ``spec.resourceClaims`` ("" for
-        extended resources). Raises :class:`PrepareError`; the checkpoint changes only if all claims can be used
-        (C-16.2)."""
+        """Prepare a pod's claims. Returns what containers get, by entry ("" for extended resources). Raises
+        :class:`PrepareError`; the checkpoint changes only if all claims can be used (C-16.2)."""
         wanted = await self._validated(pod)
         batches: dict[str, list[PreparedClaim]] = {}
         for fresh in wanted.values():
@@ -278,8 +273,7 @@ class ClaimManager:
     async def _called(
         self, driver: str, operation: str, claims: Sequence[PreparedClaim]
     ) -> Mapping[str, Prepared | str]:
-        """A driver's answer. Raises :class:`PrepareError` for its first fault; answers before that are kept
-        (C-16.5)."""
+        """A driver's answer. Raises :class:`PrepareError` for its first fault; those before are kept (C-16.5)."""
         plugin = self._plugin(driver)
         if plugin is None:
             raise PrepareError(f"DRA driver {driver} is not registered")
@@ -336,8 +330,8 @@ class ClaimManager:
     # -----------------------------------------------------------------------------------------------------
 
     def cdi_ids(self, pod: Pod, container: str) -> tuple[str, ...]:
-        """The CDI devices of a container: those of its claims (all requests, or the one that it names) and of its
-        extended resources (C-16.6). Claims that aren't prepared add none."""
+        """The CDI devices of a container: of its prepared claims, or requests of these, and extended resources
+        (C-16.6)."""
         spec = next(
             (
                 candidate

@@ -85,8 +85,8 @@ def _content(folder: Path) -> dict[str, str]:
 
 
 def write_mounted_file(root: Path, absolute: str, content: str, volume_mounts: Mapping[str, str]) -> None:
-    """A file that a driver mounts into a container. ``volume_mounts``: where downwardAPI volumes are -> their names.
-    Raises :class:`MountClash` where it would be in one of them."""
+    """A file that a driver mounts into a container. Raises :class:`MountClash` inside of downwardAPI
+    ``volume_mounts``."""
     parent = os.path.dirname(absolute)  # noqa: PTH120 - a path of the container, not of this machine
     for mount, volume in volume_mounts.items():
         if parent == mount or parent.startswith(f"{mount}/"):

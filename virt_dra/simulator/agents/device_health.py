@@ -1,8 +1,5 @@
-"""The health of devices as a kubelet keeps it and shows it in a pod's status (C-16.10, KEP-4680). Pure: the clock is an
-argument.
-
-Health never evicts a pod and never changes an allocation; drivers use taints for that.
-"""
+"""The health of devices as a kubelet keeps it and shows it in a pod's status (C-16.10, KEP-4680). It evicts no pod and
+changes no allocation. Pure: the clock is an argument."""
 
 from __future__ import annotations
 
@@ -105,10 +102,9 @@ def allocated_resources_status(
     *,
     messages: bool = True,
 ) -> tuple[ResourceStatus, ...]:
-    """``allocatedResourcesStatus`` of a regular container: an entry for each of its claims, or requests of claims, that
-    has devices. ``devices``: those prepared for the pod, by the entry of its spec. ``messages``: gate
-    ResourceHealthStatusMessage. Devices with the same ID appear once; the ID is the first CDI device ID, or
-    ``driver/pool/device``. (Upstream orders entries by chance.)"""
+    """``allocatedResourcesStatus`` of a regular container: an entry for each of its claims, or their requests.
+    ``devices``: those prepared for the pod, by entry. ``messages``: gate ResourceHealthStatusMessage. The ID is the
+    first CDI device ID, or ``driver/pool/device``."""
     statuses: dict[str, ResourceStatus] = {}
     for reference in container.resources.claims:
         name = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"

@@ -1,8 +1,5 @@
-"""A DRA driver: publishes its pools, prepares claims on nodes, describes devices in KEP-5304 metadata files.
-
-It misbehaves as configured: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`,
-:attr:`Driver.registered`.
-"""
+"""A DRA driver: publishes its pools, prepares claims on nodes, describes devices in KEP-5304 metadata files; and
+misbehaves as configured."""
 
 from __future__ import annotations
 
@@ -125,8 +122,7 @@ class Driver:
         }
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
-        """Unprepare claims by what was recorded of them: the object may be gone. Claims that aren't prepared are
-        fine."""
+        """Unprepare claims by what was recorded of them: the object may be gone."""
         await self._called()
         if self.unprepare_failure:
             return {claim.uid: self.unprepare_failure for claim in claims}

@@ -66,8 +66,7 @@ def attribute(value: AttributeValue) -> DeviceAttribute:
 def pci_devices(
     count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI_BUS_ID, **attributes: AttributeValue
 ) -> tuple[Gadget, ...]:
-    """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: of the address; metadata has
-    KEP-5304's."""
+    """Functions 0 of ``count`` slots from a bus on, 32 a bus. ``key``: of the address; metadata has KEP-5304's."""
     gadgets = []
     for number in range(count):
         address = f"{(bus + number // 32) // 256:04x}:{(bus + number // 32) % 256:02x}:{number % 32:02x}.0"
@@ -79,8 +78,7 @@ def pci_devices(
 def mdev_devices(
     count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: AttributeValue
 ) -> tuple[Gadget, ...]:
-    """``count`` mediated devices with UUIDs of their own. ``parent``: PCI address of their device, published with
-    them."""
+    """``count`` mediated devices with own UUIDs. ``parent``: PCI address of their device, published with them."""
     above: Mapping[str, AttributeValue] = {PCI_BUS_ID: parent} if parent else {}
     return tuple(
         Gadget(

@@ -1,12 +1,7 @@
 """The kubelet of some nodes: starts the pods that are bound to them, in folders that stand for their containers' file
-systems.
-
-What it does like the real one: claims are prepared by :mod:`.claim_manager`; volumes show annotations and follow them;
-a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness
-gates and probes count; the health that drivers report is in the status. What containers run are Python functions
-(:data:`ContainerProgram`), by container name or by image; one without runs for ever, an init container without ends at
-once.
-"""
+systems. As the real one, it prepares claims (:mod:`.claim_manager`), keeps volumes up to date, runs init containers
+first, and reports readiness and the health of devices. Containers run Python functions (:data:`ContainerProgram`), by
+container name or image; one without runs for ever, an init container without ends at once."""
 
 from __future__ import annotations
 
@@ -104,10 +99,9 @@ class _Ours:
 class Kubelet:
     """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``). ``programs``: by
     container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's uid -> its
-    address ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see
-    :func:`remover`. ``refresh``: after how many seconds a changed annotation is in volumes. ``start_delay``: seconds
-    before a pod is begun. Both may be changed while it runs, and :attr:`present`: False as while its node is cut off:
-    containers go on, and their changes aren't reported."""
+    address. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: seconds until a changed
+    annotation is in volumes; ``start_delay``: until a pod is begun. :attr:`present`: False as while its node is cut
+    off: containers go on, and their changes aren't reported."""
 
     def __init__(
         self,

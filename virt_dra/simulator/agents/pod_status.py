@@ -25,9 +25,8 @@ class Exit:
 
 
 def probe_succeeds(container: RunningContainer) -> bool:
-    """Whether a container is ready: without a probe always; with an HTTP probe if :attr:`RunningContainer.serving` says
-    so; with a command if it succeeds, of which only tests of one file are implemented: ``test -f``, ``test -e``,
-    ``cat``, ``ls``, ``stat``. Raises ValueError for others."""
+    """Whether a container is ready: by :attr:`RunningContainer.serving` for an HTTP probe; for a command, of which only
+    tests of one file are implemented, if it succeeds. Raises ValueError for others."""
     probe = container.spec.readiness_probe
     if probe and "httpGet" in probe:
         return container.serving

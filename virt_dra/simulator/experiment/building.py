@@ -52,8 +52,7 @@ def build_experiment(
     arrivals: tuple[str, Iterable[str]] | None = None, *, seed: int | None = None, added: Sequence[TypedObject] = (),
 ) -> Experiment:  # fmt: skip
     """The experiment of a description. ``objects``: those of the cluster's files; ``arrivals``: name and lines of the
-    CSV file; ``seed``: instead of the description's; ``added``: nodes beside those of the cluster, and their slices.
-    Raises BadExperiment with every fault of a part."""
+    CSV file; ``added``: further nodes and their slices. Raises BadExperiment."""
     seed = description.seed if seed is None else seed
     dumped = cluster_of((*objects, *added))
     nodes = [*dumped.model.of(Node)]

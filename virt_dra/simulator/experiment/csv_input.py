@@ -15,8 +15,8 @@ _GZIP: Final = b"\x1f\x8b"
 def read_csv(
     lines: Iterable[str], name: str, required: Sequence[str], optional: Sequence[str] | None = None
 ) -> Iterator[tuple[int, Mapping[str, str | None]]]:
-    """The rows, each with its line and its values by column. ``optional``: the only other columns that may be there;
-    None: any. Raises BadExperiment with file and line."""
+    """The rows, each with its line and its values by column. ``optional``: the only other columns; None: any. Raises
+    BadExperiment."""
     columns = (*required, *(optional or ()))
     reader = csv.DictReader(lines, strict=True)
     try:

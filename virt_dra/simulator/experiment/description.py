@@ -1,8 +1,5 @@
-"""Reads the description of an experiment: a cluster, kinds of VMs with their arrivals, and events
-(docs/guides/simulator.md).
-
-All faults are reported at once, each with its field path, before anything runs.
-"""
+"""Reads the description of an experiment (docs/guides/simulator.md): a cluster, kinds of VMs with their arrivals, and
+events. All faults are reported at once, each with its field path, before anything runs."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ def beginning(
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
-    """An experiment in which the cluster's pods are placed anew, oldest first, those of one age by priority. What is
-    left out keeps its room and devices. Raises BadExperiment without pods."""
+    """An experiment in which the cluster's pods are placed anew, oldest first. What is left out keeps its room and
+    devices. Raises BadExperiment."""
     shapes = Shapes()
     pods = [dumped for dumped in cluster.pods if dumped.claims is not None]
     if not pods:

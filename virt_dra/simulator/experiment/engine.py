@@ -1,9 +1,5 @@
-"""Runs one policy over an experiment: a queue of events in virtual time, and of VMs that wait.
-
-VMs are tried in the order of their priority, then of their arrival, whenever something was freed; those that keep their
-devices, and only need room, before the others. Everything is deterministic: the same experiment, policy and seed give
-the same result.
-"""
+"""Runs one policy over an experiment: a queue of events in virtual time, and of VMs that wait, which are tried by
+priority, then arrival, whenever something was freed; those that keep their devices before the others. Deterministic."""
 
 from __future__ import annotations
 
@@ -222,8 +218,7 @@ class Simulation:
         return by_name
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | tuple[int, _Due] | tuple[Disturbance, bool]]]:
-        """The events in the order of time. At one moment VMs that are there come first, then the cluster, then
-        arrivals."""
+        """The events in the order of time. At one moment VMs come first, then the cluster, then arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
         for number, disturbance in enumerate(self._experiment.disturbances):
             changes.append((disturbance.at, 2 * number, disturbance, True))
@@ -274,8 +269,7 @@ class Simulation:
             self._waiting.add(arrival, self._now)
 
     def _start(self, arrival: Arrival, since: float) -> bool:
-        """Places all of an arrival's VMs, or none. False: it has to wait. One with broken claims is an error, and
-        dropped."""
+        """Places all of an arrival's VMs, or none. False: it waits. One with broken claims is an error, and dropped."""
         placed: list[PlacedVm] = []
         try:
             for member in range(arrival.members):
@@ -441,8 +435,7 @@ class Simulation:
                     self._give_up(number)
 
     def _evict(self, concerns: Callable[[PlacedVm], bool], *, keeps: bool) -> None:
-        """End the VMs concerned, with their gangs, and let them wait again. ``keeps``: for the devices that they
-        keep."""
+        """End the VMs concerned, with their gangs, and let them wait again. ``keeps``: for kept devices."""
         running = self._journal.running
         for number in [number for number, vms in running.items() if any(map(concerns, vms.placed))]:
             arrival, since = running[number].arrival, running[number].since

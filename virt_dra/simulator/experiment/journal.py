@@ -138,8 +138,7 @@ class Journal:
     def kinds(
         self, now: float, cards: int, cards_of: Callable[[Arrival], int], waiting: Iterable[tuple[Arrival, float]]
     ) -> tuple[KindMeasures, ...]:
-        """The measures of each kind of VM, by first arrival. ``cards``: thousandths of the cluster; ``waiting``: since
-        when."""
+        """The measures of each kind of VM, by first arrival. ``cards``: thousandths; ``waiting``: since when."""
         unfinished: dict[str, list[float]] = {}
         for arrival, since in waiting:
             if since >= self._warm_up:

@@ -368,8 +368,7 @@ class CardMeter:
 
     @property
     def largest_vm(self) -> int:
-        """The most whole cards that one VM can still get on a node, with the cpu and memory of a typical VM for
-        each."""
+        """The most whole cards that one VM can still get on a node, with a typical VM's cpu and memory."""
         largest = 0
         for number, open_ in enumerate(self._placer.open):
             if open_ and self._whole[number] > largest:

@@ -29,8 +29,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """The terms on which stopped VMs keep their devices. ``stopped_for``: for how long a stopped VM keeps its devices,
-    ``node_loss``: how long it waits for a closed node, in seconds; None: for ever."""
+    """The terms on which stopped VMs keep their devices. Seconds: how long a stopped VM keeps them, and waits for a
+    closed node; None: for ever."""
 
     stopped_for: float | None
     node_loss: float | None
@@ -103,8 +103,8 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True)
 class NodesDown:
-    """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds since the beginning; None:
-    for ever. ``evicts``: False for nodes that are only cordoned."""
+    """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds; None: for ever. ``evicts``:
+    not if only cordoned."""
 
     at: float
     nodes: tuple[int, ...]

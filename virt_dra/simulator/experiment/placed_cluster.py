@@ -17,8 +17,8 @@ from virt_dra.simulator.experiment.measures import CardMeter
 
 
 class PlacedCluster:
-    """The placer of a model's nodes, what is typical of its VMs, and the meter of its cards. The model's running pods
-    and allocated claims take their room and devices all the time."""
+    """The placer of a model's nodes, what is typical of its VMs, and the meter of its cards. The model's own pods and
+    claims stay."""
 
     placer: PolicyPlacer
     typical: TypicalVms

@@ -1,11 +1,6 @@
-"""Traces of GPU clusters in the CSV columns of the FGD paper's data (USENIX ATC 2023), as experiments.
-
-Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Tasks:
-``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time, deletion_time,scheduled_time``. A
-GPU is a device with a consumable capacity of 1000, of which tasks that share it take thousandths; ``gpu_spec`` is a
-selector on the model (``A|B``: either). Columns may come in any order; a list may lack those that aren't needed, and
-``gpu_spec``, if no task wants a model.
-"""
+"""Traces of GPU clusters in the CSV columns of the FGD paper's data (USENIX ATC 2023), as experiments. A GPU is a
+device with a consumable capacity of 1000, of which tasks that share it take thousandths; ``gpu_spec`` is a selector on
+the model (``A|B``: either). Columns may come in any order; a list may lack those that aren't needed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """What would happen on a cluster of which there is a dump: nodes cordoned, drained or gone, VMs added or ended, drivers
-and devices gone.
-
-Changes apply one after the other, each on what the ones before it left. Pods keep their nodes and devices unless a
-change takes them away; those that lose their place are placed again by the policy, in order of priority, then age.
-"""
+and devices gone, one change after the other. Pods that lose their place are placed again by the policy, in order of
+priority, then age."""
 
 from __future__ import annotations
 

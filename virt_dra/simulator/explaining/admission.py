@@ -59,8 +59,7 @@ class AdmissionReview:
         self._evaluator = ImmediateEvaluator(Work(_WORK))
 
     def denial(self, subject: VmObject, *, made: bool = False) -> Reason | None:
-        """The first finding that keeps the VM from starting; a code of docs/lint. ``made``: its pod is there
-        already."""
+        """The first finding that keeps the VM from starting; a code of docs/lint. ``made``: its pod exists."""
         linted = self._linted(subject)
         if made:
             findings = tuple(findings_of(linted, _OF_MADE_PODS))

@@ -67,8 +67,8 @@ class ExplainedAnswer:
 def answered(
     subject: AskedSubject, state: ClusterState, progress: JudgeProgress, restart: Callable[[], None] = lambda: None
 ) -> ExplainedAnswer:
-    """The answer for a subject, with ways out. Raises FatalError for slices that can't be read. ``restart``: starts the
-    time limit again, before ways out are looked for."""
+    """The answer for a subject, with ways out, before which ``restart`` starts the time limit again. Raises
+    FatalError."""
     answer = answer_without_ways(subject, state, progress)
     if subject.wish is None or answer.verdict != WAITS:
         return answer

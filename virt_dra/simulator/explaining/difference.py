@@ -22,8 +22,8 @@ FitWord = Literal["fits", "does not fit", "undecided"]
 
 @dataclass(frozen=True)
 class FitChange:
-    """A VM for which two states give different answers. ``before``, ``after``: None where the VM isn't there. ``why``:
-    in the state in which it doesn't fit, "" otherwise."""
+    """A VM for which two states give different answers. ``before``, ``after``: None where it isn't there. ``why``: it
+    doesn't fit."""
 
     title: str
     before: FitWord | None

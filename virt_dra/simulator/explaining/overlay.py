@@ -16,8 +16,8 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 
 def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
-    """The devices that a claim or VM has, or would get on the first node that fits; where none fits, the nearest
-    devices of each node, with their refusals. Raises NoSubject, FatalError."""
+    """The devices that a claim or VM has, or would get on the first node that fits; or the nearest ones with refusals.
+    Raises NoSubject, FatalError."""
     state = ClusterState.from_model(model)
     subject = find_subject(word, name, "default", state.model)
     held = [claim.status.allocation for claim in subject.claims if claim.status.allocation is not None]

@@ -56,8 +56,7 @@ class ClusterState:
     def from_objects(
         cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
-        """The cluster of the objects of files. ``namespace``: of those that name none. Raises FatalError for bad
-        slices."""
+        """The cluster of the objects of files. ``namespace``: of those that name none. Raises FatalError."""
         return cls.from_model(model_of_files(objects, namespace), interrupt)
 
     @classmethod

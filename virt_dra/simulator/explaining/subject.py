@@ -62,9 +62,9 @@ class NoSubject(Exception):
 
 @dataclass(frozen=True)
 class AskedSubject:
-    """What a question is about. ``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its
-    pod exists already; ``ended``: the phase in which its VMI ended, "" for others. ``node``: where it runs, "" if it
-    waits. ``problem``: why there can't be a pod with claims."""
+    """What a question is about. ``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: its pod
+    exists; ``ended``: the phase in which its VMI ended. ``node``: where it runs. ``problem``: why there can't be a pod
+    with claims."""
 
     kind: type[TypedObject]
     key: str
@@ -185,8 +185,8 @@ class SubjectFinder:
         )
 
     def wish_of(self, subject: VirtualMachine | VirtualMachineInstance) -> Wish | Reason:
-        """The pod that a VM would get if it were admitted, with its claims; the reason if there can't be one. Its
-        instancetype and preference say how large it is (K-16)."""
+        """The pod that a VM would get if it were admitted, with its claims; sized by its instancetype (K-16); or why
+        not."""
         if isinstance(subject, VirtualMachine):
             subject = expand(subject, instancetypes_of(self._model), subject.namespace).vm
         wanted = self._fitting.wanted(subject, subject.namespace)
@@ -284,8 +284,7 @@ class SubjectFinder:
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
-    """The subject in a model. Raises NoSubject. ``word``: one of KINDS; ``name``: may have a namespace
-    (``team-a/vm``)."""
+    """The subject in a model. Raises NoSubject. ``word``: one of KINDS; ``name``: ``vm``, ``team-a/vm``."""
     given, slash, rest = name.partition("/")
     namespace, name = (given, rest) if slash else (namespace, name)
     return SubjectFinder(model).find(word, name, namespace)

@@ -31,8 +31,8 @@ class WaitingAnswers:
 def waiting_answers(
     state: ClusterState, most: int, progress: JudgeProgress, restart: Callable[[], None]
 ) -> WaitingAnswers:
-    """The explanations of the first ``most`` subjects that have no place. ``restart``: starts the time limit of each.
-    Raises FatalError for slices that can't be read."""
+    """The explanations of the first ``most`` subjects that have no place. ``restart``: starts the time of each. Raises
+    FatalError."""
     waiting = list(subjects_in(state.model, bound=False))
     answers: list[ExplainedAnswer] = []
     for number, subject in enumerate(waiting[:most]):

@@ -1,10 +1,6 @@
 """Ways out: changes of a copy of the cluster or of the pod after which the pod fits. What isn't proved so isn't
-offered.
-
-For the nodes that are nearest to fitting, a change for each reason is looked for; all of a node's changes together are
-one way out. To free devices, the holders that the fewest and least important pods stand behind are looked for, as far
-as the budget of trials lasts.
-"""
+offered. For the nearest nodes, a change for each reason is looked for, as far as the budget of trials lasts; to free
+devices, the holders that the fewest and least important pods stand behind."""
 
 from __future__ import annotations
 
@@ -291,8 +287,8 @@ def _smaller(attempt: _Attempt) -> _Attempt:
 
 
 def _stopped(attempt: _Attempt, code: str) -> _Attempt:
-    """The attempt with a pod stopped that was in the filter's way: one of the node before others, and the least
-    important first. A pod that every such node has comes again at once."""
+    """The attempt with a pod stopped that was in the filter's way: of this node first, then the least important. A
+    DaemonSet's comes again at once."""
     pods = [pod for pod in attempt.state.running_pods if not _comes_again(pod)]
     nearest = nsmallest(_STOPPED, pods, key=lambda pod: (pod.spec.node_name != attempt.node, pod.spec.priority or 0))
     for pod in nearest:

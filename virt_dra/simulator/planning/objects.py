@@ -52,8 +52,7 @@ def changed_cluster(
     before: ClusterModel, applied: Iterable[TypedObject], deleted: Iterable[TypedObject], namespace: str
 ) -> ChangedCluster:
     """The cluster with manifests applied as by ``kubectl apply``, and the objects of others deleted with all that they
-    own. A VM that is stopped loses its instance, and a stopped one what it no longer asks to keep. ``before``: with VMs
-    as they are written. ``namespace``: of manifests that name none."""
+    own. A VM that is stopped loses its instance, and what it no longer asks to keep. ``before``: VMs as written."""
     applied = [in_namespace(obj, namespace) for obj in applied]
     deleted = [in_namespace(obj, namespace) for obj in deleted]
     stored_before = {_identity(obj): obj for obj in before.objects}
@@ -146,8 +145,7 @@ def _with_dependents(gone: set[ObjectName], objects: Sequence[TypedObject]) -> s
 def _given_up(
     objects: Iterable[TypedObject], changed: Collection[str], gone: Collection[ObjectName]
 ) -> Iterator[ResourceClaim]:
-    """The claims that the keeper deletes, since their VMs, which are stopped, no longer ask to keep devices.
-    ``changed``: namespace and name of what is applied."""
+    """The claims that the keeper deletes, as their stopped VMs no longer ask for it. ``changed``: what is applied."""
     left = [obj for obj in objects if _identity(obj) not in gone]
     running = {obj.key for obj in left if isinstance(obj, VirtualMachineInstance) and not obj.finished}
     stopped = {

@@ -62,8 +62,8 @@ class _Start:
 def vm_changes(
     changed: ChangedCluster, interrupt: Callable[[], bool], restart: Callable[[], None], progress: JudgeProgress
 ) -> Iterator[VmChange]:
-    """The effects, those on single VMs in their order. ``interrupt``: ends the search for one VM; ``restart``: starts
-    its time. Raises FatalError for slices that can't be read, BadExperiment."""
+    """The effects, those on single VMs in their order. ``interrupt`` ends the search for one VM, whose time ``restart``
+    starts. Raises FatalError, BadExperiment."""
     yield from _ended(changed)
     yield from _losing(changed)
     yield from _changed_while_running(changed)

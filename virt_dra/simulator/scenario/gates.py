@@ -25,8 +25,7 @@ _LOCKED: Final = (
 
 
 def read_gates(given: Mapping[str, bool]) -> FeatureGates:
-    """The gates of the embedded cluster. Raises :class:`~virt_dra.api.feature_gates.FeatureGateError` with every
-    fault."""
+    """The gates of the embedded cluster. Raises :class:`.FeatureGateError` with every fault."""
     problems = []
     for name, on in given.items():
         if name not in EMBEDDED | ELSEWHERE:

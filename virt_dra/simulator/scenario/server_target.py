@@ -61,9 +61,8 @@ class LeftBehind(RuntimeError):
 async def server_target(
     cluster: KubeCluster, scenario: Scenario, drive: Callable[[str, Json], None] | None = None
 ) -> AsyncIterator[ServerTarget]:
-    """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. ``drive`` gives settings
-    to a classic driver that runs there. Raises :class:`NotEmpty` or :class:`NoDriver` before anything is done,
-    :class:`LeftBehind` for what could not be removed."""
+    """The cluster, made ready for a scenario, and cleaned afterwards. ``drive`` gives settings to a classic driver that
+    runs there. Raises :class:`NotEmpty`, :class:`NoDriver`, or :class:`LeftBehind` afterwards."""
     if scenario.drivers and drive is None:
         raise NoDriver(
             f"drivers: {', '.join(scenario.drivers)} would have to run on that cluster, and only the embedded cluster "

@@ -24,8 +24,7 @@ class NoSuchSymbol(ValueError):
 
 @dataclass
 class Seen:
-    """An object that was seen. ``made``, ``gone``: steps after which that happened; ``shown``: a recorded state has
-    it."""
+    """An object that was seen. ``made``, ``gone``: after these steps; ``shown``: a recorded state has it."""
 
     kind: str
     namespace: str
@@ -149,8 +148,8 @@ class SymbolTable:
         return re.compile("|".join(map(re.escape, texts))) if texts else None
 
     def replaced(self, text: str, bases: Iterable[str] = ()) -> str:
-        """The text with symbols in place of generated names and UIDs. ``bases``: generateNames, after which the random
-        part of a name that no object has becomes ``?????``."""
+        """The text with symbols in place of generated names and UIDs. Behind ``bases`` (generateNames), names of no
+        object become ``?????``."""
         replaced = (
             self._known.sub(lambda match: self._names.get(match.group()) or self._uids[match.group()], text)
             if self._known

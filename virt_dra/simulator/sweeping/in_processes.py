@@ -17,8 +17,7 @@ _REPORTED_EVERY: Final = 0.2
 
 
 def run_in_processes(sweep: Sweep, runs: Sequence[Run], jobs: int, progress: ArrivalProgress) -> list[RunResult]:
-    """The results in the order of the runs; of an interrupted sweep, those that exist so far. ``progress`` gets the
-    arrivals of all runs that have begun. Raises BadExperiment."""
+    """The results in the order of the runs; of an interrupted sweep, those that exist so far. Raises BadExperiment."""
     context = multiprocessing.get_context("spawn")  # forking a process with threads is unsafe
     counted = context.Array("q", 2 * len(runs), lock=False)
     stopped = context.Event()
