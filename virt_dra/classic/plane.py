@@ -28,7 +28,7 @@ _BY_KIND: Final = {kind.KIND: kind for kind in KINDS} | {"PodScheduling": PodSch
 
 
 class ClassicPlane:
-    """Implements :class:`virt_dra.simulator.scenario.embedded_target.ScenarioPlane` for Kubernetes 1.26 to 1.31."""
+    """The kinds, rules, loops and drivers of Kubernetes 1.26 to 1.31."""
 
     def __init__(self, minor: int, drivers: Mapping[str, Json]) -> None:
         """``drivers``: name -> settings, see :class:`ScriptedDriver`."""

@@ -24,18 +24,19 @@ def vm_of_pod(pod: Pod) -> str:
     return ""
 
 
+def pod_title(pod: Pod) -> str:
+    """``VM team-a/vm`` of a launcher, ``pod team-a/p`` of another pod."""
+    vm = vm_of_pod(pod)
+    return f"VM {pod.namespace}/{vm}" if vm else f"pod {pod.key}"
+
+
 def vm_of_pod_name(name: str) -> str:
     """The VM that a pod of this name is most likely the launcher of, "" if it isn't named like a launcher."""
     match = _LAUNCHER_POD.fullmatch(name)
     return match["vm"] if match is not None else ""
 
 
-def _vm_key(pod: Pod) -> tuple[str, ...]:
-    vm = vm_of_pod(pod)
-    return (f"{pod.namespace}/{vm}",) if vm else ()
-
-
-_launchers = ModelIndex(Pod, _vm_key)
+_launchers = ModelIndex(Pod, lambda pod: (f"{pod.namespace}/{vm}",) if (vm := vm_of_pod(pod)) else ())
 
 
 def launchers_of(model: ClusterModel, vm: str) -> tuple[Pod, ...]:

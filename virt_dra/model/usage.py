@@ -185,17 +185,14 @@ def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder,
 
 def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:
     """The devices that are allocated to a claim, each with the claim as its holder."""
-    allocation = claim.status.allocation
-    if allocation is None:
-        return []
-    users = users_of(claim, model)
+    users = users_of(claim, model) if claim.results else ()
     since = held_since(claim, users)
     return [
         (
             DeviceId(result.driver, result.pool, result.device),
             DeviceHolder(claim, result.request, users, since, result.share_id or "", bool(result.admin_access)),
         )
-        for result in allocation.devices.results
+        for result in claim.results
     ]
 
 

@@ -13,9 +13,7 @@ class SchedulingGates(SchedulingPlugin):
 
     name = "SchedulingGates"
 
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        return (Hint(frozenset({ClusterEvent.TARGET_POD_GATES})),)
+    hints = (Hint(frozenset({ClusterEvent.TARGET_POD_GATES})),)
 
     def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         gates = [gate.name for gate in pod.spec.scheduling_gates]

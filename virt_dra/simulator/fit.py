@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 from launcher import AddressSources, LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
@@ -18,12 +18,7 @@ from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import ObjectT
 from virt_dra.api.policies.pod_defaults import with_label_keys
-from virt_dra.api.resource_v1 import (
-    ResourceClaim,
-    ResourceClaimStatus,
-    ResourceClaimTemplate,
-    ResourceSlice,
-)
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.cluster.memory.names import generated
 from virt_dra.controllers.loops.claims import generated_claim
@@ -41,6 +36,7 @@ from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.why.groups import group_text, grouped
+from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.devices import DeviceSources, variables_of
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
@@ -73,14 +69,6 @@ class _LastTrial:
         return self.subject is subject and self.namespace == namespace
 
 
-class Limit(Protocol):
-    """A time limit for each trial: an interrupt that :meth:`start` restarts; ``str()`` is the limit."""
-
-    def start(self) -> None: ...
-
-    def __call__(self) -> bool: ...
-
-
 @dataclass(frozen=True)
 class TooLong:
     """A trial that was interrupted."""
@@ -98,7 +86,9 @@ class Fitting:
     """Tries VMs: whether they would get a node and a domain. Implements :class:`webhooks.lint.inputs.Trial`. The model
     is placeable."""
 
-    def __init__(self, model: ClusterModel, configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
+    def __init__(
+        self, model: ClusterModel, configuration: KubeVirtAtHand, limit: AllocationDeadline | None = None
+    ) -> None:
         """``limit``: the time of each trial; None for no limit."""
         self._limit = limit
         self._model = model
@@ -115,11 +105,8 @@ class Fitting:
         if not isinstance(pod, Pod):
             return f"KubeVirt can't make it: {pod.message}"
         errors = validate_create(defaulted(pod))
-        return (
-            f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
-            if errors
-            else None
-        )
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return f"the API server refuses it: {errors[0]}{more}" if errors else None
 
     def wanted(self, subject: VmObject, namespace: str) -> tuple[Pod, tuple[ResourceClaim, ...]] | Reason:
         """The launcher pod of a VM and its claims, generated ones included; the reason if there can't be one."""

@@ -81,15 +81,10 @@ def _unreadable(judged: ObjectFindings) -> VmOutcome:
     details = tuple(
         f"{finding.field}: {finding.message}" if finding.field else finding.message for finding in judged.findings
     )
-    failure = HandOverFailure(
-        HandOver.ADMISSION,
-        "BadRequest",
-        f"the API server can't read the object: {'; '.join(details)}"
-        if details
-        else "the API server can't read the object",
-        "correct the types of the fields",
-        details if len(details) > 1 else (),
-    )
+    message = ": ".join(filter(None, ("the API server can't read the object", "; ".join(details))))
+    more = details if len(details) > 1 else ()
+    advice = "correct the types of the fields"
+    failure = HandOverFailure(HandOver.ADMISSION, "BadRequest", message, advice, more)
     return VmOutcome(
         judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure
     )

@@ -34,7 +34,7 @@ class BindingDeadline:
 
     def unusable(self, claim: ResourceClaim) -> bool:
         """True if its devices failed, or didn't become ready in time: deallocating it may help (C-5.4 item 2)."""
-        if claim.status.allocation is None or not waits(claim):
+        if not waits(claim):
             return False
         try:
             return not ready(claim) and self.passed(claim)
@@ -44,16 +44,14 @@ class BindingDeadline:
 
 def waits(claim: ResourceClaim) -> bool:
     """Whether a device of the claim has binding conditions."""
-    allocation = claim.status.allocation
-    return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+    return any(result.binding_conditions for result in claim.results)
 
 
 def ready(claim: ResourceClaim) -> bool:
     """Whether every binding condition of every device is True, in their order (C-6.2). Raises BindingFailed."""
-    allocation = claim.status.allocation
-    if allocation is None:
+    if claim.status.allocation is None:
         return False
-    for result in allocation.devices.results:
+    for result in claim.results:
         if not result.binding_conditions:
             continue
         reported = _reported(claim, result)
@@ -75,15 +73,12 @@ def summary(claims: Iterable[ResourceClaim]) -> str:
     """What is missing, device by device, for the log (C-6.7)."""
     parts = []
     for claim in claims:
-        for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+        for result in claim.results:
             if not result.binding_conditions:
                 continue
             reported = _reported(claim, result)
-            true = (
-                {condition.type for condition in reported.conditions if condition.status == "True"}
-                if reported is not None
-                else set()
-            )
+            conditions = reported.conditions if reported is not None else ()
+            true = {condition.type for condition in conditions if condition.status == "True"}
             text = f"<driver={result.driver}, pool={result.pool}> {result.device}"
             if failed := [name for name in result.binding_failure_conditions if name in true]:
                 text += f" failed=[{','.join(failed)}]"

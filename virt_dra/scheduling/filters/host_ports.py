@@ -15,6 +15,8 @@ PORT_TAKEN: Final = "HostPortTaken"
 """A pod on the node has a host port that this one asks for."""
 
 _EVERYWHERE = "0.0.0.0"
+_WORDS = "node(s) didn't have free ports for the requested pod ports"
+_REFUSAL: Final = FilterRefusal("NodePorts", (_WORDS,), resolvable=True, code=PORT_TAKEN)
 
 
 class HostPort(NamedTuple):
@@ -49,14 +51,7 @@ class _PortsAttempt(PluginAttempt):
         self._wanted = wanted
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        if not self._taken(state):
-            return None
-        return FilterRefusal(
-            NodePorts.name,
-            ("node(s) didn't have free ports for the requested pod ports",),
-            resolvable=True,
-            code=PORT_TAKEN,
-        )
+        return _REFUSAL if self._taken(state) else None
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
         taken = self._taken(state)

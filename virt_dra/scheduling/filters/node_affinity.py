@@ -77,9 +77,7 @@ class NodeAffinityFilter(SchedulingPlugin):
     scope = FilterScope.NODE
     weight = 2
 
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        return (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or NodeSelection(pod).selects(new)),)
+    hints = (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or NodeSelection(pod).selects(new)),)
 
     def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         selection = NodeSelection(pod)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ from virt_dra.api.core_v1 import LabelSelector, Node, Pod, PodAffinity, PodAffin
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 POD_AFFINITY: Final = "PodAffinityMismatch"
 """A required pod affinity or anti-affinity excludes the node: the pod's own, or that of a pod that runs there."""
@@ -22,7 +22,6 @@ _OF_ONE_NODE: Final = {
     ANTI_AFFINITY: "a pod that its anti-affinity excludes runs in the node's domain",
     EXISTING: "a pod in the node's domain excludes it by anti-affinity",
 }
-"""The refusals in words for one node."""
 
 NamespaceLabels = Callable[[str], Mapping[str, str]]
 """Namespace -> its labels; none for one that isn't there."""
@@ -179,6 +178,8 @@ class _NodePart:
 
 
 class _AffinityAttempt(PluginAttempt):
+    of_one_node = _OF_ONE_NODE
+
     def __init__(self, plugin: InterPodAffinity, pod: Pod, own: PodTerms) -> None:
         self._plugin, self._pod, self._own = plugin, pod, own
         self.scores_nodes = bool(own.preferred or plugin.table.relating)
@@ -216,11 +217,6 @@ class _AffinityAttempt(PluginAttempt):
         finally:
             self._add(state.node, supposed, -1)
             self._add(state.node, part, 1)
-
-    def reasons(self, state: NodeState) -> Iterator[Reason]:
-        refusal = self.filter(state)
-        if refusal is not None:
-            yield Reason(POD_AFFINITY, _OF_ONE_NODE[refusal.reasons[0]])
 
     def _judged(self, node: Node) -> FilterRefusal | None:
         labels = node.metadata.labels

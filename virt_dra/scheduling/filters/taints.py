@@ -53,9 +53,7 @@ class TaintToleration(SchedulingPlugin):
     scope = FilterScope.NODE
     weight = 3
 
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        return (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or not any(untolerated(pod, new))),)
+    hints = (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or not any(untolerated(pod, new))),)
 
     def attempt(self, pod: Pod) -> PluginAttempt:
         return _Attempt(pod)

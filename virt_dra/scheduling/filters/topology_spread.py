@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
 from typing import Final
@@ -13,7 +13,7 @@ from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 SPREAD: Final = "TopologySpreadMismatch"
 """A topology spread constraint with `DoNotSchedule` excludes the node."""
@@ -23,7 +23,6 @@ _OF_ONE_NODE: Final = {
     NO_LABEL: "it lacks a label of the topology spread constraints",
     SKEWED: "one more pod in the node's domain would exceed maxSkew of a topology spread constraint",
 }
-"""The refusals in words for one node."""
 _HARD = "DoNotSchedule"
 _SOFT = "ScheduleAnyway"
 _HOSTNAME = "kubernetes.io/hostname"
@@ -111,6 +110,8 @@ class PodTopologySpread(SchedulingPlugin):
 
 
 class _SpreadAttempt(PluginAttempt):
+    of_one_node = _OF_ONE_NODE
+
     def __init__(
         self, pod: Pod, constraints: Sequence[SpreadConstraint], preferred: Sequence[SpreadConstraint], table: NodeTable
     ) -> None:
@@ -150,11 +151,6 @@ class _SpreadAttempt(PluginAttempt):
             if domains.get(domain, 0) + itself - least > constraint.max_skew:
                 return FilterRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True, code=SPREAD)
         return None
-
-    def reasons(self, state: NodeState) -> Iterator[Reason]:
-        refusal = self.filter(state)
-        if refusal is not None:
-            yield Reason(SPREAD, _OF_ONE_NODE[refusal.reasons[0]])
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """The fewer pods count in a node's domains, the more; nodes without one of the labels get nothing."""
@@ -203,10 +199,6 @@ def _has_all(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str])
     return all(constraint.key in labels for constraint in constraints)
 
 
-def _matching(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
-    return any(constraint.selector.matches(labels) for constraint in constraints)
-
-
 def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     states = [state for state in (old, new) if state is not None]
     if any(state.namespace != pod.namespace for state in states):
@@ -214,7 +206,7 @@ def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     constraints = hard_constraints(pod)
     if old is not None and new is not None:
         return _labels_help(constraints, old, new)
-    return any(_matching(constraints, state.metadata.labels) for state in states)
+    return any(constraint.selector.matches(state.metadata.labels) for constraint in constraints for state in states)
 
 
 def _labels_help(constraints: Sequence[SpreadConstraint], old: Pod, new: Pod) -> bool:

@@ -32,9 +32,7 @@ class NodeUnschedulable(SchedulingPlugin):
     name = "NodeUnschedulable"
     scope = FilterScope.NODE
 
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        return (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or admits(pod, new)),)
+    hints = (Hint(_EVENTS, lambda pod, old, new: not isinstance(new, Node) or admits(pod, new)),)
 
     def attempt(self, pod: Pod) -> PluginAttempt:
         return _Attempt(pod)

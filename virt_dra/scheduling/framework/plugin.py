@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import ClassVar
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -44,6 +45,8 @@ class PluginAttempt:
     """The only nodes on which the pod can fit; None: unrestricted."""
     scores_nodes = False
     """Whether :meth:`scores` distinguishes nodes for this pod."""
+    of_one_node: ClassVar[Mapping[str, str]] = {}
+    """The reasons of refusals in words for one node, where these differ."""
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
         """Why the pod doesn't fit on the node."""
@@ -53,7 +56,7 @@ class PluginAttempt:
         """All reasons why the pod doesn't fit on the node; empty if it fits."""
         refusal = self.filter(state)
         if refusal is not None:
-            yield from (Reason(refusal.code, text) for text in refusal.reasons)
+            yield from (Reason(refusal.code, self.of_one_node.get(text, text)) for text in refusal.reasons)
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """0 (worst) to 100 (best) for each of the nodes, which all fit."""

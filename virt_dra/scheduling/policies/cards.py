@@ -172,11 +172,9 @@ class CardCatalog:
             tuple([self.size(device) for device in devices]),
             tuple(alike),
         )
-        counted = iter(
-            [
-                _CountedDevice(device.id.device, of_device, device, bool(device.published.consumes_counters))
-                for device, of_device in zip(devices, parts, strict=True)
-            ]
+        counted = (
+            _CountedDevice(device.id.device, of_device, device, bool(device.published.consumes_counters))
+            for device, of_device in zip(devices, parts, strict=True)
         )
         by_pool = tuple([tuple(islice(counted, len(pool.devices))) for pool in reachable.pools])
         return NodeCards(reachable, self._layouts.setdefault(layout, layout), by_pool)

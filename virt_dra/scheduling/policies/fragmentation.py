@@ -74,9 +74,8 @@ class TypicalWorkload:
 
     def growth(self, offer: Offer, before: NodeRoom, after: NodeRoom) -> int:
         """How much the fragmentation of a node grows with the offer, which takes it from ``before`` to ``after``."""
-        return self.fragmentation(offer.cards, offer.after, after) - self.fragmentation(
-            offer.cards, offer.before, before
-        )
+        before_it = self.fragmentation(offer.cards, offer.before, before)
+        return self.fragmentation(offer.cards, offer.after, after) - before_it
 
     def _fitting(self, room: NodeRoom) -> tuple[int, ...]:
         """The weight of the VMs that have enough cpu and memory, by kind of claims."""
@@ -96,15 +95,10 @@ class TypicalWorkload:
         if kind is None:
             needs = tuple([self._needs(cards, devices) for devices in self._device_kinds])
             count = cards.layout.count
-            key = (
-                count,
-                tuple(
-                    [
-                        tuple([(request.count, tuple(sorted(request.shares.items()))) for request in need])
-                        for need in needs
-                    ]
-                ),
-            )
+            requests = [
+                tuple([(request.count, tuple(sorted(request.shares.items()))) for request in need]) for need in needs
+            ]
+            key = count, tuple(requests)
             kind = self._kinds[cards] = self._equal_kinds.setdefault(key, _NodeKind(needs, count))
         return kind
 

@@ -28,15 +28,8 @@ class NodeRoom:
 
     def less(self, cpu: int, memory: int, pods: int = 1) -> NodeRoom:
         """The room after a pod took its part (negative amounts: after it gave it back)."""
-        return NodeRoom(
-            self.cpu,
-            self.memory,
-            self.pods,
-            self.cpu_left - cpu,
-            self.memory_left - memory,
-            self.pods_left - pods,
-            self.sizes,
-        )
+        left = self.cpu_left - cpu, self.memory_left - memory, self.pods_left - pods
+        return NodeRoom(self.cpu, self.memory, self.pods, *left, self.sizes)
 
     def with_size(self, size: int, by: int) -> NodeRoom:
         """The room with one more VM of this size (``by`` 1), or one less (-1)."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final
 
 from virt_dra.allocator import (
     DEFAULT,
-    DEFAULT_STEP_LIMIT,
     Allocator,
     DeadlineExceeded,
     FatalError,
@@ -176,7 +176,6 @@ class PolicyPlacer:
         *,
         labels_of: NamespaceLabels = lambda namespace: {},
         knows_all_pods: bool = True,
-        step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
     ) -> None:
         """``catalog``: of the snapshot's slices (:func:`card_catalog`); The others: as in :class:`FilterSources`."""
@@ -214,7 +213,6 @@ class PolicyPlacer:
         """By shape, its filters that look at other pods, with the number of changes of pods then."""
         self._pod_changes = 0
         self._features = features
-        self._step_limit = step_limit
         self._interrupt = interrupt
         self._versions = [0] * len(nodes)
         self._device_versions = [0] * len(nodes)
@@ -316,22 +314,16 @@ class PolicyPlacer:
     def _offers_on(self, offers: _ClaimOffers, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
         versioned = offers.by_node[number]
         if versioned is None or versioned[0] != self._device_versions[number]:
-            versioned = offers.by_node[number] = (
-                self._device_versions[number],
-                self._find_offers(offers, allocator, number),
-            )
+            found_offers = self._find_offers(offers, allocator, number)
+            versioned = offers.by_node[number] = self._device_versions[number], found_offers
         return versioned[1]
 
     def _score(self, shape: VmShape, offers: _ClaimOffers, allocator: Allocator, number: int) -> Score | None:
         room = self.rooms[number]
         after = room.less(shape.cpu, shape.memory)
-        return min(
-            [
-                self.policy.score(offer, of_devices, room, after)
-                for offer, of_devices in self._offers_on(offers, allocator, number)
-            ],
-            default=None,
-        )
+        offers_on = self._offers_on(offers, allocator, number)
+        scores = [self.policy.score(offer, of_devices, room, after) for offer, of_devices in offers_on]
+        return min(scores, default=None)
 
     def why(self, shape: VmShape) -> Diagnosis:
         """Why a shape fits on no node."""
@@ -371,11 +363,13 @@ class PolicyPlacer:
 
     def take(self, placed: PlacedVm) -> None:
         """Count a VM as placed: its devices, cpu and memory are in use."""
-        self._use(placed, 1)
+        self._use_room(placed, 1)
+        self.use_devices(placed.results, 1)
 
     def release(self, placed: PlacedVm) -> None:
         """The exact reverse of `take`."""
-        self._use(placed, -1)
+        self._use_room(placed, -1)
+        self.use_devices(placed.results, -1)
 
     def stop(self, placed: PlacedVm) -> None:
         """Free a VM's cpu and memory; its devices stay in use, as it keeps them."""
@@ -392,9 +386,7 @@ class PolicyPlacer:
 
     def replace_slices(self, snapshot: Snapshot, catalog: CardCatalog, policy: Policy) -> None:
         """Go on with other slices; what is in use stays. ``snapshot``, ``policy``: with these slices."""
-        self.snapshot = Snapshot(
-            snapshot.slices, snapshot.classes, snapshot.caches, self.snapshot.used, self.snapshot.allocated
-        )
+        self.snapshot = replace(snapshot, used=self.snapshot.used, allocated=self.snapshot.allocated)
         self.catalog, self.policy = catalog, policy
         self._rankings.clear()
         self._offers.clear()
@@ -455,10 +447,6 @@ class PolicyPlacer:
                 self._states[number] = None
                 self._device_versions[number] += 1
                 self._changed(number)
-
-    def _use(self, placed: PlacedVm, by: int) -> None:
-        self._use_room(placed, by)
-        self.use_devices(placed.results, by)
 
     def _changed(self, number: int) -> None:
         self._versions[number] += 1
@@ -574,14 +562,8 @@ class PolicyPlacer:
 
     def _rank(self, shape: VmShape, ranking: _ShapeRanking, stale: Sequence[int]) -> None:
         cpu, memory, score = shape.cpu, shape.memory, self.policy.score
-        rooms, open_, fitting, versions, device_versions = (
-            self.rooms,
-            self.open,
-            ranking.fitting,
-            self._versions,
-            self._device_versions,
-        )
-        by_node = ranking.offers.by_node
+        rooms, open_, fitting, versions = self.rooms, self.open, ranking.fitting, self._versions
+        by_node, device_versions = ranking.offers.by_node, self._device_versions
         put = ranking.nodes.put
         allocator: Allocator | None = None
         for number in stale:
@@ -611,7 +593,7 @@ class PolicyPlacer:
             if offers:
                 after = room.less(cpu, memory)
                 best, order = min(
-                    [(score(offer, of_devices, room, after), offer.order) for offer, of_devices in offers], key=_first
+                    [(score(offer, of_devices, room, after), offer.order) for offer, of_devices in offers], key=_SCORE
                 )
                 put(best, RankedNode(number, versions[number], order))
 
@@ -665,18 +647,16 @@ class PolicyPlacer:
         return Offer.from_picks(cards, state, picks, taken, order)
 
     def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
-        return Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)
-
-
-def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
-    return scored[0]
+        return Allocator(self.snapshot, claims, self._features, interrupt=self._interrupt)
 
 
 def _refusal_elsewhere(shape: VmShape, node: Node) -> FilterRefusal | None:
-    usable = all(usable_on(allocation, node) for allocation in (*shape.allocated, *shape.shared))
-    return None if usable else FilterRefusal(DYNAMIC_RESOURCES, (ELSEWHERE_TEXT,), code=CLAIM_ELSEWHERE)
+    if all(usable_on(allocation, node) for allocation in (*shape.allocated, *shape.shared)):
+        return None
+    return FilterRefusal(DYNAMIC_RESOURCES, (ELSEWHERE_TEXT,), code=CLAIM_ELSEWHERE)
 
 
+_SCORE: Final = itemgetter(0)
 _COUNTED_HERE: Final = frozenset({NodeResourcesFit.name, DYNAMIC_RESOURCES})
 _BEYOND_A_NODE: Final = frozenset({FilterScope.RELATIONS, FilterScope.CLUSTER})
 UNLIMITED: Final = 2**62

@@ -51,7 +51,10 @@ class Ranking:
         while self._scores:
             tied = self._tied[self._scores[0]]
             while tied:
-                node = tied[0] if self._draw is None else self._drawn(tied, self._draw)
+                if self._draw is not None:  # the one that is drawn is the last of them then
+                    drawn = int(self._draw() * len(tied))
+                    tied[drawn], tied[-1] = tied[-1], tied[drawn]
+                node = tied[0] if self._draw is None else tied[-1]
                 if node.version == self._versions[node.number]:
                     return node
                 self._take(tied)
@@ -62,12 +65,6 @@ class Ranking:
         """Takes out the node that `best` has just given."""
         score = self._scores[0]
         return score, self._take(self._tied[score])
-
-    def _drawn(self, tied: list[RankedNode], draw: Callable[[], float]) -> RankedNode:
-        """One of the nodes, which is the last of them then."""
-        drawn = int(draw() * len(tied))
-        tied[drawn], tied[-1] = tied[-1], tied[drawn]
-        return tied[-1]
 
     def _take(self, tied: list[RankedNode]) -> RankedNode:
         self._size -= 1

@@ -10,7 +10,7 @@ from typing import Final
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.counting import counted, listed
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.why.tree import NodeRefusal, RequestRefusal
+from virt_dra.scheduling.why.tree import NodeRefusal
 
 _SAMPLES: Final = 5
 """Devices of a group that are examples of a reason."""
@@ -76,7 +76,8 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
         group = groups.get(key)
         if group is None:
             requests = node.devices.requests if node.devices is not None else ()
-            wanted = {_asked_for(tried): tried.wanted for tried in requests}
+            # The request of a claim, whichever of its alternatives was tried.
+            wanted = {(tried.claim, tried.request.partition("/")[0]): tried.wanted for tried in requests}
             asked = wanted | asked
             group = groups[key] = RefusalGroup(
                 node.node_reasons, claim, request, node.distance,
@@ -107,11 +108,6 @@ def grouped(nodes: Iterable[NodeRefusal]) -> list[RefusalGroup]:
     return sorted(
         groups.values(), key=lambda group: (group.distance, missing(group), -len(group.nodes), group.nodes[0])
     )
-
-
-def _asked_for(tried: RequestRefusal) -> tuple[str, str]:
-    """The request of a claim, whichever of its alternatives was tried."""
-    return tried.claim, tried.request.partition("/")[0]
 
 
 def group_text(group: RefusalGroup) -> str:

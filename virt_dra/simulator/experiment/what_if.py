@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_dra.allocator import FatalError, Features
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, listed
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import did_you_mean, nearest
 from virt_dra.api.resource_v1 import AllocationResult, ResourceSlice
@@ -333,31 +333,25 @@ def _without(slice_: ResourceSlice, concerned: set[tuple[str, str, str]]) -> Res
     return slice_ if len(kept) == len(spec.devices) else slice_.with_(spec=spec.with_(devices=kept))
 
 
-def sentences(outcome: ChangeOutcome, most: int = 10) -> list[str]:
-    """What a change does, for people; of long lists the first ``most``."""
+def sentences(outcome: ChangeOutcome) -> list[str]:
+    """What a change does, for people."""
 
-    def listed(names: Sequence[str]) -> str:
-        return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    def names_of(placed: Sequence[tuple[str, str]]) -> str:
+        return listed([f"{name} on {node}" for name, node in placed], 10)
 
     lines: list[str] = []
     if outcome.evicted:
         elsewhere = dict(outcome.moved)
         stuck = [name for name in outcome.evicted if name not in elsewhere]
-        lines.append(f"{counted(len(outcome.evicted), 'pod')} evicted: {listed(outcome.evicted)}")
+        lines.append(f"{counted(len(outcome.evicted), 'pod')} evicted: {listed(outcome.evicted, 10)}")
         if outcome.moved:
-            lines.append(
-                f"{counted(len(outcome.moved), 'pod')} of them elsewhere: "
-                f"{listed([f'{n} on {node}' for n, node in outcome.moved])}"
-            )
+            lines.append(f"{counted(len(outcome.moved), 'pod')} of them elsewhere: {names_of(outcome.moved)}")
         if stuck:
-            lines.append(f"{counted(len(stuck), 'pod')} of them nowhere: {listed(stuck)}")
+            lines.append(f"{counted(len(stuck), 'pod')} of them nowhere: {listed(stuck, 10)}")
     if outcome.started:
-        lines.append(
-            f"{counted(len(outcome.started), 'pod')} started: "
-            f"{listed([f'{n} on {node}' for n, node in outcome.started])}"
-        )
+        lines.append(f"{counted(len(outcome.started), 'pod')} started: {names_of(outcome.started)}")
     if outcome.refused:
-        lines.append(f"{counted(len(outcome.refused), 'new pod')} without a place: {listed(outcome.refused)}")
+        lines.append(f"{counted(len(outcome.refused), 'new pod')} without a place: {listed(outcome.refused, 10)}")
     if outcome.why:
         lines.append(outcome.why)
     return lines or ["nothing changes for any pod"]

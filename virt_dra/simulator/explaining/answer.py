@@ -134,8 +134,7 @@ def _judged(subject: AskedSubject, wish: Wish, state: ClusterState, progress: Ju
 
 
 def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
-    allocations = [claim.status.allocation for claim in subject.claims if claim.status.allocation is not None]
-    devices = [result.device for allocation in allocations for result in allocation.devices.results]
+    devices = [result.device for claim in subject.claims for result in claim.results]
     where = f" on node {subject.node}" if subject.node else ""
     have = f" with {listed(devices, 8)}" if devices else ""
     if subject.kind is not ResourceClaim:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from virt_dra.allocator import FatalError
 from virt_dra.allocator.model import DeviceId
-from virt_dra.api.resource_v1 import AllocationResult
+from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, TopologyOverlay
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.unknown import unknown_facts
@@ -20,8 +20,7 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
     Raises NoSubject, FatalError."""
     state = ClusterState.from_model(model)
     subject = find_subject(word, name, "default", state.model)
-    held = [claim.status.allocation for claim in subject.claims if claim.status.allocation is not None]
-    verdicts = _chosen(held)
+    verdicts = _chosen(result for claim in subject.claims for result in claim.results)
     if subject.wish is None:
         return TopologyOverlay(verdicts)
     asked = state.fit(subject.wish)
@@ -32,7 +31,8 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
     for node in state.judged(asked):
         if node.fits and not placed:
             placed = True
-            verdicts |= _chosen(state.allocations(subject.wish, node.node))
+            allocations = state.allocations(subject.wish, node.node)
+            verdicts |= _chosen(result for allocation in allocations for result in allocation.devices.results)
         reasons = [reason.text for reason in node.node_reasons]
         nearest = node.blocking.nearest if node.blocking is not None else ()
         if reasons and not nearest:
@@ -42,8 +42,7 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
     return TopologyOverlay(verdicts, unknown_facts(state.model, pod_requests(subject.wish.pod)))
 
 
-def _chosen(allocations: Iterable[AllocationResult]) -> dict[DeviceId, DeviceVerdict]:
-    results = [result for allocation in allocations for result in allocation.devices.results]
+def _chosen(results: Iterable[DeviceRequestAllocationResult]) -> dict[DeviceId, DeviceVerdict]:
     return {DeviceId(result.driver, result.pool, result.device): DeviceVerdict(CHOSEN) for result in results}
 
 

@@ -12,13 +12,7 @@ from virt_dra.controllers.beside_kubevirt.current_devices import current_devices
 from virt_dra.controllers.beside_kubevirt.pod_creation import POD_NOT_CREATED
 from virt_dra.controllers.devices.delivery import GUEST_NOT_STARTED
 from virt_dra.controllers.devices.outcomes import CLAIM_IN_USE, DEVICE_NOT_PUBLISHED, POOL_INCOMPLETE, UnresolvedDevice
-from virt_dra.controllers.kubevirt_failures import (
-    UNPROCESSED,
-    creation_failure,
-    refuser,
-    start_failure,
-    synchronized,
-)
+from virt_dra.controllers.kubevirt_failures import UNPROCESSED, creation_failure, refuser, start_failure, synchronized
 from virt_dra.inventory.vm_inputs import inputs_of
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.framework.refusals import Reason

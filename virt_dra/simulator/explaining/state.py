@@ -11,12 +11,7 @@ from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import (
-    AllocationResult,
-    Device,
-    ResourceClaim,
-    ResourceClaimStatus,
-)
+from virt_dra.api.resource_v1 import AllocationResult, Device, ResourceClaim, ResourceClaimStatus
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import devices_by_id
 from virt_dra.model.feeds.files import model_of_files, placeable

@@ -39,7 +39,7 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.tolerations import taint_text
 from virt_dra.matching.facts import conjuncts
 from virt_dra.model.claim_nodes import claim_node
-from virt_dra.model.launchers import vm_of_pod
+from virt_dra.model.launchers import pod_title
 from virt_dra.model.usage import DeviceHolder
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
@@ -146,20 +146,15 @@ class _Attempt:
     @property
     def way_out(self) -> WayOut:
         """The way out that an attempt which fits found. Raises DeadlineExceeded."""
-        allocated = [
-            result
-            for allocation in self.state.allocations(self.wish, self.node)
-            for result in allocation.devices.results
-        ]
+        allocations = self.state.allocations(self.wish, self.node)
+        allocated = [result for allocation in allocations for result in allocation.devices.results]
         takes = tuple(DeviceId(result.driver, result.pool, result.device) for result in allocated)
         return WayOut(self.node, self.changes, takes)
 
 
-def ways_out(
-    state: ClusterState, wish: Wish, groups: Sequence[RefusalGroup], trials: int = TRIALS
-) -> tuple[WayOut, ...]:
+def ways_out(state: ClusterState, wish: Wish, groups: Sequence[RefusalGroup]) -> tuple[WayOut, ...]:
     """The nearest ways out, those with the fewest changes first; none for what can't be mended."""
-    budget = _Budget(trials)
+    budget = _Budget()
     ways: dict[tuple[str, ...], WayOut] = {}
     try:
         for group in groups[:_GROUPS]:
@@ -203,7 +198,7 @@ def _mended(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
                 yield mended
 
 
-# --- the node itself
+# --- the node itself -------------------------------------------------------------------------------------------------
 # ----------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +287,7 @@ def _stopped(attempt: _Attempt, code: str) -> _Attempt:
     pods = [pod for pod in attempt.state.running_pods if not _comes_again(pod)]
     nearest = nsmallest(_STOPPED, pods, key=lambda pod: (pod.spec.node_name != attempt.node, pod.spec.priority or 0))
     for pod in nearest:
-        user = f"VM {pod.namespace}/{vm}" if (vm := vm_of_pod(pod)) else f"pod {pod.key}"
+        user = pod_title(pod)
         stopped = attempt.changed(WayStep("stop", f"with {user} stopped"), attempt.state.without_pod(pod))
         if stopped.budget.passes(stopped.state, stopped.wish, stopped.node, code):
             return stopped
@@ -328,7 +323,7 @@ _OF_NODES: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
 }
 
 
-# --- devices
+# --- devices ---------------------------------------------------------------------------------------------------------
 # ------------------------------------------------------------------------------------------------------------
 
 
@@ -336,8 +331,7 @@ def _freed(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
     """The attempt with as few holders of the node's devices gone as possible."""
     holders = _holders_on(attempt)
     groups = _by_user(holders)
-    singles = chain.from_iterable(combinations(groups, size) for size in range(1, _TOGETHER + 1))
-    for chosen in singles:
+    for chosen in chain.from_iterable(combinations(groups, size) for size in range(1, _TOGETHER + 1)):
         freed = _without(attempt, chosen)
         if freed.fits:
             yield freed
@@ -358,14 +352,14 @@ def _freed(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attempt]:
 def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, DeviceHolder]]:
     """The held devices of the node, with their holders; most pools of a node have its name."""
     node = attempt.node
-    held = []
-    for device, holders in attempt.state.holders.items():
-        for holder in holders:
-            if holder.claim.key in {claim.key for claim in attempt.wish.claims}:
-                continue
-            if node in (device.pool, claim_node(holder.claim)) or any(user.node == node for user in holder.users):
-                held.append((device, holder))
-    return held
+    own = {claim.key for claim in attempt.wish.claims}
+    return [
+        (device, holder)
+        for device, holders in attempt.state.holders.items()
+        for holder in holders
+        if holder.claim.key not in own
+        and (node in (device.pool, claim_node(holder.claim)) or any(user.node == node for user in holder.users))
+    ]
 
 
 def _by_user(held: Iterable[tuple[DeviceId, DeviceHolder]]) -> list[list[tuple[DeviceId, DeviceHolder]]]:
@@ -445,15 +439,11 @@ def _without_selector(attempt: _Attempt, group: RefusalGroup) -> Iterator[_Attem
 
 def _selectors_without(selectors: Iterable[DeviceSelector], part: str) -> Iterator[DeviceSelector]:
     for selector in selectors:
-        if selector.cel is None:
-            yield selector
-            continue
-        parts = conjuncts(selector.cel.expression)
-        if part not in parts:
-            yield selector
-            continue
+        parts = conjuncts(selector.cel.expression) if selector.cel is not None else ()
         left = [f"({other})" for other in parts if other != part]
-        if left:
+        if selector.cel is None or part not in parts:
+            yield selector
+        elif left:
             yield selector.with_(cel=selector.cel.with_(expression=" && ".join(left)))
 
 
@@ -549,16 +539,10 @@ def _claim(attempt: _Attempt, group: RefusalGroup) -> ResourceClaim | None:
 def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
     """The request of this name. ``name``: ``request`` or ``request/alternative``."""
     own, _, alternative = name.partition("/")
-    for request in claim.spec.devices.requests:
-        if request.name == own:
-            return (
-                request.exactly
-                if not alternative
-                else next(
-                    (subrequest for subrequest in request.first_available if subrequest.name == alternative), None
-                )
-            )
-    return None
+    request = next((request for request in claim.spec.devices.requests if request.name == own), None)
+    if request is None or not alternative:
+        return None if request is None else request.exactly
+    return next((subrequest for subrequest in request.first_available if subrequest.name == alternative), None)
 
 
 def _with_request(

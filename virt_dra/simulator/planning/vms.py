@@ -18,7 +18,7 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import devices_by_id
 from virt_dra.model.evicting.causes import NO_EXECUTE, tolerated_until
 from virt_dra.model.feeds.files import placeable
-from virt_dra.model.launchers import vm_of_pod
+from virt_dra.model.launchers import pod_title, vm_of_pod
 from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.simulator.experiment.added_vms import shape_of
@@ -75,7 +75,7 @@ def vm_changes(
     before = FitState(ClusterState.from_model(changed.before, interrupt), restart)
     after = FitState(ClusterState.from_model(changed.after, interrupt), restart)
     for change in differences(before, after, progress):
-        title = _as_vm(change.title)
+        title = f"VM {change.title.removeprefix('VMI ')}" if change.title.startswith("VMI ") else change.title
         # What is new or waits is said above; these run, and would be asked when they are started again.
         if change.before is not None and change.after is not None and title not in later:
             yield VmChange("starts-fitting" if change.after == "fits" else "stops-fitting", title, why=change.why)
@@ -107,10 +107,13 @@ def _losing(changed: ChangedCluster) -> Iterator[VmChange]:
 
 def _evicting(taints: tuple[DeviceTaint, ...], device: DeviceId, holder: DeviceHolder) -> str:
     """The first taint that evicts the device's user (C-11.2), "" for none."""
-    allocation = holder.claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
     tolerations = next(
-        (result.tolerations for result in results if DeviceId(result.driver, result.pool, result.device) == device), ()
+        (
+            result.tolerations
+            for result in holder.claim.results
+            if DeviceId(result.driver, result.pool, result.device) == device
+        ),
+        (),
     )
     for taint in taints:
         # One of a manifest has no time yet.
@@ -138,7 +141,7 @@ def _starts(model: ClusterModel) -> dict[str, _Start]:
     waiting = {key: _Start(node) for key, node in nodes.items()}
     waiting |= {key: _Start("", prospect.why(key)) for key in prospect.waiting}
     starts = {
-        _title(pod): start
+        pod_title(pod): start
         for key, start in waiting.items()
         if vm_of_pod(pod := completed.pods[key]) or pod.spec.resource_claims
     }
@@ -169,12 +172,3 @@ def _to_start(model: ClusterModel) -> Iterator[VirtualMachine | VirtualMachineIn
 def _age(vm: VirtualMachine | VirtualMachineInstance) -> tuple[str, str]:
     """A key that sorts the oldest first; an instance that isn't created yet is the youngest."""
     return (vm.metadata.creation_timestamp or "9", vm.key)
-
-
-def _title(pod: Pod) -> str:
-    vm = vm_of_pod(pod)
-    return f"VM {pod.namespace}/{vm}" if vm else f"pod {pod.key}"
-
-
-def _as_vm(title: str) -> str:
-    return f"VM {title.removeprefix('VMI ')}" if title.startswith("VMI ") else title
