@@ -16,7 +16,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.sources import addresses_of, instance_keys, instance_uids, leftovers, status_addresses
-from virt_dra.model.published import PoolView, PublishedDevices
+from virt_dra.model.published import PublishedDevices, PublishedPool
 
 
 class ListedSources:
@@ -96,7 +96,7 @@ class ListedSources:
     def template(self, key: str) -> ResourceClaimTemplate | None:
         return self._templates.get(key)
 
-    def pool(self, driver: str, name: str) -> PoolView | None:
+    def pool(self, driver: str, name: str) -> PublishedPool | None:
         return self._pools.pool(driver, name)
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:

@@ -12,7 +12,7 @@ from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
-from virt_dra.model.published import PoolView
+from virt_dra.model.published import PublishedPool
 
 
 class ProfileSources(Protocol):
@@ -41,7 +41,7 @@ class Sources(ProfileSources, Protocol):
     def template(self, key: str) -> ResourceClaimTemplate | None:
         """A template that was made of a profile."""
 
-    def pool(self, driver: str, name: str) -> PoolView | None: ...
+    def pool(self, driver: str, name: str) -> PublishedPool | None: ...
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]: ...
 

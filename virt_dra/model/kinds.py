@@ -77,15 +77,8 @@ _ROWS: Final[Mapping[str, ReadKinds]] = {
 }  # fmt: skip
 _REPORT: Final = _ROWS["get vms"] | _ROWS["get drivers"] | _PLACEMENT
 _WEBHOOK: Final = (
-    ResourceClaimTemplate,
-    ResourceClaim,
-    DeviceClass,
-    ResourceSlice,
-    Node,
-    DeviceTaintRule,
-    *_VMS,
-    KubeVirt,
-)
+    ResourceClaimTemplate, ResourceClaim, DeviceClass, ResourceSlice, Node, DeviceTaintRule, *_VMS, KubeVirt,
+)  # fmt: skip
 _SIZES: Final = (*INSTANCETYPES, REVISIONS)
 """What VMs name for their size."""
 _PROFILES: Final = (DeviceProfile, Namespace, ResourceClaimTemplate)

@@ -4,13 +4,12 @@ K-5.10). Whether devices may be allocated is decided by the allocator's stricter
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from virt_dra.api.meta import ObjectT, TypedObject
-from virt_dra.api.pool_generations import generation_of, newest_generation
+from virt_dra.api.pool_generations import generation_of
 from virt_dra.api.resource_v1 import Device, ResourceSlice
 
 
@@ -27,91 +26,21 @@ class PublishedDevice:
         return self.slice.spec.node_name or self.device.node_name or ""
 
 
-Named = Mapping[str, tuple[Device, ...]]
-"""A slice's devices by name: one each, unless the driver published it twice."""
-
-
-def devices_by_name(published: ResourceSlice) -> Named:
-    named: dict[str, tuple[Device, ...]] = {}
-    for device in published.spec.devices:
-        named[device.name] = (*named.get(device.name, ()), device)
-    return named
-
-
-@dataclass(frozen=True)
 class PublishedPool:
-    """The slices of a pool's highest generation."""
-
-    generation: int
-    slices: tuple[ResourceSlice, ...]
-
-    @property
-    def size(self) -> int:
-        return len(self.slices)
-
-    @cached_property
-    def announced(self) -> tuple[int, ...]:
-        """The numbers of slices that the slices announce, ascending. One that announces none is ignored."""
-        return tuple(
-            sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")})
-        )
-
-    @property
-    def complete(self) -> bool:
-        return all(count == len(self.slices) for count in self.announced)
-
-    @cached_property
-    def _named(self) -> tuple[Named, ...]:
-        return tuple(map(devices_by_name, self.slices))
-
-    def devices(self, name: str) -> tuple[PublishedDevice, ...]:
-        """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
-        return tuple(
-            PublishedDevice(device, s)
-            for s, named in zip(self.slices, self._named, strict=True)
-            for device in named.get(name, ())
-        )
-
-
-class PoolView(Protocol):
-    """A pool for lookups of its devices: a :class:`PublishedPool` or a :class:`TrackedPool`."""
-
-    @property
-    def generation(self) -> int:
-        """The highest generation."""
-
-    @property
-    def size(self) -> int:
-        """The slices of that generation."""
-
-    @property
-    def announced(self) -> tuple[int, ...]: ...
-
-    @property
-    def complete(self) -> bool: ...
-
-    def devices(self, name: str) -> tuple[PublishedDevice, ...]: ...
-
-
-class TrackedPool:
-    """The slices of a pool, updated one at a time: an update costs as much as its slice, not as the pool."""
+    """The slices of a pool, of which those of the highest generation count. An update costs as much as its slice."""
 
     def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
-        self._generations: dict[int, _Generation] = {}
+        self._generations: defaultdict[int, _Generation] = defaultdict(_Generation)
         for slice_ in slices:
             self.put(slice_)
 
     def put(self, published: ResourceSlice) -> None:
         """Add a slice."""
-        number = published.spec.pool.generation
-        generation = self._generations.get(number)
-        if generation is None:
-            generation = self._generations[number] = _Generation()
-        generation.put(published)
+        self._generations[generation_of(published)].put(published)
 
     def remove(self, published: ResourceSlice) -> None:
         """Remove a slice, given as it was put."""
-        number = published.spec.pool.generation
+        number = generation_of(published)
         generation = self._generations.get(number)
         if generation is not None:
             generation.remove(published)
@@ -123,14 +52,17 @@ class TrackedPool:
 
     @property
     def generation(self) -> int:
-        return newest_generation(self._generations, int)[0]
+        """The highest generation."""
+        return max(self._generations)
 
     @property
     def size(self) -> int:
+        """The slices of that generation."""
         return len(self._newest.slices)
 
     @property
     def announced(self) -> tuple[int, ...]:
+        """The numbers of slices that the slices announce, ascending. One that announces none is ignored."""
         return tuple(sorted(self._newest.announced))
 
     @property
@@ -139,6 +71,7 @@ class TrackedPool:
         return all(count == len(newest.slices) for count in newest.announced)
 
     def devices(self, name: str) -> tuple[PublishedDevice, ...]:
+        """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
         return self._newest.devices(name)
 
     @property
@@ -159,16 +92,20 @@ class _Generation:
         """Device -> the names of the slices that have it: mostly one."""
 
     def put(self, published: ResourceSlice) -> None:
-        self.slices[published.name] = published
+        key = _key(published)
+        # Files may have several slices of one name, or equal ones without a name.
+        while key in self.slices and not published.metadata.resource_version:
+            key += "'"
+        self.slices[key] = published
         if published.spec.pool.given("resource_slice_count"):
             self.announced[published.spec.pool.resource_slice_count] += 1
         for device in published.spec.devices:
             names = self._with.get(device.name, ())
-            if published.name not in names:
-                self._with[device.name] = (*names, published.name)
+            self._with[device.name] = names if key in names else (*names, key)
 
     def remove(self, published: ResourceSlice) -> None:
-        if self.slices.pop(published.name, None) is None:
+        key = _key(published)
+        if self.slices.pop(key, None) is None:
             return
         if published.spec.pool.given("resource_slice_count"):
             count = published.spec.pool.resource_slice_count
@@ -176,11 +113,9 @@ class _Generation:
             if not self.announced[count]:
                 del self.announced[count]
         for device in published.spec.devices:
-            left = tuple(name for name in self._with.get(device.name, ()) if name != published.name)
+            left = tuple(name for name in self._with.pop(device.name, ()) if name != key)
             if left:
                 self._with[device.name] = left
-            else:
-                self._with.pop(device.name, None)
 
     def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         slices = (self.slices[slice_name] for slice_name in sorted(self._with.get(name, ())))
@@ -192,35 +127,32 @@ class _Generation:
         )
 
 
+def _key(published: ResourceSlice) -> str:
+    return published.name or repr(published.to_wire())  # a file may have slices that the API server is to name
+
+
 class Publications(Protocol):
     """A lookup of pools by driver and name."""
 
-    def pool(self, driver: str, name: str) -> PoolView | None: ...
+    def pool(self, driver: str, name: str) -> PublishedPool | None: ...
 
 
 @dataclass(frozen=True)
 class PublishedDevices:
     """All slices, by driver and pool. Built once, asked often. Implements :class:`Publications`."""
 
-    pools: Mapping[tuple[str, str], PoolView]
+    pools: Mapping[tuple[str, str], PublishedPool]
 
     @classmethod
     def from_slices(cls, slices: Iterable[ResourceSlice]) -> PublishedDevices:
         """The pools of slices in any order; of several versions of one slice the newest counts."""
-        by_pool: dict[tuple[str, str], list[ResourceSlice]] = defaultdict(list)
-        for s in newest(slices):
-            by_pool[s.spec.driver, s.spec.pool.name].append(s)
-        return cls({key: pool_of(members) for key, members in by_pool.items()})
+        by_pool: defaultdict[tuple[str, str], PublishedPool] = defaultdict(PublishedPool)
+        for slice_ in newest(slices):
+            by_pool[slice_.pool_key].put(slice_)
+        return cls(dict(by_pool))
 
-    def pool(self, driver: str, name: str) -> PoolView | None:
+    def pool(self, driver: str, name: str) -> PublishedPool | None:
         return self.pools.get((driver, name))
-
-
-def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
-    """The pool that these slices of one driver and pool make: one or more, each once."""
-    generation, current = newest_generation(members, generation_of)
-    ordered = tuple(sorted(current, key=lambda s: (s.name, "" if s.name else repr(s.to_wire()))))
-    return PublishedPool(generation, ordered)
 
 
 def newest(objects: Iterable[ObjectT]) -> tuple[ObjectT, ...]:

@@ -185,7 +185,7 @@ def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder,
 
 def devices_held_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:
     """The devices that are allocated to a claim, each with the claim as its holder."""
-    users = users_of(claim, model) if claim.results else ()
+    users = users_of(claim, model) if claim.status.allocation is not None else ()
     since = held_since(claim, users)
     return [
         (

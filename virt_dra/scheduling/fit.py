@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
@@ -129,12 +129,8 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
     FatalError."""
     limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
     served, usages = served_resources(model), _usages(model)
-    devices = DeviceOptions(
-        limits=lambda: limits,
-        class_of=served.class_of,
-        special_claim_of=lambda pod: _special_claim(model, pod),
-        usages=usages,
-    )
+    special = partial(_special_claim, model)
+    devices = DeviceOptions(limits=lambda: limits, class_of=served.class_of, special_claim_of=special, usages=usages)
     ledger = DeviceLedger.holding(snapshot_of(model, options.features))
     sources = FilterSources(
         table=node_table(model),

@@ -97,12 +97,8 @@ async def run_on(
     made = stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node)
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
     cluster.load((*map(labelled, accepted), *(labelled(obj) if isinstance(obj, Node) else obj for obj in made)))
-    conditions = Conditions(
-        gates=at_hand.gates,
-        permitted_host_devices=at_hand.permitted,
-        only_node=settings.node,
-        unread=frozenset((*not_given(accepted), *settings.unread)),
-    )
+    unread = frozenset((*not_given(accepted), *settings.unread))
+    conditions = Conditions(at_hand.gates, at_hand.permitted, settings.node, unread)
     outcomes = await drive(cluster, vms, conditions, clock)
     refused = (*refused_before, *refused)
     advised = tuple(

@@ -3,6 +3,7 @@ XML. Calls controllers and pure functions, simulates the kubelet in between, and
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -107,9 +108,8 @@ async def drive(
 
 def _vm_run(given: InputVm) -> _VmRun:
     subject = given.subject.object
-    outcome = VmOutcome(
-        subject.KIND, subject.namespace, subject.name, str(given.subject.source), taken_over=given.vmi is not None
-    )
+    running, source = given.vmi is not None, str(given.subject.source)
+    outcome = VmOutcome(subject.KIND, subject.namespace, subject.name, source, taken_over=running)
     return _VmRun(outcome, given)
 
 
@@ -137,9 +137,8 @@ async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
 
 async def _take_over(cluster: Cluster, run: _VmRun, vmi: VirtualMachineInstance, pod: Pod, verdict: Verdict) -> None:
     """Takes over a running VM, with the status that virt-dra's operator recorded on it."""
-    denied = (
-        () if verdict.allowed else (f"it is running, but would be refused if it were created now: {verdict.message}",)
-    )
+    refused = f"it is running, but would be refused if it were created now: {verdict.message}"
+    denied = () if verdict.allowed else (refused,)
     recorded = published_status(vmi)
     status = {"deviceStatus": recorded.to_wire()} if recorded is not None and vmi.status.device_status is None else {}
     run.vmi = await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": status})
@@ -158,21 +157,16 @@ async def _create(cluster: Cluster, run: _VmRun) -> None:
         else:
             run.vmi = await cluster.create(_fresh(subject))
     except ApiError as error:
-        run.fail(
-            HandOver.ADMISSION,
-            error.reason,
-            str(error),
-            "change what the message names; a name must be free and well-formed",
-        )
+        remedy = "change what the message names; a name must be free and well-formed"
+        run.fail(HandOver.ADMISSION, error.reason, str(error), remedy)
 
 
 def _verdict(given: InputVm, gates: Gates) -> Verdict:
     """KubeVirt's verdict: an instancetype that conflicts with the VM ends its validation (K-16)."""
     refusals = given.expansion.refusals if given.expansion is not None else ()
     if refusals:
-        return Verdict(
-            False, tuple(AdmissionCause(refusal.type, refusal.message, refusal.field) for refusal in refusals)
-        )
+        causes = tuple(AdmissionCause(refusal.type, refusal.message, refusal.field) for refusal in refusals)
+        return Verdict(False, causes)
     return review(given.reviewed, gates)
 
 
@@ -182,11 +176,8 @@ S = TypeVar("S", VirtualMachine, VirtualMachineInstance)
 def _fresh(subject: S) -> S:
     """The object as its owner would create it, without status and metadata that a server set."""
     given = subject.metadata
-    kept = {
-        field: getattr(given, field)
-        for field in ("name", "generate_name", "namespace", "labels", "annotations")
-        if given.given(field)
-    }
+    names = ("name", "generate_name", "namespace", "labels", "annotations")
+    kept = {field: getattr(given, field) for field in names if given.given(field)}
     wire = {key: value for key, value in subject.to_wire().items() if key != "status"}
     return type(subject).from_wire(wire).with_(metadata=ObjectMeta(**kept))
 
@@ -196,9 +187,8 @@ def _fresh(subject: S) -> S:
 
 async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions) -> None:
     by_uid = _by_uid(runs)
-    inputs = await launcher_pods.gather(
-        cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices
-    )
+    permitted = conditions.permitted_host_devices
+    inputs = await launcher_pods.gather(cluster, conditions.gates, permitted_host_devices=permitted)
     for action in launcher_pods.plan(inputs):
         run = by_uid.get(action.vmi.metadata.uid)
         if run is None or run.taken_over:
@@ -210,12 +200,8 @@ async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condi
         try:
             (pod,) = await launcher_pods.apply(cluster, (action,))
         except ApiError as error:
-            run.fail(
-                HandOver.LAUNCHER_POD,
-                error.reason,
-                str(error),
-                "change the fields of the VM from which the pod gets the invalid value",
-            )
+            remedy = "change the fields of the VM from which the pod gets the invalid value"
+            run.fail(HandOver.LAUNCHER_POD, error.reason, str(error), remedy)
             continue
         run.outcome = replace(run.outcome, pod=pod.name)
 
@@ -279,16 +265,14 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
 
 
 async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions, clock: RunClock) -> None:
-    order = {
-        f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(runs) if t.continues
-    }
+    continuing = ((run, position) for position, run in enumerate(runs) if run.continues)
+    order = {f"{run.outcome.namespace}/{run.outcome.pod}": (run.turn, position) for run, position in continuing}
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
         inputs = await scheduler.gather(cluster, unread=conditions.unread)
         pods = sorted((pod for pod in inputs.pods if pod.key in order), key=lambda pod: order[pod.key])
-        decisions = await scheduler.apply(
-            cluster, scheduler.plan(replace(inputs, pods=tuple(pods)), only_node=conditions.only_node), clock()
-        )
+        plan = scheduler.plan(replace(inputs, pods=tuple(pods)), only_node=conditions.only_node)
+        decisions = await scheduler.apply(cluster, plan, clock())
         unplaced = {
             decision.pod.key: decision.outcome for decision in decisions if isinstance(decision.outcome, Unplaced)
         }
@@ -351,22 +335,18 @@ async def _resolve_devices(
     inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).updates):
         if run := by_uid.get(event.uid):
-            run.fail(
-                HandOver.DEVICE_STATUS,
-                event.reason,
-                event.message,
-                "report it to the driver: the API server refuses this status",
-            )
+            remedy = "report it to the driver: the API server refuses this status"
+            run.fail(HandOver.DEVICE_STATUS, event.reason, event.message, remedy)
     published = PublishedDevices.from_slices(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
-    owned: dict[str, list[Pod]] = {}
+    owned: defaultdict[str, list[Pod]] = defaultdict(list)
     for owned_pod in inputs.pods:
         for uid in owner_uids(owned_pod):
-            owned.setdefault(uid, []).append(owned_pod)
+            owned[uid].append(owned_pod)
     for run in _continuing(runs):
         given = _vmi(run)
         vmi = run.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
-        pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
+        pod = current_pod(vmi, launcher_pods_of(vmi, owned[vmi.metadata.uid]))
         named = (by_key.get(key) for key in (pod.claim_keys if pod is not None else ()))
         sources = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
         report = sources.settled(inputs.taint_rules)
@@ -378,18 +358,10 @@ async def _resolve_devices(
         unresolved = (*report.unresolved, *unread)
         if unresolved:
             first = unresolved[0]
-            details = (
-                [f"{problem.subject}: {problem.reason}: {problem.message}" for problem in unresolved]
-                if len(unresolved) > 1
-                else ()
-            )
-            run.fail(
-                HandOver.DEVICE_STATUS,
-                first.reason,
-                f"{first.subject}: {first.message}",
-                advice.device(first.reason),
-                details,
-            )
+            lines = [f"{problem.subject}: {problem.reason}: {problem.message}" for problem in unresolved]
+            details = lines if len(lines) > 1 else ()
+            message, remedy = f"{first.subject}: {first.message}", advice.device(first.reason)
+            run.fail(HandOver.DEVICE_STATUS, first.reason, message, remedy, details)
 
 
 # --- domain XML ---------------------------------------------------------------------------------------------------

@@ -40,16 +40,9 @@ from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
 __all__ = [
-    "EXHAUSTED",
-    "POLICY",
-    "TOO_SMALL",
-    "UNKNOWN",
-    "Capacities",
-    "CapacityFilter",
-    "Share",
-    "ShareNames",
+    "EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "ShareNames",
     "SharedCapacity",
-]
+]  # fmt: skip
 
 EXHAUSTED = "CapacityExhausted"
 """The request takes more of a shared device than is left."""

@@ -50,9 +50,5 @@ class MatchAttribute(AttributeConstraint):
         if values is None:
             return self.missing("matchAttribute", request, device)
         wanted = self._common[-1]
-        return Rejection(
-            DIFFERS,
-            f"attribute {self.name} differs",
-            device.id,
-            f"matchAttribute {self.name}: is {values}, must be {wanted}",
-        )
+        detail = f"matchAttribute {self.name}: is {values}, must be {wanted}"
+        return Rejection(DIFFERS, f"attribute {self.name} differs", device.id, detail)

@@ -17,7 +17,7 @@ from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, mi
 from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS, DeviceResolution, DeviceWarning, ResolvedDevice
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.sources import Sources, address_on, ends, pools_of
-from virt_dra.model.published import PoolView, PublishedDevices
+from virt_dra.model.published import PublishedDevices, PublishedPool
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def gather(
     pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if not pod.finished)
     named = {name: sources.claim(name) for pod in pods for name in pod.claim_keys}
     claims = {name: claim for name, claim in named.items() if claim is not None}
-    pools: dict[tuple[str, str], PoolView] = {}
+    pools: dict[tuple[str, str], PublishedPool] = {}
     for driver, name in dict.fromkeys(pair for claim in claims.values() for pair in pools_of(claim)):
         pool = sources.pool(driver, name)
         if pool is not None:
@@ -97,7 +97,7 @@ def allocated_addresses(
     return on_node
 
 
-def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView]) -> bool:
+def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PublishedPool]) -> bool:
     selector = rule.spec.device_selector
     return selector is not None and any(
         selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools

@@ -36,7 +36,7 @@ from virt_dra.controllers.sources import (
     status_addresses,
 )
 from virt_dra.model.evicting.causes import device_of, rule_selects
-from virt_dra.model.published import PoolView, TrackedPool
+from virt_dra.model.published import PublishedPool
 
 UID = "uid"
 """Of VMIs: their UID."""
@@ -151,7 +151,7 @@ class WatchedSources:
         self._namespaces = namespaces
         self._templates = templates
         self._profiles_by_name: Mapping[str, DeviceProfile] | None = None
-        self._pools: dict[tuple[str, str], TrackedPool] = {}
+        self._pools: dict[tuple[str, str], PublishedPool] = {}
         """Pools that were asked for, kept up to date with every change of a slice."""
         self._sorted_rules: tuple[DeviceTaintRule, ...] | None = None
         self._writers = metadata_writers()
@@ -187,13 +187,13 @@ class WatchedSources:
         namespace = self._namespaces.get(name)
         return namespace.metadata.labels if namespace is not None else {}
 
-    def pool(self, driver: str, name: str) -> PoolView | None:
+    def pool(self, driver: str, name: str) -> PublishedPool | None:
         tracked = self._pools.get((driver, name))
         if tracked is None:
             members = self._slices.by_index(POOL, (driver, name))
             if not members:
                 return None
-            tracked = self._pools[driver, name] = TrackedPool(members)
+            tracked = self._pools[driver, name] = PublishedPool(members)
         return tracked
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:

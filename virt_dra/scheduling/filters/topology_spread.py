@@ -73,14 +73,9 @@ def _constraint(given: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
         own = {key: pod.metadata.labels[key] for key in given.match_label_keys if key in pod.metadata.labels}
         if own:
             selector = selector.with_(match_labels={**selector.match_labels, **own})
-    return SpreadConstraint(
-        given.topology_key,
-        given.max_skew,
-        1 if given.min_domains is None else given.min_domains,
-        selector,
-        (given.node_affinity_policy or _HONOR) == _HONOR,
-        given.node_taints_policy == _HONOR,
-    )
+    min_domains = 1 if given.min_domains is None else given.min_domains
+    honors = (given.node_affinity_policy or _HONOR) == _HONOR, given.node_taints_policy == _HONOR
+    return SpreadConstraint(given.topology_key, given.max_skew, min_domains, selector, *honors)
 
 
 class PodTopologySpread(SchedulingPlugin):

@@ -164,14 +164,8 @@ class CardCatalog:
                     shares.append(Part(card, amount))
                 parts.append(tuple(shares))
         devices = reachable.devices
-        layout = CardLayout(
-            len(alike),
-            tuple(parts),
-            _places(devices, _PCIE_ROOT),
-            _places(devices, _NUMA),
-            tuple([self.size(device) for device in devices]),
-            tuple(alike),
-        )
+        sizes, roots = tuple([self.size(device) for device in devices]), _places(devices, _PCIE_ROOT)
+        layout = CardLayout(len(alike), tuple(parts), roots, _places(devices, _NUMA), sizes, tuple(alike))
         counted = (
             _CountedDevice(device.id.device, of_device, device, bool(device.published.consumes_counters))
             for device, of_device in zip(devices, parts, strict=True)

@@ -185,7 +185,7 @@ class ClaimManager:
         """The UIDs of all pods for which claims are recorded."""
         return frozenset(uid for entry in self._entries.values() for uid in entry.pods)
 
-    # --- prepare
+    # --- prepare ----------------------------------------------------------------------------------------------------
     # --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
@@ -297,12 +297,10 @@ class ClaimManager:
 
     def _all_devices(self, claim: PreparedClaim) -> Prepared:
         parts = [prepared for _, prepared in sorted(self._entries[claim.namespace, claim.name].devices.items())]
-        files = {
-            f"{request} {number}": file for number, part in enumerate(parts) for request, file in part.files.items()
-        }
+        files = {f"{name} {number}": file for number, part in enumerate(parts) for name, file in part.files.items()}
         return Prepared(tuple(device for part in parts for device in part.devices), files)
 
-    # --- unprepare
+    # --- unprepare --------------------------------------------------------------------------------------------------
     # ------------------------------------------------------------------------------------------------------
 
     async def unprepare(self, pod_uid: str) -> None:
@@ -326,20 +324,14 @@ class ClaimManager:
             self._entries.pop((claim.namespace, claim.name), None)
         self._save()
 
-    # --- containers
+    # --- containers -------------------------------------------------------------------------------------------------
     # -----------------------------------------------------------------------------------------------------
 
     def cdi_ids(self, pod: Pod, container: str) -> tuple[str, ...]:
         """The CDI devices of a container: of its prepared claims, or requests of these, and extended resources
         (C-16.6)."""
-        spec = next(
-            (
-                candidate
-                for candidate in (*pod.spec.init_containers, *pod.spec.containers)
-                if candidate.name == container
-            ),
-            None,
-        )
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        spec = next((candidate for candidate in containers if candidate.name == container), None)
         wanted: list[tuple[str, str]] = []
         for reference in spec.resources.claims if spec is not None else ():
             entry = next((claim for claim in pod.spec.resource_claims if claim.name == reference.name), None)
@@ -361,7 +353,7 @@ class ClaimManager:
                     ids += device.cdi_ids
         return tuple(ids)
 
-    # --- state
+    # --- state ------------------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------------------
 
     def _change(self, claim: PreparedClaim, **changes: Any) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from virt_dra.api.integration.device_metadata import FILE_SUFFIX, request_directory
 from virt_dra.api.integration.metadata_content import DeviceMetadata, MetadataDevice, MetadataRequest
@@ -157,8 +156,7 @@ class Driver:
         return prepared
 
     def _made(self, node: str, claim: ResourceClaim) -> Prepared | str:
-        allocation = claim.status.allocation
-        results = [result for result in allocation.devices.results if result.driver == self.name] if allocation else []
+        results = [result for result in claim.results if result.driver == self.name]
         chosen: list[tuple[DeviceRequestAllocationResult, Gadget]] = []
         for result in results:
             pool = self._pools.get(result.pool)
@@ -170,11 +168,19 @@ class Driver:
             chosen.append((result, gadget))
         devices = tuple(self._handed_over(claim, result, gadget) for result, gadget in chosen)
         files: dict[str, tuple[str, str]] = {}
+        entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
         if self.metadata:
             for request in dict.fromkeys(result.request for result in results):
                 base = request.partition("/")[0]
-                entries = [self._described(result, gadget) for result, gadget in chosen if result.request == request]
-                files[base] = (self._path(claim, base), _stream(claim, request, entries))
+                entries = [
+                    MetadataDevice(
+                        driver=self.name, pool=result.pool, name=result.device, attributes=gadget.described()
+                    )
+                    for result, gadget in chosen
+                    if result.request == request
+                ]
+                folder = request_directory(entry, None if entry else claim.name, base)
+                files[base] = (f"{folder}/{self.name}{FILE_SUFFIX}", _stream(claim, request, entries))
         return Prepared(devices, files)
 
     def _handed_over(
@@ -184,13 +190,6 @@ class Driver:
         return PreparedDevice(
             self.name, result.pool, result.device, result.request, dict(gadget.environment), cdi, result.share_id
         )
-
-    def _described(self, result: DeviceRequestAllocationResult, gadget: Gadget) -> MetadataDevice:
-        return MetadataDevice(driver=self.name, pool=result.pool, name=result.device, attributes=gadget.described())
-
-    def _path(self, claim: ResourceClaim, request: str) -> str:
-        entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
-        return f"{request_directory(entry, None if entry else claim.name, request)}/{self.name}{FILE_SUFFIX}"
 
     # --- health -----------------------------------------------------------------------------------------------------
 
@@ -233,8 +232,5 @@ def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -
 
 def without(pool: HardwarePool, *devices: str) -> HardwarePool:
     """The pool's next generation without some of its devices, as when they fail."""
-    return replace(
-        pool,
-        generation=pool.generation + 1,
-        devices=tuple(device for device in pool.devices if device.name not in devices),
-    )
+    left = tuple(device for device in pool.devices if device.name not in devices)
+    return pool.next_generation(left)

@@ -289,16 +289,8 @@ class Kubelet:
             self._events.record(reference_to(pod), "Warning", FAILED_PREPARE, message)
         except (NotYet, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
-        status = pod_status.status_of(
-            pod,
-            ours.started,
-            ours.exits,
-            self._ready(ours),
-            problem,
-            self._health(ours),
-            self._clock(),
-            self._address_of(pod.metadata.uid),
-        )
+        ready, health, address = self._ready(ours), self._health(ours), self._address_of(pod.metadata.uid)
+        status = pod_status.status_of(pod, ours.started, ours.exits, ready, problem, health, self._clock(), address)
         if status is not None and status.get("phase") in FINISHED and not await self._unprepared(pod):
             return RETRY_SECONDS  # claims are unprepared before the end is reported (C-16.7)
         if status is not None:
@@ -358,9 +350,8 @@ class Kubelet:
             if source is None:
                 continue
             try:
-                data = (await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)).to_wire().get(
-                    "data"
-                ) or {}
+                secret = await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)
+                data = secret.to_wire().get("data") or {}
             except NotFound:
                 if ours.containers:
                     continue  # what is shown stays
@@ -417,16 +408,13 @@ class Kubelet:
             failed = spec.name in ours.exits and ours.exits[spec.name].code != 0
             if failed and not never:
                 await asyncio.sleep(RETRY_SECONDS)
-                self._stop(ours, spec.name)
+                for by_name in (ours.containers, ours.programs, ours.exits, ours.started):
+                    by_name.pop(spec.name, None)
             self._start(key, ours, spec, ends=not stays)
             if not stays and (spec.name not in ours.exits or ours.exits[spec.name].code != 0):
                 return  # its end, or the pod's, comes first
         for spec in ours.pod.spec.containers:
             self._start(key, ours, spec, ends=False)
-
-    def _stop(self, ours: _Ours, name: str) -> None:
-        for by_name in (ours.containers, ours.programs, ours.exits, ours.started):
-            by_name.pop(name, None)
 
     def _start(self, key: CacheKey, ours: _Ours, spec: Container, *, ends: bool) -> None:
         if spec.name in ours.containers:
@@ -496,13 +484,13 @@ class Kubelet:
             entry: [device for device in prepared.devices if self._drivers[device.driver].reports_health]
             for entry, prepared in (ours.prepared or {}).items()
         }
-        by_container: dict[str, list[dict[str, Any]]] = {}
-        for spec in ours.pod.spec.containers:
-            if spec.name in ours.containers:
-                by_container[spec.name] = [
-                    status.to_wire() for status in allocated_resources_status(spec, devices, self._device_health, now)
-                ]
-        return by_container
+        return {
+            spec.name: [
+                status.to_wire() for status in allocated_resources_status(spec, devices, self._device_health, now)
+            ]
+            for spec in ours.pod.spec.containers
+            if spec.name in ours.containers
+        }
 
 
 def image_name(image: str) -> str:

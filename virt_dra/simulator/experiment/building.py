@@ -178,9 +178,8 @@ def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: st
 def _shape(vm: VmPart, number: int, source: str) -> VmShape:
     requests = {"cpu": str(vm.cpu), "memory": str(vm.memory)}
     containers = [{"name": "compute", "resources": {"requests": requests}}]
-    pod = Pod.from_wire(
-        {"spec": {"containers": containers, **({"nodeSelector": vm.node_selector} if vm.node_selector else {})}}
-    )
+    selector = {"nodeSelector": vm.node_selector} if vm.node_selector else {}
+    pod = Pod.from_wire({"spec": {"containers": containers, **selector}})
     return VmShape(vm.name, pod, claims_of(vm, number, source))
 
 
@@ -193,16 +192,9 @@ def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShap
         for index, at in enumerate(_times(vm.arrivals, random)):
             if len(arriving) >= MOST_ARRIVALS:
                 raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
+            lifetime = _lifetime(vm.lifetime, random)
             arriving.append(
-                Arrival(
-                    at,
-                    shapes[vm.name],
-                    f"{vm.name}-{index}",
-                    _lifetime(vm.lifetime, random),
-                    vm.priority,
-                    vm.gang,
-                    pattern=pattern,
-                )
+                Arrival(at, shapes[vm.name], f"{vm.name}-{index}", lifetime, vm.priority, vm.gang, pattern=pattern)
             )
     return arriving
 
@@ -277,12 +269,6 @@ def _listed_one(
     if not 1 <= members <= 1000:
         raise BadExperiment(f"{name}:{line}: gang: must be 1 to 1000, is {members}")
     fixed = vm.lifetime if not isinstance(vm.lifetime, LifetimePart) else vm.lifetime.mean
-    return Arrival(
-        at,
-        shapes[kind],
-        read("name", str, f"{kind}-line-{line}"),
-        read("lifetime", seconds_of, fixed),
-        read("priority", int, vm.priority),
-        members,
-        pattern=patterns[kind],
-    )
+    called, lifetime = read("name", str, f"{kind}-line-{line}"), read("lifetime", seconds_of, fixed)
+    priority = read("priority", int, vm.priority)
+    return Arrival(at, shapes[kind], called, lifetime, priority, members, pattern=patterns[kind])

@@ -56,11 +56,8 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     model = ClusterModel(used, unread=not_given(objects))
     pods = [pod for pod in model.of(Pod) if not pod.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
-    notes = (
-        [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"]
-        if others
-        else []
-    )
+    left_out = f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"
+    notes = [left_out] if others else []
     consumers = Counter(key for pod in pods for key in set(_claim_keys(pod)) if key is not None)
     shared = {key for key, number in consumers.items() if number > 1}
     if shared:

@@ -66,8 +66,7 @@ class Simulation:
         weights: Counter[VmShape] = Counter()
         for arrival in experiment.arrivals:
             weights[arrival.shape] += arrival.members
-        for pod in experiment.running:
-            weights[pod.arrival.shape] += 1
+        weights.update(pod.arrival.shape for pod in experiment.running)
         self._cluster = PlacedCluster(
             experiment.cluster,
             experiment.nodes,
@@ -80,12 +79,8 @@ class Simulation:
         )
         self._placer = self._cluster.placer
         self._waiting = WaitingVms()
-        self._journal = Journal(
-            experiment.warm_up,
-            [node.name for node in experiment.nodes],
-            models_of_devices(self._placer),
-            keeps_stays=experiment.keeps_stays,
-        )
+        names, models = [node.name for node in experiment.nodes], models_of_devices(self._placer)
+        self._journal = Journal(experiment.warm_up, names, models, keeps_stays=experiment.keeps_stays)
         self._model_use = ModelUse(self._placer, self._cluster.meter.counted)
         self._due: list[tuple[float, int, _Due]] = []
         """Time, number of the VM or gang, and what happens to it."""
@@ -187,12 +182,8 @@ class Simulation:
             for _ in range(arrival.members)
         ]
         journal = self._journal
-        return KeepingMeasures(
-            journal.restarts,
-            journal.restart_waits.percentiles(unfinished),
-            self._kept_seconds / 3600 / WHOLE,
-            self._released,
-        )
+        waits = journal.restart_waits.percentiles(unfinished)
+        return KeepingMeasures(journal.restarts, waits, self._kept_seconds / 3600 / WHOLE, self._released)
 
     def _kept_waiting(self) -> Iterator[tuple[Arrival, float]]:
         for _, vm in self._kept.wanting:
@@ -211,11 +202,8 @@ class Simulation:
     @property
     def placements(self) -> dict[str, str]:
         """The VMs that run now, each with its node. Those of a gang are numbered."""
-        by_name: dict[str, str] = {}
-        for running in self._journal.running.values():
-            for name, vm in running.named:
-                by_name[name] = self._experiment.nodes[vm.node].name
-        return by_name
+        nodes = self._experiment.nodes
+        return {name: nodes[vm.node].name for running in self._journal.running.values() for name, vm in running.named}
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | tuple[int, _Due] | tuple[Disturbance, bool]]]:
         """The events in the order of time. At one moment VMs come first, then the cluster, then arrivals."""
@@ -452,24 +440,17 @@ class Simulation:
         if self._samples and self._samples[-1].at == self._now:
             self._samples.pop()  # the last state of a moment counts
         asked = self._asked / (meter.cards * 1000) if meter.cards else 0.0
-        self._samples.append(
-            ClusterSample(
-                self._now,
-                self._vms,
-                asked,
-                meter.used,
-                self._waiting.vms + sum(arrival.members for arrival, _ in self._kept_waiting()),
-                meter.fragmentation(),
-                meter.largest_vm,
-                meter.largest_share(),
-            )
-        )
+        waiting = self._waiting.vms + sum(arrival.members for arrival, _ in self._kept_waiting())
+        sample = ClusterSample(
+            self._now, self._vms, asked, meter.used, waiting, meter.fragmentation(), meter.largest_vm,
+            meter.largest_share(),
+        )  # fmt: skip
+        self._samples.append(sample)
 
 
 def _rule(number: int, tainted: DevicesTainted) -> DeviceTaintRule:
-    selector = {
-        name: getattr(tainted, name) for name in ("driver", "pool", "device") if getattr(tainted, name) is not None
-    }
+    names = ("driver", "pool", "device")
+    selector = {name: getattr(tainted, name) for name in names if getattr(tainted, name) is not None}
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(**selector), taint=tainted.taint)
     return DeviceTaintRule(metadata=ObjectMeta(name=f"simulated-{number}"), spec=spec)
 

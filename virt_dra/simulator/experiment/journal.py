@@ -98,15 +98,11 @@ class Journal:
 
     def runs(self, number: int, arrival: Arrival, placed: PlacedVm) -> None:
         """Records a VM that runs from the beginning: it has waited for nothing that is measured."""
-        running = self.running[number] = RunningVms(arrival, 0.0, (placed,), len(self.stays))
-        if self._keeps_stays:
-            self.stays += [self._stay(arrival, name, 0.0, vm) for name, vm in running.named]
+        self._runs(number, arrival, 0.0, (placed,))
 
     def starts(self, number: int, arrival: Arrival, since: float, now: float, placed: tuple[PlacedVm, ...]) -> None:
         """Records a start. ``since``: when it began to wait."""
-        running = self.running[number] = RunningVms(arrival, now, placed, len(self.stays))
-        if self._keeps_stays:
-            self.stays += [self._stay(arrival, name, now, vm) for name, vm in running.named]
+        self._runs(number, arrival, now, placed)
         self.started_gangs += arrival.members > 1 and not arrival.ran_before
         if since < self._warm_up:
             return
@@ -124,10 +120,15 @@ class Journal:
             for model in self._models_of(vm):
                 self._models[model].add(now - since)
 
+    def _runs(self, number: int, arrival: Arrival, since: float, placed: tuple[PlacedVm, ...]) -> None:
+        running = self.running[number] = RunningVms(arrival, since, placed, len(self.stays))
+        if self._keeps_stays:
+            self.stays += [self._stay(arrival, name, since, vm) for name, vm in running.named]
+
     def ends(self, number: int, now: float, cards: int, *, evicted: bool = False) -> RunningVms:
         """Records an end, and returns what ran. ``cards``: thousandths that it had. Raises KeyError."""
         running = self.running.pop(number)
-        self._use(running, now, cards)
+        self._kind(running.arrival).card_seconds += self._card_seconds(running, now, cards)
         if evicted and now >= self._warm_up:
             self.evicted += running.arrival.members
         if self._keeps_stays:
@@ -169,13 +170,7 @@ class Journal:
         )
 
     def _kind(self, arrival: Arrival) -> _KindTotals:
-        totals = self._kinds.get(arrival.shape.name)
-        if totals is None:
-            totals = self._kinds[arrival.shape.name] = _KindTotals()
-        return totals
-
-    def _use(self, running: RunningVms, now: float, cards: int) -> None:
-        self._kind(running.arrival).card_seconds += self._card_seconds(running, now, cards)
+        return self._kinds.setdefault(arrival.shape.name, _KindTotals())
 
     def _card_seconds(self, running: RunningVms, now: float, cards: int) -> float:
         return cards * max(now - max(running.since, self._warm_up), 0.0)

@@ -44,14 +44,9 @@ class PlacedCluster:
         snapshot = snapshot_of(model, features)
         catalog = card_catalog(snapshot, features)
         self.typical = TypicalVms(vms, nodes, snapshot, catalog, features)
+        labels_of, knows_all = namespace_labels(model), model.knows_all(Pod)
         self.placer = PolicyPlacer(
-            snapshot,
-            nodes,
-            self._chosen(),
-            catalog,
-            features,
-            labels_of=namespace_labels(model),
-            knows_all_pods=model.knows_all(Pod),
+            snapshot, nodes, self._chosen(), catalog, features, labels_of=labels_of, knows_all_pods=knows_all
         )
         numbers = {node.name: number for number, node in enumerate(nodes)}
         for pod in model.of(Pod):

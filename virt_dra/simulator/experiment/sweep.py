@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
+from operator import ge, gt, le, lt
 from typing import Final, Protocol
 
 from virt_dra.api.counting import counted
@@ -86,12 +87,7 @@ _MEASURED: Final[dict[str, Callable[[Measures], float]]] = {
     "fragmented": lambda measures: measures.last.fragmentation,
     "largest vm": lambda measures: measures.last.largest_vm,
 }
-_COMPARED: Final[dict[str, Callable[[float, float], bool]]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+_COMPARED: Final[dict[str, Callable[[float, float], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _PARTS: Final = frozenset({"used", "fragmented"})
 
 

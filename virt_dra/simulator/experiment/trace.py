@@ -151,12 +151,8 @@ def _slice(node: str, count: int, model: str) -> ResourceSlice:
         }
         for number in range(count)
     ]
-    spec = {
-        "driver": DRIVER,
-        "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": devices,
-    }
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
     return ResourceSlice.from_wire({"metadata": {"name": f"{node}-gpus"}, "spec": spec})
 
 

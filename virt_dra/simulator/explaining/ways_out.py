@@ -54,18 +54,9 @@ from virt_dra.scheduling.why.groups import RefusalGroup
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
 Kind = Literal[
-    "free",
-    "stop",
-    "tolerate",
-    "uncordon",
-    "label",
-    "affinity",
-    "resources",
-    "selector",
-    "count",
-    "constraint",
+    "free", "stop", "tolerate", "uncordon", "label", "affinity", "resources", "selector", "count", "constraint",
     "capacity",
-]
+]  # fmt: skip
 
 TRIALS: Final = 400
 """Placements on one node that all ways out of an answer may cost together."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from virt_dra.api.keeping.claims import claim_terms, is_kept, other_consumers, vm_name_of
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import OwnerReference, TypedObject
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
 from virt_dra.api.schemas.applying import applied_in_order
@@ -19,7 +19,6 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import as_admitted
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_OF_THE_SERVER: Final = ("status",)
 
 ObjectAction = Literal["create", "change", "delete", "none"]
 ObjectName = tuple[str, str, str]
@@ -68,12 +67,8 @@ def changed_cluster(
     gone = _with_dependents(gone, stored)
     left = [obj for obj in stored if _identity(obj) not in gone]
     pods = {(namespace, name) for kind, namespace, name in gone if kind == "Pod"}
-    after = ClusterModel(
-        (_released(obj, pods) if isinstance(obj, ResourceClaim) else obj for obj in left),
-        namespace,
-        before.unread,
-        before.partial,
-    )
+    kept = (_released(obj, pods) if isinstance(obj, ResourceClaim) else obj for obj in left)
+    after = ClusterModel(kept, namespace, before.unread, before.partial)
     return ChangedCluster(as_admitted(before), as_admitted(after), tuple(changes))
 
 
@@ -84,10 +79,8 @@ def _identity(obj: TypedObject) -> ObjectName:
 def _action(manifest: TypedObject, existing: TypedObject | None) -> ObjectAction:
     if existing is None:
         return "create"
-    wanted = manifest.to_wire()
-    for field in _OF_THE_SERVER:
-        wanted.pop(field, None)
-    stored = existing.to_wire()
+    wanted, stored = manifest.to_wire(), existing.to_wire()
+    wanted.pop("status", None)  # the server's
     return "none" if _contains(stored, wanted) and not _left_out(existing, wanted) else "change"
 
 
@@ -135,7 +128,7 @@ def _with_dependents(gone: set[ObjectName], objects: Sequence[TypedObject]) -> s
             _identity(obj)
             for obj in owned
             if _identity(obj) not in deleted
-            and all(owner in deleted for owner in _owners(obj, obj.metadata.owner_references))
+            and all((owner.kind, obj.namespace, owner.name) in deleted for owner in obj.metadata.owner_references)
         }
         if not more:
             return deleted
@@ -158,11 +151,6 @@ def _given_up(
             vm = stopped.get(f"{claim.namespace}/{vm_name_of(claim)}")
             if vm is not None and claim_terms(vm, claim)[0] is None:
                 yield claim
-
-
-def _owners(obj: TypedObject, references: Iterable[OwnerReference]) -> Iterator[ObjectName]:
-    for reference in references:
-        yield (reference.kind, obj.namespace, reference.name)
 
 
 def _released(claim: ResourceClaim, ended: Collection[tuple[str, str]]) -> ResourceClaim:

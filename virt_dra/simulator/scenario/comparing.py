@@ -58,12 +58,9 @@ def _swapped(value: Any, names: re.Pattern[str], stands_for: str) -> Any:
     for key, member in value.items():
         by_name.setdefault(names.sub(stands_for, key), []).append(_swapped(member, names, stands_for))
     return {
-        key: members[0] if len(members) == 1 else sorted(members, key=_in_order) for key, members in by_name.items()
+        key: members[0] if len(members) == 1 else sorted(members, key=lambda member: json.dumps(member, sort_keys=True))
+        for key, members in by_name.items()
     }
-
-
-def _in_order(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def differences(wanted: Any, answered: Any, path: str = "") -> Iterator[str]:

@@ -98,15 +98,8 @@ class NormalForm:
             about = event.get("involvedObject") or event.get("regarding") or {}
             if about.get("kind") not in COMPARED or self._symbols.symbol(about.get("uid", "")) is None:
                 continue
-            title = self._title(
-                {
-                    "metadata": {
-                        "uid": about["uid"],
-                        "name": about.get("name", ""),
-                        "namespace": about.get("namespace", ""),
-                    }
-                }
-            )
+            named = {"uid": about["uid"], "name": about.get("name", ""), "namespace": about.get("namespace", "")}
+            title = self._title({"metadata": named})
             reason = event.get("reason", "")
             text = "" if reason in _TEXTLESS else self._text(event.get("message") or event.get("note") or "")
             events.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
@@ -117,13 +110,15 @@ class NormalForm:
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self._text(key): self._replaced_member(key, member) for key, member in value.items()}
+            return {
+                self._text(key): self._symbols.uid_text(member)
+                if key == "uid" and isinstance(member, str)
+                else self._replaced(member)
+                for key, member in value.items()
+            }
         if isinstance(value, list):
             return [self._replaced(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
-
-    def _replaced_member(self, key: str, value: Any) -> Any:
-        return self._symbols.uid_text(value) if key == "uid" and isinstance(value, str) else self._replaced(value)
 
 
 class _Shares:
@@ -135,13 +130,12 @@ class _Shares:
     def named(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: self._name(member) if key == "shareID" and isinstance(member, str) else self.named(member)
+                key: self._names.setdefault(member, f"share{len(self._names) + 1}")
+                if key == "shareID" and isinstance(member, str)
+                else self.named(member)
                 for key, member in value.items()
             }
         return [self.named(item) for item in value] if isinstance(value, list) else value
-
-    def _name(self, share: str) -> str:
-        return self._names.setdefault(share, f"share{len(self._names) + 1}")
 
 
 def _without_empty(kept: Mapping[str, Any]) -> Json:
@@ -150,12 +144,10 @@ def _without_empty(kept: Mapping[str, Any]) -> Json:
 
 def _pod(raw: Json) -> Json:
     spec, status = raw.get("spec", {}), raw.get("status", {})
-    listed = [
-        _condition(condition) for condition in status.get("conditions") or () if condition["type"] in _POD_CONDITIONS
-    ]
     conditions = {
         condition["type"]: {key: condition[key] for key in ("status", "reason", "message") if key in condition}
-        for condition in listed
+        for condition in _conditions(status)
+        if condition["type"] in _POD_CONDITIONS
     }
     finished = status.get("phase") in FINISHED
     return {

@@ -97,12 +97,7 @@ class Play:
     def answer(self) -> Json:
         """``{name, refusals, states, unsettled?}``."""
         claimants = {
-            raw["metadata"]["name"]: raw
-            for raw in (
-                *self.scenario.given,
-                *(obj for step in self.scenario.steps for obj in step.fields.get("objects", ())),
-            )
-            if raw["kind"] in ("Pod", "PodGroup")
+            raw["metadata"]["name"]: raw for raw in self.scenario.applied if raw["kind"] in ("Pod", "PodGroup")
         }
         form = NormalForm(self.target.log.table(), claimants.values())
         answer: Json = {
@@ -134,18 +129,16 @@ class Play:
                 await self._asked(index, self.target.bind(fields["pod"], namespace, fields["node"], user))
             case "run" | "finish":
                 for pod in fields["pods"]:
-                    await self._report(
-                        index, pod, namespace, "Running" if step.do == "run" else fields.get("phase", "Succeeded"), user
-                    )
+                    phase = "Running" if step.do == "run" else fields.get("phase", "Succeeded")
+                    await self._report(index, pod, namespace, phase, user)
             case "stop":
                 for pod in fields["pods"]:
                     await self._delete(index, "Pod", pod, namespace, 0, user)
             case "device-status":
                 devices = [_with_times(device, self.target.text_now()) for device in fields["devices"]]
                 place = self._place("ResourceClaim", fields["claim"], namespace)
-                await self._asked(
-                    index, self.target.patch(place, {"status": {"devices": devices}}, subresource="status", user=user)
-                )
+                request = self.target.patch(place, {"status": {"devices": devices}}, subresource="status", user=user)
+                await self._asked(index, request)
             case "driver":
                 self.target.drive(fields["name"], fields["settings"])
             case "wait":
@@ -181,15 +174,8 @@ class Play:
         raw = await self.target.get(place)
         now = self.target.text_now()
         code = 1 if phase == "Failed" else 0
-        over = {
-            "terminated": {
-                "exitCode": code,
-                "reason": "Error" if code else "Completed",
-                "startedAt": now,
-                "finishedAt": now,
-            }
-        }
-        state = {"running": {"startedAt": now}} if phase == "Running" else over
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now, "finishedAt": now}
+        state = {"running": {"startedAt": now}} if phase == "Running" else {"terminated": ended}
         statuses = [
             {"name": container["name"], "image": container.get("image", ""), "imageID": "", "restartCount": 0,
                 "ready": phase == "Running",
@@ -217,7 +203,7 @@ class Play:
     def _place(self, kind: str, name: str, namespace: str) -> ObjectPlace:
         return ObjectPlace(self.scenario.api_versions[kind], kind, name, "" if kind in CLUSTER_SCOPED else namespace)
 
-    # --- time
+    # --- time -------------------------------------------------------------------------------------------------------
     # -----------------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:

@@ -107,7 +107,7 @@ class _Reader:
             drivers=self._drivers(raw.get("drivers")),
         )
         if not self._problems:
-            self._problems += _contradictions(scenario)
+            self._problems += _StepCheck(scenario).problems()
         if self._problems:
             raise ScenarioError(tuple(self._problems))
         return scenario
@@ -127,17 +127,16 @@ class _Reader:
         return str(release)
 
     def _drivers(self, raw: object) -> Mapping[str, Json]:
-        if not self._mapping(raw, "drivers") or not isinstance(raw, dict):
-            return {}
-        if raw and not self._release:
+        drivers = self._mapping(raw, "drivers")
+        if drivers and not self._release:
             self._fault("drivers", "are those of classic DRA: name the release in kubernetes")
-        if len(raw) > MOST_DRIVERS:
-            self._fault("drivers", f"are {len(raw)}; at most {MOST_DRIVERS} run")
+        if len(drivers) > MOST_DRIVERS:
+            self._fault("drivers", f"are {len(drivers)}; at most {MOST_DRIVERS} run")
             return {}
-        for name in raw:
+        for name in drivers:
             for problem in dns1123_subdomain(str(name)):
                 self._fault(f"drivers.{name}", problem)
-        return {str(name): self._settings(settings, f"drivers.{name}") for name, settings in raw.items()}
+        return {str(name): self._settings(settings, f"drivers.{name}") for name, settings in drivers.items()}
 
     def _settings(self, raw: object, path: str) -> Json:
         """What a classic driver has and how it fails."""
@@ -156,10 +155,8 @@ class _Reader:
         return raw
 
     def _gates(self, raw: object) -> tuple[FeatureGates, Mapping[str, bool]]:
-        if not self._mapping(raw, "gates"):
-            return FeatureGates(), {}
         given: dict[str, bool] = {}
-        for gate, on in raw.items() if isinstance(raw, dict) else ():
+        for gate, on in self._mapping(raw, "gates").items():
             if isinstance(on, bool):
                 given[gate] = on
             else:
@@ -172,11 +169,9 @@ class _Reader:
             return FeatureGates(), given
 
     def _timers(self, raw: object) -> Mapping[str, float]:
-        if not self._mapping(raw, "timers") or not isinstance(raw, dict):
-            return {}
-        self._known(raw, "timers", TIMERS)
-        timers: dict[str, float] = {}
-        for timer, seconds in raw.items():
+        given, timers = self._mapping(raw, "timers"), dict[str, float]()
+        self._known(given, "timers", TIMERS)
+        for timer, seconds in given.items():
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_WAIT:
                 self._fault(f"timers.{timer}", "must be a number of seconds, 0 to 604800")
             else:
@@ -184,24 +179,22 @@ class _Reader:
         return timers
 
     def _labels(self, raw: object) -> Mapping[str, str]:
-        if not self._mapping(raw, "namespaceLabels") or not isinstance(raw, dict):
-            return {}
-        for key, value in raw.items():
+        labels = self._mapping(raw, "namespaceLabels")
+        for key, value in labels.items():
             if not isinstance(value, str):
                 self._fault(f"namespaceLabels.{key}", "must be text")
-        return {key: str(value) for key, value in raw.items()}
+        return {key: str(value) for key, value in labels.items()}
 
     def _compare(self, raw: object) -> Compared:
-        if not self._mapping(raw, "compare") or not isinstance(raw, dict):
-            return Compared()
-        self._known(raw, "compare", ("events", "ignore", "settled", "interchangeable"))
-        events = raw.get("events", True)
+        given = self._mapping(raw, "compare")
+        self._known(given, "compare", ("events", "ignore", "settled", "interchangeable"))
+        events = given.get("events", True)
         if isinstance(events, list):
             events = tuple(self._texts(events, "compare.events"))
         elif not isinstance(events, bool):
             self._fault("compare.events", "must be true, false or a list of reasons")
         groups: list[tuple[tuple[str, ...], str]] = []
-        for index, group in enumerate(self._list(raw.get("interchangeable", []), "compare.interchangeable")):
+        for index, group in enumerate(self._list(given.get("interchangeable", []), "compare.interchangeable")):
             path = f"compare.interchangeable[{index}]"
             if not isinstance(group, dict) or not isinstance(group.get("as"), str):
                 self._fault(path, "must have names (a list) and as (text)")
@@ -210,10 +203,10 @@ class _Reader:
             if not names:
                 self._fault(f"{path}.names", "must name something")
             groups.append((names, group["as"]))
-        settled = raw.get("settled", True)
+        settled = given.get("settled", True)
         if not isinstance(settled, bool):
             self._fault("compare.settled", "must be true or false")
-        ignore = tuple(self._texts(raw.get("ignore", []), "compare.ignore"))
+        ignore = tuple(self._texts(given.get("ignore", []), "compare.ignore"))
         return Compared(events, ignore, settled is not False, tuple(groups))
 
     def _steps(self, raw: object) -> tuple[Step, ...]:
@@ -264,10 +257,13 @@ class _Reader:
         checks: Mapping[str, tuple[Callable[[Any], bool], str]] = {
             "kind": (lambda value: value in self._versions, ""),
             "patch": (lambda value: isinstance(value, dict), "must be a JSON object, a merge patch"),
-            "devices": (_is_list_of_objects, "must be a list of objects"),
+            "devices": (
+                lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+                "must be a list of objects",
+            ),
             "grace": (lambda value: type(value) is int and value >= 0, "must be a number of seconds"),
             "seconds": (
-                _is_duration,
+                lambda value: type(value) in (int, float) and 0 < value <= LONGEST_WAIT,
                 f"must be a number of seconds, more than 0 and at most {LONGEST_WAIT:.0f}: time runs forward only",
             ),
             "phase": (lambda value: value in FINISHED, "must be Succeeded or Failed"),
@@ -289,13 +285,14 @@ class _Reader:
             self._fault(path, "must be an object with user, and optionally groups and extra")
             return None
         self._known(raw, path, ("user", "groups", "extra"))
-        extra: dict[str, tuple[str, ...]] = {}
         given = raw.get("extra") or {}
         if not isinstance(given, dict):
             self._fault(f"{path}.extra", "must be an object, key to value")
             given = {}
-        for key, value in given.items():
-            extra[key] = tuple(self._texts(value if isinstance(value, list) else [value], f"{path}.extra.{key}"))
+        extra = {
+            key: tuple(self._texts(value if isinstance(value, list) else [value], f"{path}.extra.{key}"))
+            for key, value in given.items()
+        }
         return ActingUser(raw["user"], tuple(self._texts(raw.get("groups", []), f"{path}.groups")), extra)
 
     def _objects(self, raw: object, path: str) -> tuple[Json, ...]:
@@ -342,10 +339,11 @@ class _Reader:
                     f"{_unknown(str(name), allowed)}; known are {', '.join(allowed)}",
                 )
 
-    def _mapping(self, raw: object, path: str) -> bool:
+    def _mapping(self, raw: object, path: str) -> Json:
+        """The object; empty, too, for a faulty one."""
         if raw is not None and not isinstance(raw, dict):
             self._fault(path, "must be a JSON object")
-        return isinstance(raw, dict)
+        return raw if isinstance(raw, dict) else {}
 
     def _list(self, raw: object, path: str) -> list[Any]:
         if not isinstance(raw, list):
@@ -361,24 +359,11 @@ class _Reader:
         return [str(text) for text in texts]
 
 
-def _is_duration(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_WAIT
-
-
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
 def _unknown(name: str, names: Collection[str]) -> str:
     return f"{name} is not known{did_you_mean(name, names)}"
 
 
 # --- steps that can't be meant ------------------------------------------------------------------------------------
-
-
-def _contradictions(scenario: Scenario) -> list[tuple[str, str]]:
-    """Steps that are about objects that can't be there, and labels that are given twice."""
-    return list(_StepCheck(scenario).problems())
 
 
 _GONE_AT_ONCE: Final = frozenset({
@@ -429,12 +414,11 @@ class _StepCheck:
                         hint = did_you_mean(fields["name"], self._scenario.drivers)
                         yield f"{path}.name", f"no driver of that name is in drivers{hint}"
                 case "observe":
-                    yield from self._label(fields["as"], f"{path}.as")
-
-    def _label(self, label: str, path: str) -> Iterator[tuple[str, str]]:
-        if label == "end" or label in self._labels:
-            yield path, f"{label} is the label of another state" + (", the last one" if label == "end" else "")
-        self._labels.add(label)
+                    label = fields["as"]
+                    if label == "end" or label in self._labels:
+                        last = ", the last one" if label == "end" else ""
+                        yield f"{path}.as", f"{label} is the label of another state{last}"
+                    self._labels.add(label)
 
     def _applied(self, objects: Collection[Json], path: str, namespace: str) -> Iterator[tuple[str, str]]:
         for index, obj in enumerate(objects):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -114,6 +114,13 @@ class Scenario:
         return api_versions(self.kubernetes)
 
     @property
+    def applied(self) -> Iterator[Json]:
+        """All objects that are applied, in their order."""
+        yield from self.given
+        for step in self.steps:
+            yield from step.fields.get("objects", ())
+
+    @property
     def compared(self) -> tuple[str, ...]:
         """The kinds of the release whose objects are in a state."""
         return tuple(kind for kind in COMPARED if kind in self.api_versions)
@@ -133,8 +140,4 @@ def api_versions(kubernetes: str) -> Mapping[str, str]:
 
 def namespaces_made(scenario: Scenario) -> Sequence[str]:
     """The namespaces that the scenario makes besides ``play``."""
-    applied = [
-        *scenario.given,
-        *(obj for step in scenario.steps if step.do == "apply" for obj in step.fields["objects"]),
-    ]
-    return tuple(dict.fromkeys(obj["metadata"]["name"] for obj in applied if obj["kind"] == "Namespace"))
+    return tuple(dict.fromkeys(obj["metadata"]["name"] for obj in scenario.applied if obj["kind"] == "Namespace"))

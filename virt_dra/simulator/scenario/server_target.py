@@ -140,21 +140,14 @@ class ServerTarget:
 
     async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None:
         path = _path(place)
-        options: Json = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            **({} if grace is None else {"gracePeriodSeconds": grace}),
-        }
+        seconds = {} if grace is None else {"gracePeriodSeconds": grace}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **seconds}
         await self._sent(KubeRequest("DELETE", path, body=options, verb="delete"), user)
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None:
         path = paths.item(resource_of(type_of("v1", "Pod")), namespace, pod, "binding")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
         await self._sent(KubeRequest("POST", path, body=body, verb="create", repeatable=False), user)
 
     async def _sent(self, request: KubeRequest, user: ActingUser | None) -> None:
@@ -197,9 +190,8 @@ async def _listed(cluster: KubeCluster, kind: str, api_version: str) -> tuple[Js
     resource = resource_of(type_of(api_version, kind))
     head = {"apiVersion": resource.api_version, "kind": kind}
     try:
-        answer = parsed(
-            await cluster.transport.request(KubeRequest("GET", paths.collection(resource, ""), verb="list"))
-        )
+        path = paths.collection(resource, "")
+        answer = parsed(await cluster.transport.request(KubeRequest("GET", path, verb="list")))
     except NotFound:
         return ()
     return tuple({**head, **raw} for raw in answer.get("items") or ())
@@ -250,7 +242,7 @@ async def _clean(cluster: KubeCluster, scenario: Scenario, *, remove_play: bool)
 
 async def _delete_all(cluster: KubeCluster, scenario: Scenario, spaces: Iterable[str]) -> list[tuple[str, str]]:
     """Delete everything, without grace and finalizers. Returns what is still there."""
-    named = {(obj["kind"], obj["metadata"]["name"]) for obj in _applied(scenario)}
+    named = {(obj["kind"], obj["metadata"]["name"]) for obj in scenario.applied}
     left: list[tuple[str, str]] = []
     versions = scenario.api_versions
     namespaced = [kind for kind in versions if kind not in CLUSTER_SCOPED]
@@ -274,12 +266,6 @@ async def _delete_all(cluster: KubeCluster, scenario: Scenario, spaces: Iterable
 
 _EVERYWHERE: Final = (("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default"))
 """What controllers put into every namespace, again and again."""
-
-
-def _applied(scenario: Scenario) -> Iterable[Json]:
-    yield from scenario.given
-    for step in scenario.steps:
-        yield from step.fields.get("objects", ())
 
 
 async def _delete(cluster: KubeCluster, kind: str, raw: Json) -> None:

@@ -1,0 +1,27 @@
+"""The remedies of advice.json are for reasons that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher import errors
+from virt_dra.api.integration import attribute_keys
+from virt_dra.controllers.devices import outcomes
+from virt_dra.simulator.advice import remedies
+
+PAGES = {page.stem for page in (Path(__file__).parents[2] / "docs" / "reasons").glob("*.md")}
+
+
+def test_every_remedy_is_for_a_reason_that_exists() -> None:
+    of_devices = {
+        value for module in (outcomes, attribute_keys) for value in vars(module).values() if type(value) is str
+    }
+    expected = {
+        "everywhere": PAGES,
+        "nodes": PAGES,
+        "devices": PAGES,
+        "resolution": of_devices,
+        "launcher": {value for value in vars(errors).values() if type(value) is str},
+    }
+    unknown = {table: set(reasons) - expected[table] for table, reasons in remedies().items()}
+    assert not any(unknown.values()), unknown
