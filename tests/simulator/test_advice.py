@@ -6,16 +6,15 @@ from pathlib import Path
 
 from launcher import errors
 from virt_dra.api.integration import attribute_keys
-from virt_dra.controllers.devices import outcomes
+from virt_dra.controllers.devices import delivery, outcomes
 from virt_dra.simulator.advice import remedies
 
 PAGES = {page.stem for page in (Path(__file__).parents[2] / "docs" / "reasons").glob("*.md")}
 
 
 def test_every_remedy_is_for_a_reason_that_exists() -> None:
-    of_devices = {
-        value for module in (outcomes, attribute_keys) for value in vars(module).values() if type(value) is str
-    }
+    modules = outcomes, delivery, attribute_keys
+    of_devices = {value for module in modules for value in vars(module).values() if type(value) is str}
     expected = {
         "everywhere": PAGES,
         "nodes": PAGES,
