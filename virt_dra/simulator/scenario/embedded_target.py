@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.feature_gates import FeatureGates
@@ -17,7 +17,6 @@ from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json, WireError
-from virt_dra.classic.plane import ClassicPlane
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import strict_cluster
@@ -41,8 +40,32 @@ POD_BACKOFF: Final = 1.0
 """Seconds that a pod waits in the scheduler's back-off, always (docs/spec/scenarios.md)."""
 
 
+class ScenarioPlane(Protocol):
+    """The kinds, rules and loops of a release in the embedded cluster."""
+
+    def cluster(
+        self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]
+    ) -> MemoryCluster: ...
+
+    def loops(self) -> Iterable[tuple[str, Callable[[LoopContext], ControlLoop]]]: ...
+
+    def drive(self, driver: str, settings: Json) -> None: ...
+
+    def type_of(self, api_version: str, kind: str) -> type[TypedObject]: ...
+
+    def read(self, raw: Json) -> TypedObject:
+        """The object in a JSON value. Raises :class:`WireError`."""
+
+    def write(self, obj: TypedObject) -> Json: ...
+
+    async def patch(
+        self, cluster: MemoryCluster, kind: type[TypedObject], name: str, namespace: str, patch: Json, subresource: str
+    ) -> None:
+        """Patches an object. Raises :class:`WireError`, :class:`ApiError`."""
+
+
 class PresentPlane:
-    """The kinds, rules and loops of the present release, whose gates a scenario sets."""
+    """Implements :class:`ScenarioPlane` for the present release, whose gates a scenario sets."""
 
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates
@@ -72,10 +95,6 @@ class PresentPlane:
     ) -> None:
         part: Any = subresource
         await cluster.patch(kind, name, namespace, merge=patch, subresource=part)
-
-
-ScenarioPlane = PresentPlane | ClassicPlane
-"""A release in the embedded cluster. To read an object may raise :class:`WireError`, to patch one :class:`ApiError`."""
 
 
 def play_embedded(scenario: Scenario) -> Json:
