@@ -3,7 +3,7 @@ always the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
+    Counter,
     DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
@@ -306,10 +307,7 @@ def _device(row: DeviceRow, model: ClusterModel, remarks: RemarksJson) -> Device
         if device is not None
         else {},
         "consumesCounters": [
-            {
-                "counterSet": consumption.counter_set,
-                **{name: str(counter.value) for name, counter in sorted(consumption.counters.items())},
-            }
+            _counters(consumption.counter_set, consumption.counters)
             for consumption in (device.consumes_counters if device is not None else ())
         ],
         "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
@@ -325,6 +323,10 @@ def _classes(model: ClusterModel, slice_: ResourceSlice | None) -> SelectingClas
         "deviceClasses": [name for names in selecting.values() for name in names],
         "undecidedDeviceClasses": list(undecided),
     }
+
+
+def _counters(counter_set: str, counters: Mapping[str, Counter]) -> dict[str, str]:
+    return {"counterSet": counter_set, **{name: str(counter.value) for name, counter in sorted(counters.items())}}
 
 
 def _device_line(row: DeviceRow) -> DeviceLineJson:
@@ -366,10 +368,7 @@ def _pool(row: PoolRow, sources: DetailSources, remarks: RemarksJson) -> PoolDet
             for slice_ in slices_of_pools(model)[row.id]
         ],
         "counters": [
-            {
-                "counterSet": counters.name,
-                **{name: str(counter.value) for name, counter in sorted(counters.counters.items())},
-            }
+            _counters(counters.name, counters.counters)
             for slice_ in row.slices
             for counters in slice_.spec.shared_counters
         ],
