@@ -3,6 +3,7 @@ instant."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -141,6 +142,8 @@ class _LazyGroup(click.Group):
             return None
         with collector_paused():  # importing makes many objects and hardly any garbage
             command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
+        if ctx.obj is not None:
+            ctx.obj()
         assert isinstance(command, click.Command)
         command.context_settings["token_normalize_func"] = _full_name(command)
         if not ctx.resilient_parsing and cmd_name not in IN_PODS:
@@ -207,7 +210,15 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
     take_every_character()
     with orderly():  # what click writes about bad usage
         loaded()
-        cli(prog_name=_plugin_name() if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)
+        name = _plugin_name() if Path(sys.argv[0]).name == "kubectl-virt_dra" else None
+        cli(prog_name=name, obj=_exempt_program)
+
+
+def _exempt_program() -> None:
+    """Turns garbage collection on for all but the loaded program, which lives as long as its process: traversing it was
+    an eighth of a short command's time."""
+    gc.freeze()
+    gc.enable()
 
 
 def _plugin_name() -> str:

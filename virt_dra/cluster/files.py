@@ -27,7 +27,7 @@ from virt_dra.api.reading.documents import (
 )
 from virt_dra.api.reading.yaml_writing import write_yaml
 from virt_dra.cluster.manifest_file import Excluded, ManifestFile, manifests_in
-from virt_dra.cluster.web_files import NotFetchedError, fetched, is_address, without_password
+from virt_dra.cluster.web_addresses import NotFetchedError, is_address, without_password
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -167,6 +167,8 @@ class _Source:
             elif self.name == STDIN:
                 text = (stdin or sys.stdin.buffer).read(limit)
             else:
+                from virt_dra.cluster.web_files import fetched  # with clients of HTTP and TLS, which few files need
+
                 text = fetched(self.name)
         except NotFetchedError as error:
             return _problem(self.name, str(error))

@@ -12,6 +12,8 @@ import urllib.request
 from typing import Final
 from urllib.parse import urlsplit
 
+from virt_dra.cluster.web_addresses import NotFetchedError, is_address
+
 ANSWER_SECONDS: Final = 30.0
 """Seconds that a server may take for each read, the first one included."""
 WHOLE_SECONDS: Final = 300.0
@@ -19,22 +21,6 @@ WHOLE_SECONDS: Final = 300.0
 MOST_BYTES: Final = 128 * 1024 * 1024
 """Bytes of a file."""
 _PIECE: Final = 1024 * 1024
-
-
-class NotFetchedError(Exception):
-    """Why an address gave no file, as a sentence without the address."""
-
-
-def is_address(path: str) -> bool:
-    """Whether a path is an address of a file on the web, and not a name of a file."""
-    return path.startswith(("http://", "https://"))
-
-
-def without_password(address: str) -> str:
-    """The address for messages."""
-    scheme, separator, rest = address.partition("://")
-    server, slash, path = rest.partition("/")
-    return scheme + separator + server.rpartition("@")[2] + slash + path
 
 
 def fetched(address: str) -> bytes:

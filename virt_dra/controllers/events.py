@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import cache
+from typing import Literal
 
 from virt_dra.api.core_v1 import ObjectReference
 from virt_dra.api.meta import TypedObject
@@ -29,7 +30,7 @@ class Event:
     def regarding(self) -> ObjectReference:
         """The object, for an Event of the cluster."""
         return ObjectReference(
-            api_version=_API_VERSIONS.get(self.kind, ""),
+            api_version=_api_versions().get(self.kind, ""),
             kind=self.kind,
             namespace=self.namespace,
             name=self.name,
@@ -37,7 +38,9 @@ class Event:
         )
 
 
-_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in all_kinds()}
+@cache
+def _api_versions() -> Mapping[str, str]:
+    return {kind.KIND: kind.API_VERSION for kind in all_kinds()}
 
 
 def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) -> Event:

@@ -41,7 +41,7 @@ from virt_dra.simulator.devices import DeviceSources, variables_of
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
 
-NO_STATUS = ResourceClaimStatus()
+NO_STATUS = ResourceClaimStatus.empty()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UID = "00000000-0000-4000-8000-000000000000"
 

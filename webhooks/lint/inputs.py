@@ -86,7 +86,7 @@ class KubeVirtAtHand:
         """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the
         newest release (K-1.11a), also of an object that names none. ``beside_kubevirt``: that there is a KubeVirt
         although neither an object nor a version is given, as for files; False for a cluster that has none (K-1.9)."""
-        configuration, observed = (kubevirt or KubeVirt()).spec.configuration, None
+        configuration, observed = (kubevirt or KubeVirt.empty()).spec.configuration, None
         if kubevirt and version is None:
             observed = ObservedVersion.parse(kubevirt.status.observed_kube_virt_version)
         release = version or (observed.version if observed else NEWEST)

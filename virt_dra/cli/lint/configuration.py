@@ -42,7 +42,7 @@ FindingId = Annotated[str, AfterValidator(_finding)]
 class LintTable(BaseModel):
     """The keys, named like the options that they set."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=_dashed)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=_dashed, defer_build=True)
 
     filename: list[str] = []
     exclude: list[str] = []
