@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from virt_dra.model.unknown import UnknownFact
+from virt_dra.scheduling.framework.messages import STATE_NOT_FOUND
 
 FitVerdict = Literal["fits", "does not fit"]
 FITS: Final = "fits"
@@ -77,6 +78,8 @@ def texts_of(facts: Iterable[UnknownFact]) -> frozenset[str]:
 def said_of_nodes(reason: str, message: str) -> FitAnswer:
     """The answer in a condition PodScheduled that is False."""
     line, _, remedy = message.replace(_DEALLOCATED, "").partition(" preemption: ")
+    if line.endswith(f". {STATE_NOT_FOUND}"):
+        line, remedy = line.removesuffix(f" {STATE_NOT_FOUND}"), STATE_NOT_FOUND
     return FitAnswer(DOES_NOT_FIT, frozenset(), line=line, preemption=remedy, undecided=reason == "SchedulerError")
 
 

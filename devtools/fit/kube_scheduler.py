@@ -14,6 +14,7 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.fit.answers import FITS, FitAnswer, said_of_nodes
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
 from devtools.fit.reference import by_filters
+from virt_dra.api.policies.storage_v1 import AVAILABLE, SELECTED_NODE
 from virt_dra.api.resource_v1 import ResourceClaim
 
 _DRA: Final = "/apis/resource.k8s.io/v1"
@@ -23,8 +24,12 @@ _PATHS: Final[Mapping[str, str]] = {
     "ResourceSlice": f"{_DRA}/resourceslices",
     "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
     "ResourceClaim": f"{_DRA}/namespaces/{NAMESPACE}/resourceclaims",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "PersistentVolumeClaim": f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
 }
 """The kinds that a round creates, in the order in which it does."""
+_WITH_STATUS: Final = frozenset({"ResourceClaim", "PersistentVolumeClaim", "PersistentVolume"})
 GATES: Final = {"TaintTolerationComparisonOperators": True}
 """The feature gates of the control plane."""
 ARGUMENTS: Final = ("--disable-admission-plugins", "TaintNodesByCondition")
@@ -106,9 +111,12 @@ class KubeSchedulerRounds:
 
     def _create_one(self, raw: Json, uids: dict[str, str]) -> None:
         """``uids``: of the case -> of the API server, to which the object's is added."""
-        metadata = {key: raw["metadata"][key] for key in ("name", "labels") if key in raw["metadata"]}
+        metadata = {key: raw["metadata"][key] for key in ("name", "labels", "annotations") if key in raw["metadata"]}
         if raw["kind"] == "Pod":
             raw = {**raw, "spec": {**raw["spec"], "terminationGracePeriodSeconds": 0}}
+        if "claimRef" in raw.get("spec", {}):
+            claim = {**raw["spec"]["claimRef"], "uid": uids[raw["spec"]["claimRef"]["uid"]]}
+            raw = {**raw, "spec": {**raw["spec"], "claimRef": claim}}
         try:
             created = self._plane.request("POST", _PATHS[raw["kind"]], {**raw, "metadata": metadata})
         except RequestError as error:
@@ -117,7 +125,7 @@ class KubeSchedulerRounds:
             return
         uids[raw["metadata"].get("uid", "")] = created["metadata"]["uid"]
         finished = raw["kind"] == "Pod" and raw["status"]["phase"] == "Succeeded"
-        if finished or (raw["kind"] == "ResourceClaim" and "status" in raw):
+        if finished or (raw["kind"] in _WITH_STATUS and "status" in raw):
             self._set_status(raw, uids)
 
     def _set_status(self, raw: Json, uids: Mapping[str, str]) -> None:
@@ -205,6 +213,19 @@ class KubeSchedulerRounds:
                 yield said_of_nodes(condition["reason"], condition["message"])
         if pod["spec"].get("resourceClaims") and self._waits_for_devices(pod):
             yield FitAnswer(FITS)
+        for node in self._nodes_of_volumes() if pod["spec"].get("volumes") else ():
+            yield FitAnswer(FITS, chosen=node)
+
+    def _nodes_of_volumes(self) -> Iterator[str]:
+        """The node for which volumes are to be made or bound: no controller does that here, so its pod isn't bound."""
+        for claim in self._plane.request("GET", _PATHS["PersistentVolumeClaim"])["items"]:
+            node = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
+            if node is not None:
+                yield node
+        for volume in self._plane.request("GET", _PATHS["PersistentVolume"])["items"]:
+            if "claimRef" in volume["spec"] and volume["status"].get("phase") == AVAILABLE:
+                (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+                yield term["matchExpressions"][0]["values"][0]
 
     def _waits_for_devices(self, pod: Json) -> bool:
         """Whether claims are reserved for it: it is bound once its devices are ready, which no driver reports here."""

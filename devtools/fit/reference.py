@@ -10,12 +10,11 @@ from devtools.fit.case import FitCase
 from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES
 from virt_dra.scheduling.fit import FilterError, Fit, fit
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.refusals import FilterRefusal
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 
 
 def by_filters(case: FitCase) -> FitAnswer:
@@ -23,7 +22,7 @@ def by_filters(case: FitCase) -> FitAnswer:
     wish = case.wish
     if wish is None:
         return FitAnswer(DOES_NOT_FIT, frozenset())
-    facts = unknown_facts(case.model, pod_requests(wish.pod))
+    facts = unknown_to([wish.pod], case.model)
     return replace(fits_on(case, wish.pod, wish.claims), unknown=texts_of(facts))
 
 

@@ -26,10 +26,9 @@ from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
 from virt_dra.model.feeds.files import model_of_files, placeable
 from virt_dra.model.kinds import READ
-from virt_dra.model.unknown import unknown_facts
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.embedded import RunSettings, run_on
 from virt_dra.simulator.experiment.added_vms import added_vm
@@ -224,7 +223,7 @@ def by_diff(case: FitCase) -> FitAnswer | None:
         FitState(ClusterState.from_objects(objects), lambda: None) for objects in (case.cluster, case.objects)
     )
     wish = case.wish
-    own = texts_of(unknown_facts(after.state.model, pod_requests(wish.pod))) if wish is not None else frozenset()
+    own = texts_of(unknown_to([wish.pod], after.state.model)) if wish is not None else frozenset()
     unknown = texts_of(after.unknown) - (texts_of(before.unknown) - own)  # of others is said what they ask for, too
     for change in differences(before, after, lambda done, total: None):
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):

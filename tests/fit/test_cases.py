@@ -16,14 +16,14 @@ from devtools.fit.reference import by_filters
 CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yaml"))
 
 
-def _read(path: Path) -> tuple[dict[str, Any], FitCase]:
+def read_case(path: Path) -> tuple[dict[str, Any], FitCase]:
     expected, *objects = yaml.safe_load_all(path.read_text(encoding="utf-8"))
     return expected, FitCase(tuple(objects), gaps=expected.get("gaps", False))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_named_question_has_one_answer(path: Path) -> None:
-    expected, case = _read(path)
+    expected, case = read_case(path)
     answer = by_filters(case)
     assert {
         "verdict": answer.verdict,

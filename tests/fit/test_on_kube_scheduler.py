@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,11 @@ from devtools.fit.answers import FITS
 from devtools.fit.askers import judged_case
 from devtools.fit.kube_scheduler import ARGUMENTS, GATES, KubeSchedulerRounds
 from devtools.fit.surfaces import by_scheduler
+from tests.fit.test_cases import CASES, read_case
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.slow(seconds=90)]
 
-CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
+RANDOM_CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,26 @@ def rounds() -> Iterator[KubeSchedulerRounds]:
         yield KubeSchedulerRounds(plane)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in CASES if "volume" in path.stem and "not-known" not in path.stem],
+    ids=lambda path: path.stem,
+)
+def test_the_judge_agrees_on_volumes(rounds: KubeSchedulerRounds, path: Path) -> None:
+    _, case = read_case(path)
+    judged = rounds.judged(case)
+    assert judged is not None
+    embedded = by_scheduler(judged.dump)
+    assert embedded is not None
+    about = f"{judged.judgement.as_text}\n{judged.ours.as_text}"
+    assert (judged.contradictions, embedded.verdict) == ((), judged.judgement.verdict), about
+    if judged.judgement.verdict != FITS:
+        assert (embedded.line, embedded.preemption) == (judged.judgement.line, judged.judgement.preemption)
+
+
 def test_the_judge_agrees(rounds: KubeSchedulerRounds) -> None:
     verdicts: Counter[str] = Counter()
-    for seed in range(CASES):
+    for seed in range(RANDOM_CASES):
         judged = rounds.judged(judged_case(seed))
         if judged is None:
             verdicts["no pod"] += 1
@@ -47,5 +66,5 @@ def test_the_judge_agrees(rounds: KubeSchedulerRounds) -> None:
         assert embedded.verdict == judgement.verdict, about
         if judgement.verdict != FITS:
             assert (embedded.line, embedded.preemption) == (judgement.line, judgement.preemption), about
-    assert verdicts["undecided"] + verdicts["no pod"] < CASES / 5, verdicts
-    assert min(verdicts[FITS], verdicts["does not fit"]) > CASES / 10, verdicts
+    assert verdicts["undecided"] + verdicts["no pod"] < RANDOM_CASES / 5, verdicts
+    assert min(verdicts[FITS], verdicts["does not fit"]) > RANDOM_CASES / 10, verdicts

@@ -6,6 +6,7 @@ from tests.model.test_cluster import DEVICES, node, pod, slice_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.storage_v1 import PersistentVolume, PersistentVolumeClaim, StorageClass
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.model.feeds.files import model_of_files, placeable_model
 
@@ -14,8 +15,9 @@ def test_kinds_that_nearly_every_cluster_has_are_not_given_where_files_lack_them
     def unread(*objects: TypedObject) -> set[type[TypedObject]]:
         return set(model_of_files(objects).unread)
 
-    assert unread() == {Node, Pod, ResourceSlice, KubeVirt}
-    assert unread(pod("a", None, "Running", None), slice_of("n", 1, ())) == {Node, KubeVirt}
+    volumes = {PersistentVolumeClaim, PersistentVolume, StorageClass}
+    assert unread() == {Node, Pod, ResourceSlice, KubeVirt} | volumes
+    assert unread(pod("a", None, "Running", None), slice_of("n", 1, ())) == {Node, KubeVirt} | volumes
     assert model_of_files([]).knows_all(ResourceClaim)
 
 

@@ -37,7 +37,9 @@ from virt_dra.report_server.following import Following, FollowSettings, Rendered
 
 Grant = tuple[str, str, str]
 """Verb, API group and resource."""
-_OF_OBJECTS = frozenset({"", "resource.k8s.io", "kubevirt.io", "virt-dra.io"})
+_OF_OBJECTS = frozenset(
+    {"", "resource.k8s.io", "kubevirt.io", "virt-dra.io", "instancetype.kubevirt.io", "apps", "storage.k8s.io"}
+)
 
 
 def reading(objects: Iterable[Json], *roles: str) -> set[Grant]:

@@ -27,7 +27,14 @@ ANN = Viewer("ann", "u1", ("system:authenticated", "team"), {"scopes": ("a", "b"
 def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
     assert [str(resource) for resource in resources_of(READ["report-server"].all)] == [
         "nodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
         "pods",
+        "controllerrevisions.apps",
+        "virtualmachineclusterinstancetypes.instancetype.kubevirt.io",
+        "virtualmachineclusterpreferences.instancetype.kubevirt.io",
+        "virtualmachineinstancetypes.instancetype.kubevirt.io",
+        "virtualmachinepreferences.instancetype.kubevirt.io",
         "kubevirts.kubevirt.io",
         "virtualmachineinstances.kubevirt.io",
         "virtualmachines.kubevirt.io",
@@ -36,6 +43,7 @@ def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
         "resourceclaims.resource.k8s.io",
         "resourceclaimtemplates.resource.k8s.io",
         "resourceslices.resource.k8s.io",
+        "storageclasses.storage.k8s.io",
         "deviceprofiles.virt-dra.io",
         "keeppolicies.virt-dra.io",
         "virtualmachineinstancedevices.virt-dra.io",

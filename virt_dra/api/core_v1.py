@@ -2,7 +2,7 @@
 given."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from pydantic import Field
 
@@ -138,6 +138,8 @@ class Volume(Wire):
     name: Str = ""
     downward_api: Json | None = Field(default=None, alias="downwardAPI")
     empty_dir: Json | None = None
+    persistent_volume_claim: Json | None = None
+    ephemeral: Json | None = None
 
 
 class PreferredSchedulingTerm(Wire):
@@ -345,6 +347,14 @@ class PodStatus(Wire):
     node_allocatable_resource_claim_statuses: List[NodeAllocatableResourceClaimStatus] = ()
 
 
+class PodVolumeClaim(NamedTuple):
+    """A PersistentVolumeClaim that a pod uses, by ``namespace/name``. ``generated``: the control plane makes it for the
+    pod."""
+
+    key: str
+    generated: bool
+
+
 class Pod(TypedObject):
     API_VERSION: ClassVar[str] = "v1"
 
@@ -369,6 +379,18 @@ class Pod(TypedObject):
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of a type; None if the pod doesn't have it."""
         return next((condition for condition in self.status.conditions if condition.type == kind), None)
+
+    @property
+    def volume_claims(self) -> tuple[PodVolumeClaim, ...]:
+        """The PersistentVolumeClaims of its volumes, in their order."""
+        claims: list[PodVolumeClaim] = []
+        for volume in self.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                name = volume.persistent_volume_claim.get("claimName")
+                claims.append(PodVolumeClaim(f"{self.namespace}/{name}", generated=False))
+            elif volume.ephemeral is not None:
+                claims.append(PodVolumeClaim(f"{self.namespace}/{self.name}-{volume.name}", generated=True))
+        return tuple(claims)
 
     @property
     def claim_names(self) -> dict[str, str]:

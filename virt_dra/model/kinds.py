@@ -14,6 +14,7 @@ from virt_dra.api.instancetypes import names
 from virt_dra.api.keeping.keep_policy_v1alpha1 import KeepPolicy
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.storage_v1 import PersistentVolume, PersistentVolumeClaim, StorageClass
 from virt_dra.api.profiles.device_profile_v1alpha1 import DeviceProfile
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -61,9 +62,10 @@ class ReadKinds:
 
 _VMS: Final = (VirtualMachine, VirtualMachineInstance)
 _USE: Final = (ResourceSlice, ResourceClaim, Pod, DeviceTaintRule)
+_VOLUMES: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 _ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim)
 _PLACEMENT: Final = ReadKinds(
-    optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS, DeviceProfile, KeepPolicy)
+    optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS, DeviceProfile, KeepPolicy, *_VOLUMES)
 )
 _ROWS: Final[Mapping[str, ReadKinds]] = {
     "get vms": ReadKinds(
@@ -90,16 +92,16 @@ READ: Final[Mapping[str, ReadKinds]] = {
     **{f"describe {rows.removeprefix('get ')}": kinds | _ROWS["get drivers"] for rows, kinds in _ROWS.items()},
     "describe vms": _ROWS["get vms"] | _ROWS["get drivers"] | _ROWS["get claims"],
     "topology": _ROWS["get devices"]
-    | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate, DeviceProfile)),
+    | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate, DeviceProfile, *_VOLUMES)),
     "report": _REPORT | ReadKinds(optional=_SIZES),
-    "report-server": ReadKinds(required=_REPORT.all),
+    "report-server": ReadKinds(required=(*_REPORT.all, *_SIZES)),
     "explain": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
     "plan": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
     "run": _PLACEMENT | ReadKinds(optional=(Namespace, *_SIZES)),
-    "lint": ReadKinds(required=_WEBHOOK, optional=(*_SIZES, DeviceProfile, Namespace, KeepPolicy)),
+    "lint": ReadKinds(required=_WEBHOOK, optional=(*_SIZES, DeviceProfile, Namespace, KeepPolicy, *_VOLUMES)),
     "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),
     "cel": ReadKinds(optional=(ResourceSlice,)),
-    "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace)),
+    "simulate": ReadKinds(optional=(*_ALLOCATION, Pod, Namespace, *_VOLUMES)),
     "webhook": ReadKinds(required=(*_WEBHOOK, DeviceProfile, Namespace)),
     "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
     "operator standalone": ReadKinds(required=(*_OPERATOR, KubeVirt)),

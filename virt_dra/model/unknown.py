@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Node, Pod, PodVolumeClaim
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.storage_v1 import PersistentVolume, PersistentVolumeClaim, StorageClass
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.model.cluster import ClusterModel, derived
 from virt_dra.model.extended_resources import served_resources
+from virt_dra.model.volumes import is_claim_to_come
 
 NODES_NOT_GIVEN: Final = "NodesNotGiven"
 """The nodes are those that slices name, or a single one; labels, taints and room of them aren't known."""
@@ -23,9 +25,19 @@ ROOM_NOT_KNOWN: Final = "RoomNotKnown"
 RESOURCE_NOT_LISTED: Final = "ResourceNotListed"
 """No node lists a resource that is asked for, nor do devices serve it by their class: who offers it isn't known."""
 
+VOLUMES_NOT_GIVEN: Final = "VolumesNotGiven"
+"""Where the volumes of a pod can be attached isn't known: objects aren't given, or a claim isn't made or bound yet."""
+
+_PLURALS: Final[Mapping[type[TypedObject], str]] = {
+    PersistentVolumeClaim: "PersistentVolumeClaims",
+    PersistentVolume: "PersistentVolumes",
+    StorageClass: "StorageClasses",
+}
 _NAMED: Final = 3
 """Nodes or resources that a text names."""
-_MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice, KubeVirt)
+_MOST_OFTEN_LACKING: Final = (
+    Node, Pod, ResourceSlice, KubeVirt, PersistentVolumeClaim, PersistentVolume, StorageClass,
+)  # fmt: skip
 """Kinds of which nearly every cluster in use has objects: without a single one they weren't dumped."""
 
 
@@ -59,10 +71,12 @@ def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
     return [kind for kind in _MOST_OFTEN_LACKING if kind not in given]
 
 
-def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
-    """What isn't known of a model, for pods that ask for these resources. Knowing it could only turn "fits" into
-    "doesn't fit"."""
-    return (*_kinds(model), *_rooms(model), *_resources(model, resources))
+def unknown_facts(
+    model: ClusterModel, resources: Collection[str] = (), volumes: Collection[PodVolumeClaim] = ()
+) -> tuple[UnknownFact, ...]:
+    """What isn't known of a model, for pods that ask for these resources and use these claims for volumes. None of it
+    is checked, so knowing it could turn "fits" into "doesn't fit", never the other way round."""
+    return (*_kinds(model), *_rooms(model), *_resources(model, resources), *_volumes(model, volumes))
 
 
 @derived(Node)
@@ -110,3 +124,25 @@ def _resources(model: ClusterModel, resources: Collection[str]) -> Iterator[Unkn
     if names:
         text = f"no node lists {listed(names, _NAMED)}: whether there is any isn't checked"
         yield UnknownFact(RESOURCE_NOT_LISTED, ",".join(names), text)
+
+
+def _volumes(model: ClusterModel, volumes: Collection[PodVolumeClaim]) -> Iterator[UnknownFact]:
+    claims = model.by_key(PersistentVolumeClaim)
+    found = [claims[key] for key, _ in volumes if key in claims]
+    kinds: set[type[TypedObject]] = {PersistentVolume if claim.is_bound else StorageClass for claim in found}
+    if volumes and not model.knows(PersistentVolumeClaim):
+        kinds = {PersistentVolumeClaim}
+    for kind in sorted((kind for kind in kinds if not model.knows(kind)), key=lambda kind: kind.KIND):
+        text = f"{_PLURALS[kind]} aren't given or readable: where volumes can be attached isn't checked"
+        yield UnknownFact(VOLUMES_NOT_GIVEN, kind.KIND, text)
+    if PersistentVolumeClaim in kinds:
+        return
+    to_come = {key for key, generated in volumes if key not in claims and (generated or is_claim_to_come(model, key))}
+    to_come |= {claim.key for claim in found if not claim.is_bound and not claim.metadata.uid}
+    if to_come:
+        names = sorted(to_come)
+        text = (
+            f"no volume is bound yet to {counted(len(names), PersistentVolumeClaim.KIND)} ({listed(names, _NAMED)}): "
+            "where it can be attached isn't checked"
+        )
+        yield UnknownFact(VOLUMES_NOT_GIVEN, ",".join(names), text)

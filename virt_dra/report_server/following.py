@@ -26,7 +26,7 @@ from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.cluster.watching.transforms import differ_in_version_only, leaving_out
-from virt_dra.model.kinds import OFTEN_NOT_SERVED, READ
+from virt_dra.model.kinds import LABELS, OFTEN_NOT_SERVED, READ
 from virt_dra.report_server.messages import RENDERING_MESSAGES, Alive, Begun, Content, RenderingMessage, Unchanged
 from virt_dra.report_server.pace import Pace
 from virt_dra.sandbox.inside import Connection
@@ -51,7 +51,7 @@ _META: Final = ("metadata.managed_fields", "metadata.finalizers")
 _TRIMS: Final[dict[type[TypedObject], Callable[[Any], Any]]] = {
     Node: leaving_out(*_META, "metadata.annotations"),
     Pod: leaving_out(
-        *_META, *(f"spec.{name}" for name in ("volumes", "security_context")),
+        *_META, "spec.security_context",
         *(f"spec.containers.{name}" for name in ("command", "args", "env", "volume_mounts", "readiness_probe",
             "security_context")),
     ),
@@ -165,7 +165,12 @@ class Following:
 
     def _informer(self, cluster: ListerWatcher, kind: type[ObjectT]) -> Informer[ObjectT]:
         made = Informer(
-            cluster, kind, optional=kind in OFTEN_NOT_SERVED, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE
+            cluster,
+            kind,
+            labels=LABELS.get(kind, ""),
+            optional=kind in OFTEN_NOT_SERVED,
+            transform=_TRIMS.get(kind),
+            longest_pause=_LONGEST_PAUSE,
         )
         made.on_change(self._changed)
         return made

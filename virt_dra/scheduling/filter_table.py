@@ -14,6 +14,7 @@ from virt_dra.scheduling.filters.pod_affinity import InterPodAffinity, Namespace
 from virt_dra.scheduling.filters.taints import TaintToleration
 from virt_dra.scheduling.filters.topology_spread import PodTopologySpread
 from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
+from virt_dra.scheduling.filters.volume_binding import NOTHING_KNOWN, KnownVolumes, VolumeBinding
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 
@@ -31,6 +32,7 @@ class FilterSources:
     served_by_dra: Callable[[str], bool] = lambda resource: False
     listed: frozenset[str] | None = None
     knows_all_pods: bool = True
+    volumes: KnownVolumes = NOTHING_KNOWN
 
 
 FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
@@ -39,6 +41,7 @@ FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
     lambda sources: NodeAffinityFilter(),
     lambda sources: NodePorts(),
     lambda sources: NodeResourcesFit(sources.usages, sources.served_by_dra, sources.listed),
+    lambda sources: VolumeBinding(sources.volumes),
     lambda sources: PodTopologySpread(sources.table),
     lambda sources: InterPodAffinity(sources.table, sources.labels_of, knows_all_pods=sources.knows_all_pods),
     lambda sources: sources.devices,

@@ -11,11 +11,13 @@ from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
 from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.policies.storage_v1 import PersistentVolume, PersistentVolumeClaim, StorageClass
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.model.cluster import ClusterModel, ModelChange, ModelIndex, derived
 from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.unknown import offered_resources
+from virt_dra.model.volumes import is_claim_to_come, volumes_of_class
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
 from virt_dra.scheduling.dynamic_resources.extended_claim import is_special_claim_of
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, DeviceOptions, DynamicResources
@@ -23,6 +25,7 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.filters.node_resources import NodeUsages
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
+from virt_dra.scheduling.filters.volume_binding import KnownVolumes
 from virt_dra.scheduling.framework.messages import unsatisfied
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
@@ -140,6 +143,7 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
         served_by_dra=lambda resource: served.class_of(resource) is not None,
         listed=offered_resources(model),
         knows_all_pods=model.knows_all(Pod),
+        volumes=volumes_of(model),
     )
     return prepare(pod, filters_over(sources), sources.table)
 
@@ -215,6 +219,17 @@ _claims_of_owner: Final = ModelIndex(
 def _special_claim(model: ClusterModel, pod: Pod) -> ResourceClaim | None:
     claims = _claims_of_owner(model, pod.metadata.uid)
     return next((claim for claim in claims if is_special_claim_of(claim, pod)), None)
+
+
+def volumes_of(model: ClusterModel) -> KnownVolumes:
+    """What a model knows of volumes."""
+    return KnownVolumes(
+        claims=model.by_key(PersistentVolumeClaim) if model.knows(PersistentVolumeClaim) else None,
+        volumes=model.by_key(PersistentVolume) if model.knows(PersistentVolume) else None,
+        classes=model.by_key(StorageClass) if model.knows(StorageClass) else None,
+        of_class=lambda name: volumes_of_class(model, name),
+        is_to_come=lambda key: is_claim_to_come(model, key),
+    )
 
 
 def namespace_labels(model: ClusterModel) -> NamespaceLabels:

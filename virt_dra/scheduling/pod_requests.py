@@ -3,11 +3,13 @@ of a CPU for ``cpu``, whole units for everything else, rounded up, as kube-sched
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.policies.pod_resources import NOTHING, Amounts, added, pod_total
 from virt_dra.api.quantity import Quantity
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.unknown import UnknownFact, unknown_facts
 
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
 HUGE_PAGES = "hugepages-"
@@ -41,3 +43,10 @@ def node_resources_of(pod: Pod) -> Amounts:
             if overhead.per_container is not None and status.containers:
                 total = added(total, {overhead.name: overhead.per_container * len(status.containers)})
     return total
+
+
+def unknown_to(pods: Iterable[Pod], model: ClusterModel) -> tuple[UnknownFact, ...]:
+    """What isn't known of a model, for what these pods ask of a node."""
+    pods = tuple(pods)
+    resources = {resource for pod in pods for resource in pod_requests(pod)}
+    return unknown_facts(model, resources, {claim for pod in pods for claim in pod.volume_claims})

@@ -23,8 +23,8 @@ from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.admitted import as_admitted, surroundings_of
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
-from virt_dra.model.unknown import UnknownFact, not_given, unknown_facts
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.model.unknown import UnknownFact, not_given
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.simulator.aligning import aligned
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
@@ -114,7 +114,7 @@ def _unknown(model: ClusterModel, outcomes: Iterable[VmOutcome]) -> tuple[Unknow
     """What wasn't known where nodes were tried for VMs."""
     keys = (f"{outcome.namespace}/{outcome.pod}" for outcome in outcomes if not outcome.taken_over)
     pods = [model.pods[key] for key in keys if key in model.pods]
-    return unknown_facts(model, {resource for pod in pods for resource in pod_requests(pod)}) if pods else ()
+    return unknown_to(pods, model) if pods else ()
 
 
 _LINES: Final = DocumentSource(DEVICES_ANNOTATION, 0)

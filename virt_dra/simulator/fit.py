@@ -28,13 +28,13 @@ from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kept import as_started
 from virt_dra.model.published import PublishedDevices
-from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.scheduling.claim_checks import CLAIM_MISSING
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.placement import Placement, Unplaced, place
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import pod_requests, unknown_to
 from virt_dra.scheduling.why.groups import group_text, grouped
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.devices import DeviceSources, variables_of
@@ -95,8 +95,8 @@ class Fitting:
         self._configuration = configuration
         self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
         """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
-        self._resources: set[str] = set()
-        """What the pods ask for of which :meth:`placement` was asked."""
+        self._asking: dict[frozenset[object], Pod] = {}
+        """The pods of which :meth:`placement` was asked, one for all that ask for the same resources and volumes."""
         self._spent = 0
         self._last: _LastTrial | None = None
 
@@ -122,7 +122,8 @@ class Fitting:
         tried = self._tried(subject, namespace, reasons=True)
         if tried is None:
             return None
-        self._resources |= pod_requests(tried.pod).keys()
+        asked = frozenset((*pod_requests(tried.pod), *tried.pod.volume_claims))
+        self._asking.setdefault(asked, tried.pod)
         if not isinstance(tried.outcome, Unplaced):
             return None
         groups = grouped(tried.outcome.nodes)
@@ -133,7 +134,7 @@ class Fitting:
         return tried.outcome.why if tried is not None and isinstance(tried.outcome, TooLong) else None
 
     def unknown(self) -> tuple[UnknownFact, ...]:
-        return unknown_facts(self._model, self._resources) if self._resources else ()
+        return unknown_to(self._asking.values(), self._model) if self._asking else ()
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         tried = self._tried(subject, namespace)

@@ -19,6 +19,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "ResourcePoolStatusRequest"
     ),
     "policies.quota_v1": ("ResourceQuota",),
+    "policies.storage_v1": ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     "policies.node_policy_v1alpha1": ("VirtDraNodePolicy",),
     "profiles.device_profile_v1alpha1": ("DeviceProfile",),
     "keeping.keep_policy_v1alpha1": ("KeepPolicy",),

@@ -29,11 +29,10 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.unknown import unknown_facts
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.fit import FitOptions, fit, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.scheduling.why.condition import allocatable_text, unknown_text
 
 T = TypeVar("T")
@@ -299,7 +298,7 @@ def _verdict(outcome: Placement | Unplaced, pod: Pod, view: View) -> _Verdict:
             f"the claims can be allocated on node {outcome.node}; the pod's "
             "condition PodScheduled says what else it waits for"
         )
-        unknown = unknown_facts(view.model, pod_requests(pod))
+        unknown = unknown_to([pod], view.model)
         return _Verdict("True", FITS, message + unknown_text(unknown, sampled=len(view.model.nodes) < view.nodes))
     if outcome.reason == SCHEDULER_ERROR:
         return _Verdict("Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}")

@@ -21,6 +21,7 @@ from virt_dra.api.core_v1 import (
     PodSpec,
     ResourceClaimReference,
     ResourceRequirements,
+    Volume,
 )
 from virt_dra.api.integration.dedicated_cpus import CPU_MANAGER_LABEL, emulator_threads, has_dedicated_cpus
 from virt_dra.api.kubevirt_v1 import (
@@ -106,6 +107,8 @@ def render(
         node_selector=_node_selector(vmi, options),
         hostname=_host_name(vmi),
     )
+    if volumes := _claimed_volumes(vmi):
+        spec = spec.with_(volumes=volumes)
     if devices.resource_claims:
         spec = spec.with_(resource_claims=devices.resource_claims)
     if vmi.spec.tolerations:
@@ -163,6 +166,24 @@ def _node_selector(vmi: VirtualMachineInstance, options: LauncherOptions) -> dic
         "kubernetes.io/arch": vmi.spec.architecture or options.default_architecture,
         **({CPU_MANAGER_LABEL: "true"} if has_dedicated_cpus(vmi) else {}),
     }
+
+
+def _claimed_volumes(vmi: VirtualMachineInstance) -> tuple[Volume, ...]:
+    """The volumes that PersistentVolumeClaims serve, which decide where the pod runs (K-4.1). Those that are plugged in
+    later aren't the launcher pod's."""
+    volumes: list[Volume] = []
+    for volume in vmi.spec.volumes:
+        claim, data_volume, ephemeral = (
+            source if isinstance(source := volume.get(kind), dict) else {}
+            for kind in ("persistentVolumeClaim", "dataVolume", "ephemeral")
+        )
+        below = ephemeral.get("persistentVolumeClaim")
+        copied = below.get("claimName") if isinstance(below, dict) else None
+        served = claim.get("claimName") or data_volume.get("name") or copied
+        name, plugged_in = volume.get("name"), claim.get("hotpluggable") or data_volume.get("hotpluggable")
+        if isinstance(name, str) and isinstance(served, str) and served and not plugged_in:
+            volumes.append(Volume(name=name, persistent_volume_claim={"claimName": served}))
+    return tuple(volumes)
 
 
 def _affinity(vmi: VirtualMachineInstance) -> Affinity | RenderError | None:

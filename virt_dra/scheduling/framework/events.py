@@ -24,6 +24,8 @@ class ClusterEvent(Enum):
     """Slices added or updated, and changes of DeviceTaintRules; deletions don't count (C-4.7)."""
     DEVICE_CLASS = auto()
     """Added or updated, not deleted."""
+    VOLUMES = auto()
+    """PersistentVolumeClaims, PersistentVolumes and StorageClasses."""
     TARGET_POD_CLAIMS = auto()
     TARGET_POD_GATES = auto()
     TARGET_POD_TOLERATIONS = auto()

@@ -11,6 +11,9 @@ from virt_dra.scheduling.framework.refusals import FilterRefusal
 NO_NODES = "no nodes available to schedule pods"
 NEVER_PREEMPTS = "preemption: not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming pod"
+STATE_NOT_FOUND = "not found"
+"""PostFilter's message where a plugin refused all nodes in PreFilter before DynamicResources was asked: in PostFilter
+it finds no state, and preemption isn't tried."""
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 EVENT_NOTE_LIMIT = 1024

@@ -48,6 +48,7 @@ from virt_dra.scheduling.filters.host_ports import NodePorts, host_ports
 from virt_dra.scheduling.filters.node_resources import NodeResourcesFit, insufficient
 from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
 from virt_dra.scheduling.filters.unschedulable import CORDONED
+from virt_dra.scheduling.filters.volume_binding import NOTHING_KNOWN, KnownVolumes
 from virt_dra.scheduling.fit import Fit, prepare
 from virt_dra.scheduling.framework.messages import Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
@@ -175,6 +176,7 @@ class PolicyPlacer:
         features: Features = DEFAULT,
         *,
         labels_of: NamespaceLabels = lambda namespace: {},
+        volumes: KnownVolumes = NOTHING_KNOWN,
         knows_all_pods: bool = True,
         interrupt: Interrupt | None = None,
     ) -> None:
@@ -199,7 +201,7 @@ class PolicyPlacer:
         """The nodes with their pods, once some pod relates to others."""
         self._pods: dict[Hashable, tuple[int, Pod]] = {}
         """What runs where: by the pod's identity, or that of the placed VM."""
-        self._filters = filters_over(_sources(self._listed, labels_of))
+        self._filters = filters_over(_sources(self._listed, labels_of, volumes=volumes))
         self._judge_beyond_nodes = any(plugin.scope is FilterScope.CLUSTER for plugin in self._filters)
         unknown = [
             plugin.name
@@ -663,10 +665,13 @@ UNLIMITED: Final = 2**62
 """What is left of a resource of which it isn't known how much a node has."""
 
 
-def _sources(listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTable | None = None) -> FilterSources:
+def _sources(
+    listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTable | None = None,
+    volumes: KnownVolumes = NOTHING_KNOWN,
+) -> FilterSources:  # fmt: skip
     """The sources of filters that read neither claims nor devices."""
     devices = DynamicResources({}, DeviceLedger(lambda: Published((), ())), lambda claim: ())
-    return FilterSources(table or NodeTable(), devices, labels_of, listed=listed)
+    return FilterSources(table or NodeTable(), devices, labels_of, listed=listed, volumes=volumes)
 
 
 def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:

@@ -15,10 +15,13 @@ from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
 from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
+from virt_dra.scheduling.filters.volume_binding import CLAIM_NOT_BOUND, NOT_AVAILABLE
+from virt_dra.scheduling.filters.volume_binding import ELSEWHERE as VOLUME_ELSEWHERE
 from virt_dra.scheduling.framework.refusals import Reason
 
 _DISTANCES: Final[Mapping[str, int]] = {
     **DISTANCES,
+    CLAIM_NOT_BOUND: 5, NOT_AVAILABLE: 6, VOLUME_ELSEWHERE: 12,
     UNSCHEDULABLE: 3, INSUFFICIENT: 3, PORT_TAKEN: 3, CLAIM_NOT_SHAREABLE: 3, NODE_TAINTED: 4, SPREAD: 4,
     POD_AFFINITY: 4, NODE_ERROR: 10, CLAIM_ELSEWHERE: 12, AFFINITY: 15,
 }  # fmt: skip

@@ -10,12 +10,14 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.policies.storage_v1 import PersistentVolumeClaim
 from virt_dra.api.reading.namespaces import in_namespace
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.extended_resources import served_resources
 from virt_dra.model.feeds.files import model_of_files
+from virt_dra.model.volumes import is_claim_to_come
 from virt_dra.scheduling.dynamic_resources.extended_claim import ExtendedResources
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.policies.placer import VmShape
@@ -47,7 +49,7 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     else:
         raise AssertionError("only these kinds were looked for")
     _refuse_served_resources(pod, ClusterModel((*cluster, *objects)), f"{source}: {vm.KIND} {vm.key}")
-    return shape_of(Wish(pod, claims), vm.key)
+    return shape_of(Wish(pod, claims), vm.key, model_of_files(present))
 
 
 def _refuse_served_resources(pod: Pod, model: ClusterModel, title: str) -> None:
@@ -68,12 +70,22 @@ def _refuse_served_resources(pod: Pod, model: ClusterModel, title: str) -> None:
             )
 
 
-def shape_of(wish: Wish, name: str) -> VmShape:
-    """The shape of a new VM of this name. Claims that have devices already are others', too."""
-    claims = wish.claims
+def shape_of(wish: Wish, name: str, model: ClusterModel) -> VmShape:
+    """The shape of a new VM of this name, without volumes that are yet to be made. Claims that have devices already
+    are others', too."""
+    claims, pod = wish.claims, wish.pod
+    to_come = {key for key, _ in pod.volume_claims if is_claim_to_come(model, key)}
+    to_come -= model.by_key(PersistentVolumeClaim).keys()
+    if to_come:
+        kept = [
+            volume
+            for volume in pod.spec.volumes
+            if f"{pod.namespace}/{(volume.persistent_volume_claim or {}).get('claimName')}" not in to_come
+        ]
+        pod = pod.with_(spec=pod.spec.with_(volumes=tuple(kept)))
     shared = tuple(claim.status.allocation for claim in claims if claim.status.allocation is not None)
     own = [claim for claim in claims if claim.status.allocation is None]
-    return replace(Shapes().of(wish.pod, own, shared), name=name)
+    return replace(Shapes().of(pod, own, shared), name=name)
 
 
 def _of_pod(pod: Pod, present: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:

@@ -110,6 +110,7 @@ class Shapes:
         wishes = pod.spec.model_dump_json(
             include={"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
         )
+        wishes += str(pod.volume_claims)
         labels = frozenset((name, value) for name, value in pod.metadata.labels.items() if name not in _OWN_LABELS)
         requests, ports = frozenset(pod_requests(pod).items()), frozenset(host_ports(pod))
         asked = tuple(claim.spec.model_dump_json() for claim in claims)

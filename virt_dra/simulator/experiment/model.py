@@ -11,8 +11,8 @@ from virt_dra.allocator import DEFAULT, Features
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, DeviceTaint
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.unknown import UnknownFact, unknown_facts
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.model.unknown import UnknownFact
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.scheduling.policies.placer import VmShape
 
 SHORTEST: Final = 1.0
@@ -163,8 +163,7 @@ class Experiment:
     @property
     def unknown(self) -> tuple[UnknownFact, ...]:
         """What placing the VMs doesn't take into account."""
-        shapes = {arrival.shape for arrival in self.arrivals}
-        return unknown_facts(self.cluster, {resource for shape in shapes for resource in pod_requests(shape.pod)})
+        return unknown_to([shape.pod for shape in {arrival.shape for arrival in self.arrivals}], self.cluster)
 
     def ending(self, until: float) -> Experiment:
         """The experiment with another end."""

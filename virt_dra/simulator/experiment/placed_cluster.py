@@ -8,7 +8,7 @@ from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.snapshots import snapshot_of
-from virt_dra.scheduling.fit import namespace_labels
+from virt_dra.scheduling.fit import namespace_labels, volumes_of
 from virt_dra.scheduling.policies.catalog import policy_named
 from virt_dra.scheduling.policies.placer import PolicyPlacer, VmShape, card_catalog
 from virt_dra.scheduling.policies.policy import NodesOnly, Policy
@@ -46,7 +46,14 @@ class PlacedCluster:
         self.typical = TypicalVms(vms, nodes, snapshot, catalog, features)
         labels_of, knows_all = namespace_labels(model), model.knows_all(Pod)
         self.placer = PolicyPlacer(
-            snapshot, nodes, self._chosen(), catalog, features, labels_of=labels_of, knows_all_pods=knows_all
+            snapshot,
+            nodes,
+            self._chosen(),
+            catalog,
+            features,
+            labels_of=labels_of,
+            knows_all_pods=knows_all,
+            volumes=volumes_of(model),
         )
         numbers = {node.name: number for number, node in enumerate(nodes)}
         for pod in model.of(Pod):

@@ -19,8 +19,8 @@ from virt_dra.api.nearest import did_you_mean, nearest
 from virt_dra.api.resource_v1 import AllocationResult, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.stand_ins import labelled
-from virt_dra.model.unknown import UnknownFact, unknown_facts
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.model.unknown import UnknownFact
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.scheduling.policies.placer import PlacedVm, VmShape
 from virt_dra.simulator.experiment.added_nodes import NodeFile, copies_of_node
 from virt_dra.simulator.experiment.dump import DumpedCluster, Shapes
@@ -165,8 +165,7 @@ class Prospect:
     @property
     def unknown(self) -> tuple[UnknownFact, ...]:
         """What the answers to the changes couldn't take into account."""
-        resources = {resource for shape in self._tried for resource in pod_requests(shape.pod)}
-        return unknown_facts(self._model, resources) if self._tried else ()
+        return unknown_to([shape.pod for shape in self._tried], self._model) if self._tried else ()
 
     @property
     def waiting(self) -> list[str]:

@@ -13,11 +13,11 @@ from virt_dra.api.core_v1 import SCHEDULER_NAME, Pod
 from virt_dra.api.counting import counted, listed
 from virt_dra.api.go_text import visible
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.model.unknown import UnknownFact, UnknownFactJson, unknown_facts
+from virt_dra.model.unknown import UnknownFact, UnknownFactJson
 from virt_dra.model.usage import DeviceHolder, devices_held_by
 from virt_dra.scheduling.alignment import aligned_claims, chosen_alignments
 from virt_dra.scheduling.fit import FitOptions
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.scheduling.why.document import RefusalGroupJson, group_json
 from virt_dra.scheduling.why.groups import RefusalGroup, grouped, nearest_text
 from virt_dra.scheduling.why.tree import NodeRefusal
@@ -91,7 +91,7 @@ def _without_ways(subject: AskedSubject, state: ClusterState, progress: JudgePro
         )
     wish, unaligned = _aligned(subject, subject.wish, state)
     answer = replace(_judged(subject, wish, state, progress), unaligned=unaligned)
-    return replace(answer, unknown=(*subject.unknown, *unknown_facts(state.model, pod_requests(subject.wish.pod))))
+    return replace(answer, unknown=(*subject.unknown, *unknown_to([subject.wish.pod], state.model)))
 
 
 def _aligned(subject: AskedSubject, wish: Wish, state: ClusterState) -> tuple[Wish, tuple[str, ...]]:

@@ -9,9 +9,9 @@ from typing import Literal
 
 from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.resource_v1 import ResourceClaimStatus
-from virt_dra.model.unknown import UnknownFact, unknown_facts
+from virt_dra.model.unknown import UnknownFact
 from virt_dra.model.usage import devices_held_by
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.simulator.explaining.answer import JudgeProgress, answer_without_ways
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
@@ -59,8 +59,7 @@ class FitState:
     def unknown(self) -> tuple[UnknownFact, ...]:
         """What couldn't be taken into account for some subject."""
         pods = (subject.wish.pod if subject.wish is not None else subject.pod for subject in self.subjects.values())
-        resources = {resource for pod in pods if pod is not None for resource in pod_requests(pod)}
-        return unknown_facts(self.state.model, resources)
+        return unknown_to(filter(None, pods), self.state.model)
 
     def answer(self, title: str) -> tuple[FitWord | None, str]:
         """Whether the subject of a title fits, as :meth:`fits`; None for a title that this state doesn't have."""

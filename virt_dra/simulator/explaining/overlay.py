@@ -9,8 +9,7 @@ from virt_dra.allocator.model import DeviceId
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, TopologyOverlay
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.unknown import unknown_facts
-from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.pod_requests import unknown_to
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
@@ -39,7 +38,7 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> TopologyOverlay:
             verdicts |= dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, "; ".join(reasons)))
         for refused in nearest:
             verdicts[refused.device] = DeviceVerdict(REFUSED, "; ".join([*reasons, refused.reason.text]))
-    return TopologyOverlay(verdicts, unknown_facts(state.model, pod_requests(subject.wish.pod)))
+    return TopologyOverlay(verdicts, unknown_to([subject.wish.pod], state.model))
 
 
 def _chosen(results: Iterable[DeviceRequestAllocationResult]) -> dict[DeviceId, DeviceVerdict]:

@@ -152,7 +152,7 @@ def _starts(model: ClusterModel) -> dict[str, _Start]:
         if isinstance(wish, Reason):
             starts[title] = _Start("", wish.text)
             continue
-        outcome = prospect.apply(ClusterChange(vm.key, "add", (vm.key,)), shape_of(wish, vm.key))
+        outcome = prospect.apply(ClusterChange(vm.key, "add", (vm.key,)), shape_of(wish, vm.key, completed))
         refused = next(iter(outcome.refused), "")
         starts[title] = _Start("", prospect.why(refused)) if refused else _Start(outcome.started[0][1])
     return starts

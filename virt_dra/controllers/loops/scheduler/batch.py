@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Final
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.storage_v1 import PersistentVolume, PersistentVolumeClaim, StorageClass
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster, Reader
 from virt_dra.controllers.loops.context import NoMetrics
@@ -46,6 +48,7 @@ class SchedulingDecision:
 
 _KINDS: Final[tuple[type[TypedObject], ...]] = (
     Node, Namespace, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule,
+    PersistentVolumeClaim, PersistentVolume, StorageClass, VirtualMachine,
 )  # fmt: skip
 
 

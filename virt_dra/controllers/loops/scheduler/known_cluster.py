@@ -20,6 +20,7 @@ from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.loops.claims.keys import names_of
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.followed_volumes import FollowedVolumes
 from virt_dra.model.extended_resources import ServedResources
 from virt_dra.scheduling.claim_references import Resolved, bind_to, claim_name, pod_group_name
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
@@ -59,6 +60,7 @@ class KnownCluster:
         self._classes = informers.of(DeviceClass)
         self._rules = informers.of(DeviceTaintRule)
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
+        self._volumes = FollowedVolumes(informers)
         self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
         self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
         self._served = ServedResources()
@@ -74,6 +76,7 @@ class KnownCluster:
             namespace_labels(informers.of(Namespace)),
             options.usages,
             lambda resource: self._class_of(resource) is not None,
+            volumes=self._volumes.known,
         )
         self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *scoring_filters_over(sources), *gang)
         self.cycle = SchedulingCycle(self.plugins, self.table)
@@ -94,6 +97,7 @@ class KnownCluster:
         self._slices.on_change(self._slice)
         self._rules.on_change(self._rule)
         self._claims.on_change(self._claim)
+        self._volumes.follow(lambda old, new: self.event(ClusterEvent.VOLUMES, old, new))
         if self._groups is not None:
             self._groups.on_change(self._pod_group)
         self.pods.on_change(self._pod)

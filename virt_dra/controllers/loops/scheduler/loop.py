@@ -15,8 +15,9 @@ from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.preempting import Preempting
 from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
 from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
-from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
+from virt_dra.scheduling.claim_checks import DYNAMIC_RESOURCES, SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, remedies
+from virt_dra.scheduling.framework.messages import STATE_NOT_FOUND
 from virt_dra.scheduling.framework.refusals import AttemptError
 from virt_dra.scheduling.queue import QueuedPod
 
@@ -109,6 +110,9 @@ class SchedulerLoop:
 
     async def _post_filter(self, pod: Pod, outcome: NotFitting) -> str:
         """The first remedy is applied (C-5.6); an API error is the message then, and preemption isn't tried."""
+        refused = outcome.diagnosis.everywhere
+        if refused is not None and refused.plugin not in ("", DYNAMIC_RESOURCES) and not refused.resolvable:
+            return STATE_NOT_FOUND
         texts: list[str] = []
         for remedy in remedies(outcome)[:1]:
             try:

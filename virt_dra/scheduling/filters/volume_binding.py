@@ -1,0 +1,236 @@
+"""VolumeBinding: refuses nodes to which a pod's volumes can't be attached, and pods whose claims for volumes aren't
+bound. The space that CSI drivers report (CSIStorageCapacity) isn't looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.allocator.node_selection import NodeMatcher
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.policies.storage_v1 import (
+    AVAILABLE,
+    FILESYSTEM,
+    LOST,
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    STORAGE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from virt_dra.api.quantity import Quantity
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+
+ELSEWHERE: Final = "VolumeElsewhere"
+"""The node affinity of a PersistentVolume excludes the node."""
+NOT_AVAILABLE: Final = "VolumeNotAvailable"
+"""There is no volume for a claim that waits for its pod's node, and none can be made there."""
+CLAIM_NOT_BOUND: Final = "VolumeClaimNotBound"
+"""A PersistentVolumeClaim isn't there, or has no volume and nobody who gives it one with the pod's node."""
+
+_NAME: Final = "VolumeBinding"
+_ELSEWHERE: Final = "node(s) didn't match PersistentVolume's node affinity"
+_NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
+_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
+_EVENTS: Final = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS, ClusterEvent.VOLUMES})
+_NONE: Final = Quantity("0")
+
+
+@dataclass(frozen=True)
+class KnownVolumes:
+    """The volumes of a cluster, by key. A kind that isn't known is None: then nothing is refused for it.
+    ``of_class``: the PersistentVolumes of a StorageClass; ``is_to_come``: whether somebody is going to make a
+    PersistentVolumeClaim that isn't there, by its key."""
+
+    claims: Mapping[str, PersistentVolumeClaim] | None = None
+    volumes: Mapping[str, PersistentVolume] | None = None
+    classes: Mapping[str, StorageClass] | None = None
+    of_class: Callable[[str], Sequence[PersistentVolume]] = lambda name: ()
+    is_to_come: Callable[[str], bool] = lambda key: False
+
+
+NOTHING_KNOWN: Final = KnownVolumes()
+
+
+class VolumeBinding(SchedulingPlugin):
+    """Refuses nodes for the volumes of PersistentVolumeClaims, bound ones and those that wait for the pod."""
+
+    name = _NAME
+    scope = FilterScope.NODE
+
+    def __init__(self, known: KnownVolumes = NOTHING_KNOWN) -> None:
+        self._known = known
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        return (Hint(_EVENTS),)
+
+    def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
+        asked = pod.volume_claims
+        if not asked or self._known.claims is None:
+            return None
+        claims: list[PersistentVolumeClaim] = []
+        for key, generated in asked:
+            claim, name = self._known.claims.get(key), key.partition("/")[2]
+            if claim is None:
+                if generated or self._known.is_to_come(key):
+                    continue
+                return _refused(f'persistentvolumeclaim "{name}" not found')
+            if claim.status.phase == LOST:
+                lost = claim.spec.volume_name
+                return _refused(f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{lost}"')
+            if claim.metadata.deletion_timestamp is not None:
+                return _refused(f'persistentvolumeclaim "{name}" is being deleted')
+            claims.append(claim)
+        if any(map(self._is_stuck, claims)):
+            return _refused(_UNBOUND)
+        bound: list[_BoundVolume] = []
+        for name in [claim.spec.volume_name for claim in claims if claim.is_bound and self._known.volumes is not None]:
+            volume = (self._known.volumes or {}).get(name)
+            if volume is None:
+                return _refused(f'persistentvolume "{name}" not found')  # said by VolumeZone there
+            bound.append(_BoundVolume(name, _matcher(volume)))
+        waiting = [claim for claim in claims if not claim.is_bound and self._waits(claim)]
+        return _Attempt(self._known, bound, waiting) if bound or waiting else None
+
+    def _waits(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is bound once its pod has a node."""
+        storage = (self._known.classes or {}).get(claim.class_name)
+        return storage is not None and storage.waits and not claim.spec.volume_name
+
+    def _is_stuck(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is there unbound, and its class binds at once. One without a UID isn't created yet."""
+        created = bool(claim.metadata.uid) and (self._known.classes is not None or bool(claim.spec.volume_name))
+        return created and not claim.is_bound and not self._waits(claim)
+
+
+def _refused(text: str) -> FilterRefusal:
+    return FilterRefusal(_NAME, (text,), code=CLAIM_NOT_BOUND)
+
+
+@dataclass(frozen=True)
+class _BoundVolume:
+    """The volume of a bound claim. ``matcher``: of the nodes that it can be attached to; None: all."""
+
+    name: str
+    matcher: NodeMatcher | None
+
+    def excludes(self, node: Node) -> bool:
+        return self.matcher is not None and not self.matcher.matches(node)
+
+
+class _Attempt(PluginAttempt):
+    def __init__(
+        self, known: KnownVolumes, bound: Sequence[_BoundVolume], waiting: Sequence[PersistentVolumeClaim]
+    ) -> None:
+        self._known, self._bound = known, bound
+        self._waiting = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
+        self._waiting.sort(key=_size)
+        self._begun = [claim for claim in waiting if SELECTED_NODE in claim.metadata.annotations]
+        self._candidates = {
+            name: [(volume, _matcher(volume)) for volume in known.of_class(name)]
+            for name in {claim.class_name for claim in self._waiting}
+        }
+
+    def filter(self, state: NodeState) -> FilterRefusal | None:
+        problems = list(self._problems(state.node))
+        if not problems:
+            return None
+        return FilterRefusal(_NAME, tuple([words for words, _ in problems]), code=problems[0][1].code)
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        for _, reason in self._problems(state.node):
+            yield reason
+
+    def _problems(self, node: Node) -> Iterator[tuple[str, Reason]]:
+        """kube-scheduler's words and ours, in its order."""
+        elsewhere = next((volume for volume in self._bound if volume.excludes(node)), None)
+        if elsewhere is not None:
+            text = f"PersistentVolume {elsewhere.name} can't be attached there by its node affinity"
+            yield _ELSEWHERE, Reason(ELSEWHERE, text)
+        claim = self._without_volume(node)
+        if claim is not None:
+            text = f"PersistentVolumeClaim {claim.name} finds no volume there, and none can be made"
+            yield _NO_MATCH, Reason(NOT_AVAILABLE, text)
+
+    def _without_volume(self, node: Node) -> PersistentVolumeClaim | None:
+        """The first claim that waits for its pod's node and can't be bound on this one."""
+        for claim in self._begun:
+            if claim.metadata.annotations[SELECTED_NODE] != node.name:
+                return claim
+        chosen: set[str] = set()
+        to_make = list(self._begun)
+        for claim in self._waiting:
+            volume = self._matching(claim, node, chosen)
+            if volume is None:
+                to_make.append(claim)
+            else:
+                chosen.add(volume)
+        return next((claim for claim in to_make if not self._can_make(claim, node)), None)
+
+    def _matching(self, claim: PersistentVolumeClaim, node: Node, chosen: set[str]) -> str | None:
+        """The smallest volume for the claim on a node; one that names the claim wins, and excludes others."""
+        best: tuple[Quantity, str] | None = None
+        for volume, matcher in self._candidates[claim.class_name]:
+            if volume.name in chosen or not _serves(volume, claim):
+                continue
+            attachable = matcher is None or matcher.matches(node)
+            if volume.spec.claim_ref is not None:
+                return volume.name if attachable else None
+            size = volume.spec.capacity.get(STORAGE, _NONE)
+            if attachable and _is_free_for(volume, claim) and (best is None or size < best[0]):
+                best = size, volume.name
+        return best[1] if best is not None else None
+
+    def _can_make(self, claim: PersistentVolumeClaim, node: Node) -> bool:
+        storage = (self._known.classes or {}).get(claim.class_name)
+        if storage is None:
+            return True
+        if storage.provisioner in ("", NO_PROVISIONER):
+            return self._known.volumes is None
+        labels = node.metadata.labels
+        return not storage.allowed_topologies or any(
+            term.match_label_expressions
+            and all(labels.get(asked.key) in asked.values for asked in term.match_label_expressions)
+            for term in storage.allowed_topologies
+        )
+
+
+def _matcher(volume: PersistentVolume) -> NodeMatcher | None:
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return None
+    return NodeMatcher(affinity.required, lenient=True)
+
+
+def _size(claim: PersistentVolumeClaim) -> Quantity:
+    return claim.spec.resources.requests.get(STORAGE, _NONE)
+
+
+def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is free or names the claim, and is as large and of the mode that it asks for."""
+    named, spec = volume.spec.claim_ref, volume.spec
+    if named is not None and not (
+        (named.namespace, named.name) == (claim.namespace, claim.name) and named.uid in ("", claim.metadata.uid)
+    ):
+        return False
+    return (
+        spec.capacity.get(STORAGE, _NONE) >= _size(claim)
+        and (spec.volume_mode or FILESYSTEM) == (claim.spec.volume_mode or FILESYSTEM)
+        and (spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
+        and volume.metadata.deletion_timestamp is None
+    )
+
+
+def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    selector = claim.spec.selector
+    return (
+        volume.status.phase == AVAILABLE
+        and (selector is None or selector.matches(volume.metadata.labels))
+        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+    )
