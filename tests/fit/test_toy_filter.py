@@ -27,6 +27,7 @@ from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, Sch
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.policies.by_card import FirstFit
 from virt_dra.scheduling.policies.placer import PolicyPlacer, card_catalog
+from virt_dra.scheduling.scheduling_gates import SchedulingGates
 from virt_dra.scheduling.why.distance import NODE_REASONS
 
 NODE_IS_TOY: Final = "NodeIsToy"
@@ -127,6 +128,14 @@ def test_policies_refuse_a_filter_that_they_would_not_ask(scope: FilterScope, mo
     snapshot = snapshot_of(ClusterModel())
     with pytest.raises(AssertionError, match="room and devices are counted here, not asked of filters: Toy"):
         PolicyPlacer(snapshot, (), FirstFit(), card_catalog(snapshot))
+
+
+def test_no_two_filters_have_one_name() -> None:
+    """Hints, condition texts and rejectors find a filter by its name."""
+    devices = DynamicResources({}, DeviceLedger(lambda: Published((), ())), lambda claim: ())
+    filters = filter_table.scoring_filters_over(filter_table.FilterSources(NodeTable(), devices, lambda namespace: {}))
+    names = [plugin.name for plugin in (*filters, SchedulingGates())]
+    assert sorted(set(names)) == sorted(names)
 
 
 def test_every_reason_of_a_filter_has_its_distance_and_so_its_page() -> None:

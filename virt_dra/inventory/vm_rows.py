@@ -53,6 +53,16 @@ class Readiness(Enum):
     STOPPED = "stopped"
 
 
+RUNNING: Final = "running with all devices"
+"""What :attr:`Readiness.READY` means; "ready" alone reads as READY of ``virt-dra get vms``, which counts devices."""
+
+
+def of_those_to_run(readiness: Mapping[Readiness, int]) -> str:
+    """How many VMs are ready, of those that aren't stopped: ``2 of 3``."""
+    ready = readiness.get(Readiness.READY, 0)
+    return f"{ready:,} of {ready + readiness.get(Readiness.NOT_READY, 0):,}"
+
+
 def and_stopped(readiness: Mapping[Readiness, int]) -> str:
     """``, 2 stopped``, after how many VMs are ready or not; "" if none is stopped."""
     stopped = readiness.get(Readiness.STOPPED, 0)

@@ -53,7 +53,7 @@ def test_once_prints_every_table() -> None:
     assert (made.exit_code, made.stdout) == (
         0,
         """\
-3 VMs, 1 not ready   5 devices, 40% in use   1 waiting
+2 of 3 VMs running with all devices   5 devices, 40% in use   1 waiting
 
    NAMESPACE  NAME     PHASE    NODE    READY  DEVICES           REASON      AGE
    team-a     vm-a     Running  node-1  1/1    gpu=0000:41:00.0
@@ -102,7 +102,7 @@ async def test_each_table_has_a_key_and_each_row_its_details(size: tuple[int, in
     app = app_of(contents())
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        assert text(app, "title") == "3 VMs, 1 not ready   5 devices, 40% in use   1 waiting"
+        assert text(app, "title") == "2 of 3 VMs running with all devices   5 devices, 40% in use   1 waiting"
         assert rows(app)[2] == "! team-a vm-late Pending 0/1 gpu=- PodMissing"
         await pilot.press("2")
         assert text(app, "tabs") == "1 VMs   [2 Devices by node]   3 Waiting"

@@ -45,7 +45,7 @@ from virt_dra.cluster.files import STDIN, Written, read_written
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
 from webhooks.lint.documents import FILE, ProgressCallback
-from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
+from webhooks.lint.fixes.planning import FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
 from webhooks.lint.other_tools import is_like_a_manifest, is_of_another_tool, kustomize_patches
 from webhooks.lint.registry import OLD_VERSION
@@ -222,7 +222,7 @@ def command(
         judgement = judge(written.documents, report_progress)
     if paths and not live:
         _require_vms(judgement, _manifests(written.documents, written), paths, output)
-    plan = _plan(written, judgement, judge, whole=fix) if fix or output in _WITH_FIXES else None
+    plan = _plan(written, judgement, judge) if fix or output in _WITH_FIXES else None
     outcome = _fixed(plan, written, output, yes=yes) if fix and plan is not None else None
     documents, texts = written.documents, written.texts
     if outcome is not None and outcome.applied:
@@ -269,11 +269,11 @@ def _check_usage_of_fix(paths: Sequence[str], output: str) -> None:
         )
 
 
-def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool) -> FixPlan:
-    """The fixes of files and of standard input, all or (to say what is fixable) those of the findings at hand."""
+def _plan(written: Written, judgement: LintResult, judge: Judge) -> FixPlan:
+    """The fixes of files and of standard input."""
     texts = {name: text for name, text in written.texts.items() if name in written.files or name == STANDARD_INPUT}
     with progress("trying fixes"), collector_paused():
-        return plan_fixes(written.documents, texts, judgement, judge, ROUNDS if whole else 1)
+        return plan_fixes(written.documents, texts, judgement, judge)
 
 
 def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOutcome:

@@ -181,10 +181,8 @@ class LintReport:
 
     @property
     def fixable(self) -> int:
-        """The number of findings that --fix would remove, as far as it is known without running it."""
-        if self.plan is None:
-            return 0
-        return len(self.plan.fixes) if self.outcome is None else self.plan.removed
+        """The number of findings that --fix removes."""
+        return self.plan.removed if self.plan is not None else 0
 
     def lines(self, *, excerpts: bool = True, width: int | None = None) -> Iterator[str]:
         """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is

@@ -17,7 +17,7 @@ from virt_dra.cli.report.reason_notes import reason_note
 from virt_dra.cli.topology.map_data import Lights, LitAnswer, LitWay
 from virt_dra.cli.topology.map_html import map_html
 from virt_dra.html.frame import PageForm, framed, text
-from virt_dra.inventory.vm_rows import Readiness, VmRow, and_stopped
+from virt_dra.inventory.vm_rows import RUNNING, Readiness, VmRow, and_stopped, of_those_to_run
 from virt_dra.scheduling.why.groups import RefusalGroup, group_text
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
 from virt_dra.simulator.explaining.ways_out import WayOut
@@ -25,8 +25,6 @@ from virt_dra.simulator.explaining.ways_out import WayOut
 _VMS, _FINDINGS, _KEPT, _DAYS, _GROUPS = 5000, 2000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""
 _WAITING: Final = "waits"
-_READY: Final = "running with all devices"
-"""What :attr:`Readiness.READY` means; "ready" alone reads as READY of ``virt-dra get vms``, which counts devices."""
 
 _MAIN: Final = Template("""<nav class="tiles" aria-label="Summary">$tiles</nav>
 $notes
@@ -68,7 +66,7 @@ def report_main(contents: ReportContents) -> str:
     explained = {code: note for code in codes if (note := reason_note(code))}
     answers = {answer.title: answer for answer in contents.waiting.answers}
     readiness = Counter(row.readiness for row in contents.vms)
-    ready = f"{len(contents.vms):,}, {readiness[Readiness.READY]:,} {_READY}{and_stopped(readiness)}"
+    ready = f"{len(contents.vms):,}, {readiness[Readiness.READY]:,} {RUNNING}{and_stopped(readiness)}"
     findings = sum(len(obj.findings) for obj in contents.findings)
     parts = [
         _part("vms", "VMs", ready, _vms(contents.vms, answers)),
@@ -99,15 +97,19 @@ def report_main(contents: ReportContents) -> str:
 
 
 def _tiles(contents: ReportContents, readiness: Mapping[Readiness, int], findings: int) -> str:
-    waiting, ready = _waiting_number(contents), readiness[Readiness.READY]
-    vms = ready + readiness[Readiness.NOT_READY]
+    waiting = _waiting_number(contents)
     used, out, all_devices = _use(contents)
     free = sum(device.row.free for node in contents.topology for device in node.devices)
     closed = sum(bool(node.closed) for node in contents.topology)
     shut = f", {closed:,} closed" if closed else ""
     tiles = [
         _tile("waiting", f"{waiting:,}", "waiting", alarm=waiting > 0),
-        _tile("vms", f"{ready:,} of {vms:,}", f"VMs {_READY}{and_stopped(readiness)}", alarm=ready < vms),
+        _tile(
+            "vms",
+            of_those_to_run(readiness),
+            f"VMs {RUNNING}{and_stopped(readiness)}",
+            alarm=readiness[Readiness.NOT_READY] > 0,
+        ),
         _tile("models", f"{used:,} of {all_devices:,}", "devices in use", bar=_meter(used, free, all_devices)),
         _tile("devices", f"{out:,}", "devices not fit for use", alarm=out > 0),
         _tile("devices", f"{contents.nodes:,}", f"{_plural('node', contents.nodes)}{shut}"),

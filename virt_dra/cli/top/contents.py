@@ -18,7 +18,7 @@ from virt_dra.cli.get.columns import columns_of
 from virt_dra.cli.shared.aligned import aligned
 from virt_dra.inventory.device_rows import DeviceRow, device_rows
 from virt_dra.inventory.topology import SHARED_PLACE
-from virt_dra.inventory.vm_rows import Readiness, VmRow, and_stopped, vm_rows
+from virt_dra.inventory.vm_rows import RUNNING, Readiness, VmRow, and_stopped, of_those_to_run, vm_rows
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.explaining.answer import ExplainedAnswer
 from virt_dra.simulator.explaining.waiting import WaitingAnswers
@@ -82,7 +82,7 @@ def top_contents(
     used = sum(device.held for device in devices)
     readiness = Counter(vm.readiness for vm in vms)
     title = (
-        f"{counted(len(vms), 'VM')}, {readiness[Readiness.NOT_READY]} not ready{and_stopped(readiness)}   "
+        f"{of_those_to_run(readiness)} VMs {RUNNING}{and_stopped(readiness)}   "
         f"{counted(len(devices), 'device')}, {used / max(len(devices), 1):.0%} in use   {len(answers)} waiting"
         + (f" (and {waiting.left_out} not explained)" if waiting.left_out else "")
     )

@@ -138,25 +138,22 @@ class _Attempt(PluginAttempt):
         }
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        problems = list(self._problems(state.node))
-        if not problems:
-            return None
-        return FilterRefusal(_NAME, tuple([words for words, _ in problems]), code=problems[0][1].code)
+        unserved = (_NO_MATCH,) if self._without_volume(state.node) is not None else ()
+        if self._elsewhere(state.node) is not None:
+            return FilterRefusal(_NAME, (_ELSEWHERE, *unserved), code=ELSEWHERE)
+        return FilterRefusal(_NAME, unserved, code=NOT_AVAILABLE) if unserved else None
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
-        for _, reason in self._problems(state.node):
-            yield reason
-
-    def _problems(self, node: Node) -> Iterator[tuple[str, Reason]]:
-        """kube-scheduler's words and ours, in its order."""
-        elsewhere = next((volume for volume in self._bound if volume.excludes(node)), None)
+        elsewhere, claim = self._elsewhere(state.node), self._without_volume(state.node)
         if elsewhere is not None:
-            text = f"PersistentVolume {elsewhere.name} can't be attached there by its node affinity"
-            yield _ELSEWHERE, Reason(ELSEWHERE, text)
-        claim = self._without_volume(node)
+            yield Reason(ELSEWHERE, f"PersistentVolume {elsewhere.name} can't be attached there by its node affinity")
         if claim is not None:
             text = f"PersistentVolumeClaim {claim.name} finds no volume there, and none can be made"
-            yield _NO_MATCH, Reason(NOT_AVAILABLE, text)
+            yield Reason(NOT_AVAILABLE, text)
+
+    def _elsewhere(self, node: Node) -> _BoundVolume | None:
+        """The first bound volume that can't be attached to the node."""
+        return next((volume for volume in self._bound if volume.excludes(node)), None)
 
     def _without_volume(self, node: Node) -> PersistentVolumeClaim | None:
         """The first claim that waits for its pod's node and can't be bound on this one."""

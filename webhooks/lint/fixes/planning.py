@@ -82,13 +82,10 @@ class FixPlan:
     result: LintResult
 
 
-def plan_fixes(
-    documents: Sequence[Document], texts: Mapping[str, bytes], result: LintResult, judge: Judge, rounds: int = ROUNDS
-) -> FixPlan:
-    """The fixes of the findings on documents. ``texts``: those that may be changed, by the names of their sources.
-    ``rounds``: 1 for the findings at hand only."""
+def plan_fixes(documents: Sequence[Document], texts: Mapping[str, bytes], result: LintResult, judge: Judge) -> FixPlan:
+    """The fixes of the findings on documents. ``texts``: those that may be changed, by the names of their sources."""
     state = _State(tuple(documents), {name: ManifestText(name, raw) for name, raw in texts.items()}, result)
-    return _Planner(judge).plan(state, rounds)
+    return _Planner(judge).plan(state)
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,10 @@ class _Planner:
         """The objects of this round's texts, or why a text can't be edited."""
         self._dropped: dict[tuple[FindingKey, str], DroppedFix] = {}
 
-    def plan(self, state: _State, rounds: int) -> FixPlan:
+    def plan(self, state: _State) -> FixPlan:
         fixes: tuple[PlannedFix, ...] = ()
         before, waiting_at_first = state.result, frozenset[tuple[DocumentSource, LintFinding]]()
-        for number in range(rounds):
+        for number in range(ROUNDS):
             candidates, waiting = self._candidates(state)
             accepted: list[_Candidate] = []
             following = self._accept(state, state, candidates, accepted)
@@ -139,7 +136,7 @@ class _Planner:
             if not accepted and not (waiting and candidates):
                 break
         left = {(_key(obj, finding), finding.message) for obj, finding in _findings(state.result)}
-        dropped = tuple(fix for key, fix in self._dropped.items() if key in left or rounds == 1)
+        dropped = tuple(fix for key, fix in self._dropped.items() if key in left)
         changed_texts = tuple(text for text in state.texts.values() if text.edits)
         removed = (_counted(before) - _counted(state.result)).total()
         return FixPlan(fixes, dropped, waiting_at_first, removed, changed_texts, state.documents, state.result)

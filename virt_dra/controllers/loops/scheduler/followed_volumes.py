@@ -31,7 +31,7 @@ class FollowedVolumes:
         )
 
     def follow(self, changed: Callable[[object, object], None]) -> None:
-        """``changed``: told of each change, with the object before and after it."""
+        """``changed``: called for each change, with the object before and after it."""
         _keep(self._classes, self._classes_by_key, changed)
         _keep(self._volumes, self._volumes_by_key, self._sorted_into_classes(changed))
         _keep(self._claims, self._claims_by_key, changed)
