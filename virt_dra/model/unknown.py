@@ -128,8 +128,8 @@ def _resources(model: ClusterModel, resources: Collection[str]) -> Iterator[Unkn
 
 def _volumes(model: ClusterModel, volumes: Collection[PodVolumeClaim]) -> Iterator[UnknownFact]:
     claims = model.by_key(PersistentVolumeClaim)
-    found = [claims[key] for key, _ in volumes if key in claims]
-    kinds: set[type[TypedObject]] = {PersistentVolume if claim.is_bound else StorageClass for claim in found}
+    present = [claims[key] for key, _ in volumes if key in claims]
+    kinds: set[type[TypedObject]] = {PersistentVolume if claim.is_bound else StorageClass for claim in present}
     if volumes and not model.knows(PersistentVolumeClaim):
         kinds = {PersistentVolumeClaim}
     for kind in sorted((kind for kind in kinds if not model.knows(kind)), key=lambda kind: kind.KIND):
@@ -138,7 +138,7 @@ def _volumes(model: ClusterModel, volumes: Collection[PodVolumeClaim]) -> Iterat
     if PersistentVolumeClaim in kinds:
         return
     to_come = {key for key, generated in volumes if key not in claims and (generated or is_claim_to_come(model, key))}
-    to_come |= {claim.key for claim in found if not claim.is_bound and not claim.metadata.uid}
+    to_come |= {claim.key for claim in present if not claim.is_bound and not claim.metadata.uid}
     if to_come:
         names = sorted(to_come)
         text = (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.policies.node_selection import NodeMatcher
 from virt_dra.api.policies.storage_v1 import (
     AVAILABLE,
     FILESYSTEM,
@@ -63,8 +63,8 @@ class VolumeBinding(SchedulingPlugin):
     name = _NAME
     scope = FilterScope.NODE
 
-    def __init__(self, known: KnownVolumes = NOTHING_KNOWN) -> None:
-        self._known = known
+    def __init__(self, volumes: KnownVolumes = NOTHING_KNOWN) -> None:
+        self._known = volumes
 
     @property
     def hints(self) -> tuple[Hint, ...]:
@@ -126,14 +126,14 @@ class _BoundVolume:
 
 class _Attempt(PluginAttempt):
     def __init__(
-        self, known: KnownVolumes, bound: Sequence[_BoundVolume], waiting: Sequence[PersistentVolumeClaim]
+        self, volumes: KnownVolumes, bound: Sequence[_BoundVolume], waiting: Sequence[PersistentVolumeClaim]
     ) -> None:
-        self._known, self._bound = known, bound
+        self._known, self._bound = volumes, bound
         self._waiting = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
         self._waiting.sort(key=_size)
         self._begun = [claim for claim in waiting if SELECTED_NODE in claim.metadata.annotations]
         self._candidates = {
-            name: [(volume, _matcher(volume)) for volume in known.of_class(name)]
+            name: [(volume, _matcher(volume)) for volume in volumes.of_class(name)]
             for name in {claim.class_name for claim in self._waiting}
         }
 

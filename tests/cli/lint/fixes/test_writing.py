@@ -185,7 +185,7 @@ def test_json_has_the_diff_of_each_finding(given: list[str]) -> None:
     assert "fixes" not in report
     assert run(*given).stdout.splitlines()[-3:-1] == [
         "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings",
-        "1 fixable with --fix",
+        "2 fixable with --fix",
     ]
     fixed = run("--fix", "-y", *given, "-o", "yaml")
     assert yaml.safe_load(fixed.stdout)["fixes"] == {
