@@ -329,11 +329,9 @@ def _with_converted_items(raw: Json, path: tuple[str, ...], change: Callable[[Js
 
     def over_list(owner: Json) -> Json:
         entries = owner.get(path[-1])
-        return (
-            {**owner, path[-1]: [changed(i, entry) for i, entry in enumerate(entries)]}
-            if isinstance(entries, list)
-            else owner
-        )
+        if not isinstance(entries, list):
+            return owner
+        return {**owner, path[-1]: [changed(i, entry) for i, entry in enumerate(entries)]}
 
     converted = _at(raw, path[:-1], over_list)
     if problems:

@@ -109,11 +109,9 @@ def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
 
 @_with_defaults.register
 def _(obj: PodGroup, now: str) -> TypedObject:
-    return (
-        obj
-        if obj.spec.disruption_mode is not None
-        else obj.replacing(spec=obj.spec.replacing(disruption_mode=DisruptionMode(single={})))
-    )
+    if obj.spec.disruption_mode is not None:
+        return obj
+    return obj.replacing(spec=obj.spec.replacing(disruption_mode=DisruptionMode(single={})))
 
 
 @_with_defaults.register

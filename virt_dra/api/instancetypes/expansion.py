@@ -186,9 +186,8 @@ def _referenced_spec(
     if obj is not None:
         return _read(obj.to_wire(), family, f"{wanted} {key}")
     if noted and held is None:
-        return MissingReference(
-            REVISION, f"{namespace}/{noted}", f"{family.field}.name"
-        )  # that of the VM's start, whatever became of the object
+        # That of the VM's start, whatever became of the object.
+        return MissingReference(REVISION, f"{namespace}/{noted}", f"{family.field}.name")
     other, place = (family.kind, namespace) if wanted == family.cluster_kind else (family.cluster_kind, "")
     return MissingReference(
         wanted, key, f"{family.field}.name", other if (other, place, name) in instancetypes.objects else ""

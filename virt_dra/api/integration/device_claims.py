@@ -202,21 +202,14 @@ def _not_assignable(
     wanted: Mapping[str, ClaimAssignment], entries: _Entries, vmi: VirtualMachineInstance
 ) -> Iterable[tuple[str, str]]:
     times = Counter(device.name for _, _, device in entries)
-    claimed = {
-        device.name
-        for device in (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)
-        if not device.is_plugin
-    }
+    present = {device.name for device in (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)}
     for name in wanted:
         if times[name] > 1:
             yield _shown(name), f"{times[name]} devices have this name; give each its own"
+        elif not times[name] and name in present:
+            yield _shown(name), "has no deviceName; this path is for devices with one"
         elif not times[name]:
-            why = (
-                "has no deviceName; this path is for devices with one"
-                if name in claimed
-                else "is no entry of gpus or hostDevices"
-            )
-            yield _shown(name), why
+            yield _shown(name), "is no entry of gpus or hostDevices"
 
 
 def _resource_faults(wanted: Mapping[str, ClaimAssignment], entries: _Entries) -> Iterable[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
+from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.keeping.terms import (
     KeepingError,
     KeepTerms,
@@ -71,12 +72,11 @@ def with_templates(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
     templates = kept_entries(vmi)
     if not templates:
         return vmi
-    entries = tuple(
-        entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
-        if entry.name in templates
-        else entry
-        for entry in vmi.spec.resource_claims
-    )
+
+    def templated(entry: PodResourceClaim) -> PodResourceClaim:
+        return entry.without("resource_claim_name").with_(resource_claim_template_name=templates[entry.name])
+
+    entries = tuple(templated(entry) if entry.name in templates else entry for entry in vmi.spec.resource_claims)
     return vmi.with_(spec=vmi.spec.with_(resource_claims=entries))
 
 

@@ -106,11 +106,8 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
     int_or_string = bool(source.get("x-kubernetes-int-or-string"))
     rest, items = source.get("additionalProperties"), source.get("items")
     closed_shape = "properties" in source or isinstance(rest, dict)
-    kind = (
-        "int-or-string"
-        if int_or_string
-        else source.get("type", "object" if closed_shape else "array" if items is not None else "")
-    )
+    shape = "object" if closed_shape else "array" if items is not None else ""
+    kind = "int-or-string" if int_or_string else source.get("type", shape)
     schema = made[id(source)] = Schema(
         kind=kind,
         properties={

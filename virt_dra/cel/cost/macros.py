@@ -163,11 +163,9 @@ class Loop:
         if isinstance(value, FailedValue):
             return value
         try:
-            return (
-                self._singles(meter, elements(meter, value, self.weight))
-                if self.second is None
-                else self._pairs(meter, pairs(meter, value, self.weight))
-            )
+            if self.second is None:
+                return self._singles(meter, elements(meter, value, self.weight))
+            return self._pairs(meter, pairs(meter, value, self.weight))
         except EvaluationAborted:
             raise
         except EvaluationError as error:

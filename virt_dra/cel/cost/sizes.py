@@ -61,11 +61,9 @@ class ContentSizes(NamedTuple):
     value: Size
 
     def union(self, other: ContentSizes | None) -> ContentSizes | None:
-        return (
-            None
-            if other is None
-            else ContentSizes(self.is_list, self.key.union(other.key), self.value.union(other.value))
-        )
+        if other is None:
+            return None
+        return ContentSizes(self.is_list, self.key.union(other.key), self.value.union(other.value))
 
 
 class ValuePath:

@@ -182,11 +182,9 @@ def _nested(budget: Budget, value: Value) -> str:
         entries = sorted((_map_key(key_value(key)), _nested(budget, element)) for key, element in value.items())
         return "{" + ", ".join(_measured(budget, (f"{key}:{element}" for key, element in entries))) + "}"
     if isinstance(value, float):
-        return (
-            f"{value:.6f}"
-            if math.isfinite(value)
-            else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
-        )
+        if math.isfinite(value):
+            return f"{value:.6f}"
+        return f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bytes):
