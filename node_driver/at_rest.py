@@ -43,16 +43,13 @@ def _mdev_types(
     """What each parent can make, with what claims have of it."""
     made = [(mdev.parent, mdev.type_id) for mdev in ours]
     before = {(item.parent, item.type_id): item.available for types in earlier.mdev_types.values() for item in types}
+
+    def available(item: MdevType) -> int:
+        key = item.parent, item.type_id
+        return max(item.available + made.count(key), before.get(key, 0))
+
     return {
-        parent: tuple(
-            replace(
-                item,
-                available=max(
-                    item.available + made.count((parent, item.type_id)), before.get((parent, item.type_id), 0)
-                ),
-            )
-            for item in types
-        )
+        parent: tuple(replace(item, available=available(item)) for item in types)
         for parent, types in hardware.mdev_types.items()
     }
 

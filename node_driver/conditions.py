@@ -45,19 +45,15 @@ class TaintEffect(StrEnum):
     """No taint: an administrator has switched it off."""
 
 
+_USELESS: Final = (ConditionReason.GONE, ConditionReason.LINK_DOWN)
 DEFAULT_EFFECTS: Final[Mapping[ConditionReason, TaintEffect]] = MappingProxyType(
     {
-        reason: TaintEffect.NO_EXECUTE
-        if reason in (ConditionReason.GONE, ConditionReason.LINK_DOWN)
-        else TaintEffect.NO_SCHEDULE
-        for reason in ConditionReason
+        **dict.fromkeys(ConditionReason, TaintEffect.NO_SCHEDULE),
+        **dict.fromkeys(_USELESS, TaintEffect.NO_EXECUTE),
     }
 )
 """Only what makes a running VM useless evicts it."""
-
-_UNHEALTHY: Final = frozenset((
-    ConditionReason.GONE, ConditionReason.LINK_DOWN, ConditionReason.WRONG_DRIVER, ConditionReason.STUCK,
-))  # fmt: skip
+_UNHEALTHY: Final = frozenset((*_USELESS, ConditionReason.WRONG_DRIVER, ConditionReason.STUCK))
 """What concerns the pod that has the device; the others only keep new pods away."""
 
 
@@ -135,21 +131,15 @@ def health_reports(evaluation: Evaluation, pool: str, now: int) -> tuple[HealthR
     for condition in evaluation.conditions:
         if condition.reason in _UNHEALTHY:
             messages.setdefault(condition.device, []).append(condition.message)
-    return tuple(
-        HealthReport(
-            pool, device.name, Health.UNHEALTHY if device.name in messages else Health.HEALTHY, now,
-            "; ".join(messages.get(device.name, ())),
-        )
-        for device in evaluation.published.devices
-    )  # fmt: skip
+    health = {name: (Health.UNHEALTHY, now, "; ".join(texts)) for name, texts in messages.items()}
+    names = (device.name for device in evaluation.published.devices)
+    return tuple(HealthReport(pool, name, *health.get(name, (Health.HEALTHY, now))) for name in names)
 
 
 def driver_away(evaluation: Evaluation) -> Evaluation:
     """The same devices, none of which can be prepared while the driver is away (D-18)."""
-    message = "the driver was stopped; it is tainted until the driver runs again"
-    away = (
-        DeviceCondition(device.name, ConditionReason.DRIVER_AWAY, message) for device in evaluation.published.devices
-    )
+    reason, message = ConditionReason.DRIVER_AWAY, "the driver was stopped; it is tainted until the driver runs again"
+    away = (DeviceCondition(device.name, reason, message) for device in evaluation.published.devices)
     return replace(evaluation, conditions=(*evaluation.conditions, *away))
 
 
@@ -206,10 +196,8 @@ def _conditions(
     for reason, causes in ((ConditionReason.UNCLEAN, view.unclean), (ConditionReason.STUCK, view.stuck)):
         if text := next((causes[address] for address in addresses if address in causes), ""):
             yield reason, text
-    for address in addresses:
-        if text := _link_down(address, view):
-            yield ConditionReason.LINK_DOWN, text
-            break
+    if text := next(filter(None, (_link_down(address, view) for address in addresses)), ""):
+        yield ConditionReason.LINK_DOWN, text
 
 
 def _missing(device: PassthroughDevice, prepared: DeviceRecord | None, hardware: Hardware) -> str:
@@ -236,8 +224,6 @@ def _wrong_driver(device: PassthroughDevice, hardware: Hardware) -> str:
 def _link_down(address: str, view: NodeView) -> str:
     """A VF has the link of its PF: what a VM does with it goes over that cable."""
     function = view.hardware.functions.get(address)
-    parent = function.physical_function if function is not None else ""
-    for port in filter(None, (parent, address)):
-        if view.links.get(port) is False:
-            return f"the link of {port} is down: no carrier"
-    return ""
+    ports = (function.physical_function if function is not None else "", address)
+    down = next((port for port in ports if view.links.get(port) is False), "")
+    return f"the link of {down} is down: no carrier" if down else ""

@@ -166,15 +166,11 @@ class DeviceSurvey:
             await self.look()
             return
         published = with_failures(published, self._vfs.failures(wanted_vfs))
-        view = NodeView(
-            hardware, claims, self._obstacles, links,
-            {
-                address: unclean.message
-                for address, unclean in state.unclean.items()
-                if unclean.sanitizing is Sanitizing.ERASE  # whatever needs a reset gets it when it is prepared
-            },
-            {address: stuck.message for address, stuck in state.stuck.items()},
-        )  # fmt: skip
+        # Whatever needs a reset gets it when it is prepared.
+        erased = ((at, unclean) for at, unclean in state.unclean.items() if unclean.sanitizing is Sanitizing.ERASE)
+        unclean = {address: device.message for address, device in erased}
+        stuck = {address: change.message for address, change in state.stuck.items()}
+        view = NodeView(hardware, claims, self._obstacles, links, unclean, stuck)
         evaluation = evaluate(published, view, self._earlier)
         self._earlier = {device.name: device for device in evaluation.published.devices}
         self._show(evaluation, state)

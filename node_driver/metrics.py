@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from node_driver.conditions import ConditionReason, Evaluation
 from node_driver.devices import DeviceKind
 from node_driver.exposition import Metric
-from node_driver.host.changes import Host, HostBusy, HostProperty
+from node_driver.host.changes import HostProperty
 from node_driver.wire.service import ClaimName, ClaimService, FailedClaim, ReadyClaim, ReleasedClaim
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0)
@@ -94,35 +94,3 @@ class MeasuredClaims:
     def _observe(self, seconds: Metric, good: str, answer: object, began: float) -> None:
         seconds.observe(time.monotonic() - began, "failed" if isinstance(answer, FailedClaim) else good)
         self._after()
-
-
-class MeasuredHost:
-    """A :class:`Host` whose hung writes are counted."""
-
-    def __init__(self, host: Host, metrics: DriverMetrics) -> None:
-        self._host, self._metrics = host, metrics
-
-    async def value(self, host_property: HostProperty, target: str) -> str:
-        return await self._host.value(host_property, target)
-
-    async def set_value(self, host_property: HostProperty, target: str, value: str) -> None:
-        try:
-            await self._host.set_value(host_property, target, value)
-        except HostBusy:
-            self._metrics.hung(host_property)
-            raise
-
-    async def obstacle(self, members: Sequence[str], target_driver: str) -> str:
-        return await self._host.obstacle(members, target_driver)
-
-    async def vfio_nodes(self, address: str) -> tuple[str, ...]:
-        return await self._host.vfio_nodes(address)
-
-    async def holders(self, address: str) -> tuple[str, ...]:
-        return await self._host.holders(address)
-
-    async def reset(self, members: Sequence[str]) -> None:
-        await self._host.reset(members)
-
-    async def erase(self, address: str) -> None:
-        await self._host.erase(address)

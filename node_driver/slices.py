@@ -91,11 +91,8 @@ def slice_contents(published: PublishedSet, taints: Mapping[str, tuple[DeviceTai
 
 
 def _device(device: PassthroughDevice, taints: tuple[DeviceTaint, ...]) -> Device:
-    fields: dict[str, object] = {
-        "attributes": dict(device.attributes),
-        "capacity": dict(device.capacity),
-        "taints": taints,
-    }
+    fields: dict[str, object] = {"attributes": dict(device.attributes), "capacity": dict(device.capacity)}
+    fields["taints"] = taints
     if device.counter_set:
         consumption = DeviceCounterConsumption(counter_set=device.counter_set, counters=_counters(device.counters))
         fields["consumes_counters"] = (consumption,)
@@ -200,35 +197,28 @@ def _without_empty(value: object) -> object:
 
 def _updated(current: ResourceSlice, pool: ResourcePool, content: SliceContent) -> ResourceSlice:
     stored = {device.name: device for device in current.spec.devices}
-    devices = tuple(
-        _with_times(device, stored[device.name]) if device.name in stored else device for device in content.devices
-    )
+    devices = tuple(_with_times(device, stored.get(device.name)) for device in content.devices)
     spec = current.spec.without("devices", "shared_counters")
     return current.with_(spec=spec.with_(pool=pool, **_members(SliceContent(devices, content.counter_sets))))
 
 
-def _with_times(device: Device, stored: Device) -> Device:
+def _with_times(device: Device, stored: Device | None) -> Device:
     """The device, its taints since when they were there before (D-26)."""
-    if not device.taints:
+    if stored is None or not device.taints:
         return device
     since = {(taint.key, taint.value, taint.effect): taint.time_added for taint in stored.taints}
-    taints = []
-    for taint in device.taints:
-        time = since.get((taint.key, taint.value, taint.effect))
-        taints.append(taint if taint.time_added or time is None else taint.with_(time_added=time))
-    return device.with_(taints=tuple(taints))
+    times = ((taint, since.get((taint.key, taint.value, taint.effect))) for taint in device.taints)
+    return device.with_(
+        taints=tuple(t if t.time_added or time is None else t.with_(time_added=time) for t, time in times)
+    )
 
 
 def _created(index: int, pool: ResourcePool, content: SliceContent, owner: PoolOwner) -> ResourceSlice:
-    digits = _index_digits(pool.resource_slice_count)
+    name = f"{index:0{_index_digits(pool.resource_slice_count)}x}-{owner.driver}-{owner.node}-"
     reference = OwnerReference(api_version="v1", kind="Node", name=owner.node, uid=owner.node_uid, controller=True)
     spec = ResourceSliceSpec(driver=owner.driver, pool=pool, node_name=owner.node)
-    return ResourceSlice(
-        metadata=ObjectMeta(
-            generate_name=f"{index:0{digits}x}-{owner.driver}-{owner.node}-", owner_references=(reference,)
-        ),
-        spec=spec.with_(**_members(content)),
-    )
+    metadata = ObjectMeta(generate_name=name, owner_references=(reference,))
+    return ResourceSlice(metadata=metadata, spec=spec.with_(**_members(content)))
 
 
 def _members(content: SliceContent) -> dict[str, object]:

@@ -99,14 +99,10 @@ def use_by_others(function: PciFunction, hardware: Hardware) -> str:
 
 def with_failures(published: PublishedSet, failures: Mapping[str, str]) -> PublishedSet:
     """What is published, with what came of it in place of what was to be done."""
-    excluded = (
-        replace(
-            exclusion,
-            message=f"it can't be given its virtual functions: {failures[exclusion.subject]}; the driver tries it "
-            "again when it starts",
-        )
-        if exclusion.reason == ExclusionReason.NO_VIRTUAL_FUNCTIONS and exclusion.subject in failures
-        else exclusion
-        for exclusion in published.excluded
-    )
+    excluded = []
+    for exclusion in published.excluded:
+        if exclusion.reason == ExclusionReason.NO_VIRTUAL_FUNCTIONS and exclusion.subject in failures:
+            why = f"it can't be given its virtual functions: {failures[exclusion.subject]}"
+            exclusion = replace(exclusion, message=f"{why}; the driver tries it again when it starts")
+        excluded.append(exclusion)
     return replace(published, excluded=tuple(dict.fromkeys(excluded)))

@@ -55,26 +55,21 @@ def check_name(name: ClaimName) -> None:
 def allocated_claim(claim: ResourceClaim, name: ClaimName, driver: str, pool: str) -> NodeAllocation:
     """Raises :class:`ClaimRefusal`, too, where another claim has the name now, or nothing is allocated of this node."""
     check_name(name)
+    subject = f"ResourceClaim {name.namespace}/{name.name}"
     if claim.metadata.uid != name.uid:
-        raise ClaimRefusal(
-            ClaimRefusalReason.CLAIM_REPLACED,
-            f"ResourceClaim {name.namespace}/{name.name} was replaced: its UID is {quoted(claim.metadata.uid)}, not "
-            f"{name.uid}; the pod must be created again",
-        )
+        uid = f"its UID is {quoted(claim.metadata.uid)}, not {name.uid}"
+        message = f"{subject} was replaced: {uid}; the pod must be created again"
+        raise ClaimRefusal(ClaimRefusalReason.CLAIM_REPLACED, message)
     allocation = claim.status.allocation
     if allocation is None:
-        raise ClaimRefusal(
-            ClaimRefusalReason.NOT_ALLOCATED, f"ResourceClaim {name.namespace}/{name.name} isn't allocated (any more)"
-        )
+        raise ClaimRefusal(ClaimRefusalReason.NOT_ALLOCATED, f"{subject} isn't allocated (any more)")
     pod_claim_name = claim.metadata.annotations.get(POD_CLAIM_NAME, "")
     if pod_claim_name:
         _check(f"annotation {POD_CLAIM_NAME}", pod_claim_name, not dns1123_label(pod_claim_name))
     results = [result for result in allocation.devices.results if result.driver == driver]
     devices = tuple(_device(result, allocation.devices.config, driver, pool) for result in results)
     if not devices:
-        raise ClaimRefusal(
-            ClaimRefusalReason.NOT_ALLOCATED, f"ResourceClaim {name.namespace}/{name.name} has no device of {driver}"
-        )
+        raise ClaimRefusal(ClaimRefusalReason.NOT_ALLOCATED, f"{subject} has no device of {driver}")
     pods = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for if consumer.resource == "pods"))
     return NodeAllocation(name.uid, name.namespace, name.name, pods, pod_claim_name, devices)
 
@@ -88,17 +83,10 @@ def _device(
     share_id = result.share_id or ""
     _check("share ID", share_id, not share_id or UID.fullmatch(share_id) is not None)
     if result.pool != pool:
-        raise ClaimRefusal(
-            ClaimRefusalReason.NOT_PUBLISHED,
-            f"device {result.device} is of pool {quoted(result.pool)}; this node's pool is {pool}",
-        )
-    return AllocatedDevice(
-        result.request,
-        result.device,
-        bool(result.admin_access),
-        share_id,
-        _network(result.request, configs, driver),
-    )
+        message = f"device {result.device} is of pool {quoted(result.pool)}; this node's pool is {pool}"
+        raise ClaimRefusal(ClaimRefusalReason.NOT_PUBLISHED, message)
+    network = _network(result.request, configs, driver)
+    return AllocatedDevice(result.request, result.device, bool(result.admin_access), share_id, network)
 
 
 def _network(request: str, configs: Sequence[DeviceAllocationConfiguration], driver: str) -> str:

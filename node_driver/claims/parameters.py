@@ -91,14 +91,9 @@ def _object(value: Any, path: str, problems: list[str]) -> Mapping[str, Any]:
 
 
 def _unknown(config: Mapping[str, Any], names: tuple[str, ...], path: str, problems: list[str]) -> None:
-    problems += [
-        f"{path}.{_field(name)}: unknown field{did_you_mean(name, names)}" for name in sorted(set(config) - set(names))
-    ]
-
-
-def _field(name: str) -> str:
-    """A name that the user chose: it reaches terminals."""
-    return _cut(name if _PLAIN.fullmatch(name) else quoted(name))
+    for name in sorted(set(config) - set(names)):
+        shown = _cut(name if _PLAIN.fullmatch(name) else quoted(name))  # the user chose it: it reaches terminals
+        problems.append(f"{path}.{shown}: unknown field{did_you_mean(name, names)}")
 
 
 def _shown(value: Any) -> str:

@@ -30,10 +30,8 @@ class FilePlacement:
     def metadata_files(self, record: ClaimRecord) -> Iterator[tuple[str, str]]:
         """Path and content of each request's metadata file on the host."""
         for request in _base_requests(record):
-            yield (
-                metadata.host_file(self.plugin_folder, record, request),
-                metadata.metadata_document(self.driver, self.pool, record, request),
-            )
+            text = metadata.metadata_document(self.driver, self.pool, record, request)
+            yield metadata.host_file(self.plugin_folder, record, request), text
 
     def cdi_files(self, record: ClaimRecord, nodes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
         """Path and content of each CDI file: the devices', and one for each request's metadata. ``nodes``: device's
@@ -44,20 +42,14 @@ class FilePlacement:
             if not device.admin_access
         ]
         if devices:
-            yield (
-                cdi.device_file(self.cdi_folder, self.driver, record.uid),
-                cdi.cdi_document(self.driver, cdi.DEVICE_CLASS, devices),
-            )
+            text = cdi.cdi_document(self.driver, cdi.DEVICE_CLASS, devices)
+            yield cdi.device_file(self.cdi_folder, self.driver, record.uid), text
         for request in _base_requests(record):
-            mount = CdiMount(
-                metadata.host_file(self.plugin_folder, record, request),
-                metadata.container_file(self.driver, record, request),
-            )
+            on_host = metadata.host_file(self.plugin_folder, record, request)
+            mount = CdiMount(on_host, metadata.container_file(self.driver, record, request))
             device = CdiDevice(cdi.metadata_device_name(record.uid, request), mounts=(mount,))
-            yield (
-                cdi.metadata_file(self.cdi_folder, self.driver, record.uid, request),
-                cdi.cdi_document(self.driver, cdi.METADATA_CLASS, [device]),
-            )
+            text = cdi.cdi_document(self.driver, cdi.METADATA_CLASS, [device])
+            yield cdi.metadata_file(self.cdi_folder, self.driver, record.uid, request), text
 
     def paths(self, record: ClaimRecord) -> tuple[str, ...]:
         """All files that are written for a claim."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,29 +53,19 @@ class WantedValue:
 def new_record(claim: NodeAllocation, published: Mapping[str, PassthroughDevice]) -> ClaimRecord:
     """The record of a claim that nothing has been done for. Raises :class:`ClaimRefusal` for a device that isn't
     published."""
-    return ClaimRecord(
-        claim.uid,
-        claim.namespace,
-        claim.name,
-        Stage.STARTED,
-        claim.pods,
-        claim.pod_claim_name,
-        tuple(_record(claim.uid, allocated, published) for allocated in claim.devices),
-    )
+    devices = tuple(_record(claim.uid, allocated, published) for allocated in claim.devices)
+    pods, name_in_pod = claim.pods, claim.pod_claim_name
+    return ClaimRecord(claim.uid, claim.namespace, claim.name, Stage.STARTED, pods, name_in_pod, devices)
 
 
 def _record(claim_uid: str, allocated: AllocatedDevice, published: Mapping[str, PassthroughDevice]) -> DeviceRecord:
     device = published.get(allocated.device)
     if device is None:
-        raise ClaimRefusal(
-            ClaimRefusalReason.NOT_PUBLISHED,
-            f"device {allocated.device} isn't published (any more); virt-dra node-driver --plan says why",
-        )
+        message = f"device {allocated.device} isn't published (any more); virt-dra node-driver --plan says why"
+        raise ClaimRefusal(ClaimRefusalReason.NOT_PUBLISHED, message)
     if allocated.network and device.kind is not DeviceKind.SRIOV:
-        raise ClaimRefusal(
-            ClaimRefusalReason.BAD_PARAMETERS,
-            f"device {device.name} isn't an SR-IOV function: the parameters' field network doesn't apply to it",
-        )
+        message = "isn't an SR-IOV function: the parameters' field network doesn't apply to it"
+        raise ClaimRefusal(ClaimRefusalReason.BAD_PARAMETERS, f"device {device.name} {message}")
     is_mdev = device.kind is DeviceKind.MDEV
     address = str(uuid.uuid5(MDEV_NAMESPACE, f"{claim_uid}/{device.name}")) if is_mdev else device.address
     attributes = {name: attribute.to_wire() for name, attribute in device.attributes.items()}
@@ -136,24 +126,18 @@ def with_changes(record: ClaimRecord, observed: Observed, state: DriverState) ->
             key = wanted.property, wanted.target
             now = observed.get(key)
             if now is None:
-                raise ClaimRefusal(
-                    ClaimRefusalReason.GONE,
-                    f"device {device.device}: {wanted.target} is gone from the node; is it plugged in?",
-                )
+                message = f"device {device.device}: {wanted.target} is gone from the node; is it plugged in?"
+                raise ClaimRefusal(ClaimRefusalReason.GONE, message)
             if key in changes:
                 continue
             shared = key in earlier and wanted.is_met(now)
             if not shared and _has_other_owner(wanted, now):
-                raise ClaimRefusal(
-                    ClaimRefusalReason.HELD,
-                    f"{wanted.target} has {wanted.property} {now}, which this driver hasn't set; clear it on the node "
-                    "first",
-                )
+                state_now = f"{wanted.target} has {wanted.property} {now}, which this driver hasn't set"
+                raise ClaimRefusal(ClaimRefusalReason.HELD, f"{state_now}; clear it on the node first")
             if wanted.is_met(now):
                 continue
-            changes[key] = HostChange(
-                wanted.property, wanted.target, earlier.get(key, wanted.before(now)), wanted.value
-            )
+            before = earlier.get(key, wanted.before(now))
+            changes[key] = HostChange(wanted.property, wanted.target, before, wanted.value)
         devices.append(replace(device, changes=tuple(changes.values())))
     return replace(record, devices=tuple(devices))
 
@@ -191,11 +175,9 @@ def check_free(state: DriverState, record: ClaimRecord) -> None:
                 continue  # most claims share no name: the exact check below is for the few that do
             for device in () if theirs.admin_access else ours:
                 if reason := conflict(device, theirs, same_pods):
-                    raise ClaimRefusal(
-                        ClaimRefusalReason.HELD,
-                        f"device {device.device} {reason} ResourceClaim {other.namespace}/{other.name} "
-                        f"({other.uid}), which {_HOLDS[other.stage]}; delete the pod that uses that claim",
-                    )
+                    holder = f"ResourceClaim {other.namespace}/{other.name} ({other.uid}), which {_HOLDS[other.stage]}"
+                    message = f"device {device.device} {reason} {holder}; delete the pod that uses that claim"
+                    raise ClaimRefusal(ClaimRefusalReason.HELD, message)
 
 
 _HOLDS: Final = {
@@ -240,9 +222,7 @@ def _heir(state: DriverState, record: ClaimRecord, change: HostChange) -> ClaimR
         if other.uid == record.uid or other.stage is Stage.REMOVING:
             continue
         for index, device in enumerate(other.devices):
-            if any(
-                (value.property, value.target) == (change.property, change.target) for value in wanted_values(device)
-            ):
+            if (change.property, change.target) in ((value.property, value.target) for value in wanted_values(device)):
                 changes = (change, *(mine for mine in device.changes if mine.target != change.target))
                 devices = list(other.devices)
                 devices[index] = replace(device, changes=changes)
@@ -252,10 +232,9 @@ def _heir(state: DriverState, record: ClaimRecord, change: HostChange) -> ClaimR
 
 def unclean_devices(record: ClaimRecord) -> dict[str, UncleanDevice]:
     """What a claim leaves behind that its containers could use: address -> how it is cleaned."""
+    why = "it was in use and hasn't been cleaned since"
     return {
-        device.address: UncleanDevice(
-            device.device, device.sanitizing, device.members, "it was in use and hasn't been cleaned since"
-        )
+        device.address: UncleanDevice(device.device, device.sanitizing, device.members, why)
         for device in record.devices
         if not device.admin_access and device.members and device.sanitizing is not Sanitizing.NONE
     }
@@ -279,17 +258,13 @@ def to_clean(state: DriverState, record: ClaimRecord) -> dict[str, UncleanDevice
     entries = {} if record.stage is Stage.DONE else cleanable(state, record)
     for unclean in entries.values():
         if unclean.sanitizing is Sanitizing.ERASE:
-            raise ClaimRefusal(
-                ClaimRefusalReason.UNCLEAN,
-                f"device {unclean.device} is erased before anybody gets it again: {unclean.message}; it is tried again",
-            )
+            message = f"device {unclean.device} is erased before anybody gets it again: {unclean.message}"
+            raise ClaimRefusal(ClaimRefusalReason.UNCLEAN, f"{message}; it is tried again")
     for unclean in state.unclean.values() if record.stage is not Stage.DONE else ():
         if parents := record.parents & set(unclean.members):
-            raise ClaimRefusal(
-                ClaimRefusalReason.UNCLEAN,
-                f"{min(parents)} was given out as device {unclean.device}: {unclean.message}; a claim of that device "
-                "cleans it, then it has mediated devices again",
-            )
+            message = f"{min(parents)} was given out as device {unclean.device}: {unclean.message}"
+            cure = "a claim of that device cleans it, then it has mediated devices again"
+            raise ClaimRefusal(ClaimRefusalReason.UNCLEAN, f"{message}; {cure}")
     return entries
 
 
@@ -306,16 +281,14 @@ def after_reboot(state: DriverState, boot_id: str, observed: Observed) -> Driver
         return state
     claims = {}
     for uid, record in state.claims.items():
-        devices = tuple(
-            replace(device, changes=tuple(_rebased(device.changes, device, observed))) for device in record.devices
-        )
-        claims[uid] = replace(record, devices=devices)
+        devices = (replace(device, changes=tuple(_rebased(device, observed))) for device in record.devices)
+        claims[uid] = replace(record, devices=tuple(devices))
     return replace(state, boot_id=boot_id, claims=claims, stuck={})
 
 
-def _rebased(changes: Iterable[HostChange], device: DeviceRecord, observed: Observed) -> Iterator[HostChange]:
+def _rebased(device: DeviceRecord, observed: Observed) -> Iterator[HostChange]:
     wanted = {(value.property, value.target): value for value in wanted_values(device)}
-    for change in changes:
+    for change in device.changes:
         key = change.property, change.target
         now = observed.get(key)
         if now is None:

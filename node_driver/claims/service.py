@@ -92,15 +92,12 @@ class NodeClaims:
             async with asyncio.timeout(API_LIMIT):
                 claim = await self._reader.get(ResourceClaim, name.name, name.namespace)
         except NotFound:
-            raise ClaimRefusal(
-                ClaimRefusalReason.CLAIM_GONE, f"ResourceClaim {name.namespace}/{name.name} doesn't exist (any more)"
-            ) from None
+            message = f"ResourceClaim {name.namespace}/{name.name} doesn't exist (any more)"
+            raise ClaimRefusal(ClaimRefusalReason.CLAIM_GONE, message) from None
         except (ApiError, TimeoutError) as error:
-            raise ClaimRefusal(
-                ClaimRefusalReason.API_UNAVAILABLE,
-                f"ResourceClaim {name.namespace}/{name.name} can't be read from the API server: "
-                f"{str(error) or 'no answer'}; it is tried again",
-            ) from error
+            message = f"ResourceClaim {name.namespace}/{name.name} can't be read from the API server"
+            why = f"{str(error) or 'no answer'}; it is tried again"
+            raise ClaimRefusal(ClaimRefusalReason.API_UNAVAILABLE, f"{message}: {why}") from error
         return allocated_claim(claim, name, placement.driver, placement.pool)
 
     async def mend(self, record: ClaimRecord) -> None:
@@ -159,23 +156,15 @@ class NodeClaims:
         """Removes all that was done for a claim. Whoever calls it holds the claim's lock. Raises :class:`ClaimRefusal`,
         :class:`HostError`, :class:`CheckpointError`; the record stays then."""
         async with self._locks.hold(record.held_names, limit=LOCK_LIMIT):
-            record = await self._current(record)
+            # As it is now, with changes that another claim of the pod may have handed over (D-43).
+            record = (await self._checkpoint.read()).claims.get(record.uid, record)
             if record.stage is Stage.STARTED:
                 await self._put_back(record)
                 return
             if holders := await self._work.holders(record):
-                raise ClaimRefusal(
-                    ClaimRefusalReason.IN_USE,
-                    f"devices of ResourceClaim {record.namespace}/{record.name} are still open in "
-                    f"{first_of(holders)}; they are released when it has ended",
-                )
-            removing = replace(record, stage=Stage.REMOVING)
-            await self._put_back(removing)
-
-    async def _current(self, record: ClaimRecord) -> ClaimRecord:
-        """The record as it is now, with changes that another claim of the pod may have handed over (D-43). Whoever
-        calls it holds the locks of what both need."""
-        return (await self._checkpoint.read()).claims.get(record.uid, record)
+                use = f"devices of ResourceClaim {record.namespace}/{record.name} are still open in {first_of(holders)}"
+                raise ClaimRefusal(ClaimRefusalReason.IN_USE, f"{use}; they are released when it has ended")
+            await self._put_back(replace(record, stage=Stage.REMOVING))
 
     async def _put_back(self, record: ClaimRecord) -> None:
         """Removes files, cleans devices and undoes changes. Devices that aren't clean then are remembered, and nothing

@@ -9,9 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+from node_driver.hardware.inventory import UnreadableDevice
+
+ReadT = TypeVar("ReadT")
 
 ATTRIBUTE_MAX: Final = 64 * 1024
 """Bytes of a file; an attribute of sysfs has a page at most."""
@@ -34,6 +39,22 @@ def has_text(path: str, text: str, wanted: str) -> UnreadableFile:
     """The error about a file whose text isn't ``wanted``."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return UnreadableFile(path, f"has {shown!r} instead of {wanted}")
+
+
+def read_each(
+    names: Iterable[str], read: Callable[[str], ReadT | None], group: Callable[[str], int | None] = lambda name: None
+) -> tuple[dict[str, ReadT], list[UnreadableDevice]]:
+    """What is read of devices, by name, and those that can't be; ``read`` returns None for what isn't one. ``group``:
+    the IOMMU group of a device that can't be read."""
+    devices: dict[str, ReadT] = {}
+    unreadable = []
+    for name in names:
+        try:
+            if (device := read(name)) is not None:
+                devices[name] = device
+        except UnreadableFile as error:
+            unreadable.append(UnreadableDevice(name, str(error), group(name)))
+    return devices, unreadable
 
 
 class FileTree:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text
+from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text, read_each
 from node_driver.hardware.inventory import MdevType, MediatedDevice, UnreadableDevice, VgpuFunction
 from node_driver.hardware.iommu_groups import iommu_group
 from node_driver.hardware.pci import DEVICES
@@ -22,14 +22,7 @@ _VGPU_ROW: Final = re.compile(r"(\d{1,6})\s*:\s*(\S.{0,62})")
 
 def read_mdev_types(tree: FileTree) -> tuple[Mapping[str, tuple[MdevType, ...]], list[UnreadableDevice]]:
     """The types of each parent by the parent's name, which is a PCI address for most, and what can't be read."""
-    types: dict[str, tuple[MdevType, ...]] = {}
-    unreadable = []
-    for parent in tree.names(PARENTS):
-        try:
-            types[parent] = _parent_types(tree, parent)
-        except UnreadableFile as error:
-            unreadable.append(UnreadableDevice(parent, str(error)))
-    return types, unreadable
+    return read_each(tree.names(PARENTS), lambda parent: _parent_types(tree, parent))
 
 
 def _parent_types(tree: FileTree, parent: str) -> tuple[MdevType, ...]:
@@ -51,14 +44,7 @@ def _parent_types(tree: FileTree, parent: str) -> tuple[MdevType, ...]:
 
 def read_mdevs(tree: FileTree) -> tuple[Mapping[str, MediatedDevice], list[UnreadableDevice]]:
     """The mediated devices that exist by UUID, whoever made them, and what can't be read."""
-    mdevs: dict[str, MediatedDevice] = {}
-    unreadable = []
-    for name in tree.names(MDEVS):
-        try:
-            mdevs[name] = _mdev(tree, name)
-        except UnreadableFile as error:
-            unreadable.append(UnreadableDevice(name, str(error)))
-    return mdevs, unreadable
+    return read_each(tree.names(MDEVS), lambda name: _mdev(tree, name))
 
 
 def _mdev(tree: FileTree, name: str) -> MediatedDevice:
@@ -78,23 +64,19 @@ def _mdev(tree: FileTree, name: str) -> MediatedDevice:
 
 def read_vgpus(tree: FileTree, addresses: Iterable[str]) -> tuple[Mapping[str, VgpuFunction], list[UnreadableDevice]]:
     """Those of the PCI functions that can be given a vGPU profile, and what can't be read."""
-    vgpus: dict[str, VgpuFunction] = {}
-    unreadable = []
-    for address in addresses:
-        folder = f"{DEVICES}/{address}/nvidia"
-        if tree.resolved(folder) is None:
-            continue
-        try:
-            current = tree.text(f"{folder}/current_vgpu_type")
-            creatable = tree.text(f"{folder}/creatable_vgpu_types")
-            if current is None or creatable is None:
-                continue
-            if not _COUNT.fullmatch(current):
-                raise has_text(f"{folder}/current_vgpu_type", current, "the number of a type")
-            vgpus[address] = VgpuFunction(address, current, _profiles(f"{folder}/creatable_vgpu_types", creatable))
-        except UnreadableFile as error:
-            unreadable.append(UnreadableDevice(address, str(error)))
-    return vgpus, unreadable
+    return read_each(addresses, lambda address: _vgpu(tree, address))
+
+
+def _vgpu(tree: FileTree, address: str) -> VgpuFunction | None:
+    folder = f"{DEVICES}/{address}/nvidia"
+    if tree.resolved(folder) is None:
+        return None
+    current, creatable = tree.text(f"{folder}/current_vgpu_type"), tree.text(f"{folder}/creatable_vgpu_types")
+    if current is None or creatable is None:
+        return None
+    if not _COUNT.fullmatch(current):
+        raise has_text(f"{folder}/current_vgpu_type", current, "the number of a type")
+    return VgpuFunction(address, current, _profiles(f"{folder}/creatable_vgpu_types", creatable))
 
 
 def _profiles(path: str, text: str) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text
+from node_driver.hardware.file_tree import FileTree, UnreadableFile, has_text, read_each
 from node_driver.hardware.inventory import LONG_DOMAIN, PciFunction, UnreadableDevice
 from node_driver.hardware.iommu_groups import iommu_group
 
@@ -25,14 +25,7 @@ _NUMA_NODES_MAX: Final = 1024
 def read_functions(tree: FileTree, names: Iterable[str]) -> tuple[Mapping[str, PciFunction], list[UnreadableDevice]]:
     """The functions with those names in the list of devices, by address and without :attr:`PciFunction.vf_index`, and
     those that can't be read."""
-    functions: dict[str, PciFunction] = {}
-    unreadable = []
-    for name in names:
-        try:
-            functions[name] = _function(tree, name)
-        except UnreadableFile as error:
-            unreadable.append(UnreadableDevice(name, str(error), _group_of_unreadable(tree, name)))
-    return functions, unreadable
+    return read_each(names, lambda name: _function(tree, name), lambda name: _group_of_unreadable(tree, name))
 
 
 def _group_of_unreadable(tree: FileTree, name: str) -> int | None:
@@ -98,19 +91,15 @@ def with_indexes(functions: Mapping[str, PciFunction]) -> Mapping[str, PciFuncti
         for index, address in enumerate(function.virtual_functions)
         if address in functions and functions[address].physical_function == function.address
     }
-    return {
-        address: function
-        if function.vf_index == indexes.get(address)
-        else replace(function, vf_index=indexes.get(address))
-        for address, function in functions.items()
-    }
+    changed = (function for function in functions.values() if function.vf_index != indexes.get(function.address))
+    return {**functions, **{item.address: replace(item, vf_index=indexes.get(item.address)) for item in changed}}
 
 
 def _hexadecimal(tree: FileTree, path: str, digits: int, *, required: bool = True) -> str:
     text = tree.text(path)
+    if text is None and required:
+        raise UnreadableFile(path, "is missing")
     if text is None:
-        if required:
-            raise UnreadableFile(path, "is missing")
         return ""
     if not re.fullmatch(f"0x[0-9a-fA-F]{{{digits}}}", text):
         raise has_text(path, text, f"0x and {digits} hexadecimal digits")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from node_driver.host.binding import PCI, DriverBinding
-from node_driver.host.changes import HostError, HostProperty
+from node_driver.host.changes import HostBusy, HostError, HostProperty
 from node_driver.host.kernel_files import KernelFiles
 from node_driver.host.mediated import MDEVS, MediatedDevices
 from node_driver.host.network_functions import NetworkFunctions
@@ -35,8 +35,11 @@ class PropertyOfHost(Protocol):
 class NodeHost:
     """:class:`node_driver.host.changes.Host`."""
 
-    def __init__(self, files: KernelFiles, programs: Programs) -> None:
-        self._files = files
+    def __init__(
+        self, files: KernelFiles, programs: Programs, hung: Callable[[HostProperty], None] = lambda host_property: None
+    ) -> None:
+        """``hung`` is called for each change that the kernel didn't finish in time, for the metrics."""
+        self._files, self._hung = files, hung
         self._sanitizer = Sanitizer(files, programs)
         self._obstacles = Obstacles(files)
         self._properties: Mapping[HostProperty, PropertyOfHost] = {
@@ -51,7 +54,11 @@ class NodeHost:
         return await self._properties[host_property].value(target)
 
     async def set_value(self, host_property: HostProperty, target: str, value: str) -> None:
-        await self._properties[host_property].set_value(target, value)
+        try:
+            await self._properties[host_property].set_value(target, value)
+        except HostBusy:
+            self._hung(host_property)
+            raise
 
     async def obstacle(self, members: Sequence[str], target_driver: str) -> str:
         return await self._obstacles.first(members, target_driver)
@@ -86,12 +93,11 @@ class NodeHost:
     def _why_no_node(self, address: str) -> str:
         """Why the device has no node: the first thing that was waited for in vain."""
         group = self._files.link(f"{_folder(address)}/iommu_group")
+        limit = f"within {NODE_LIMIT:.0f} s"
         if not group:
-            return (
-                f"the kernel gave {address} no IOMMU group within {NODE_LIMIT:.0f} s; see dmesg for the IOMMU's errors"
-            )
+            return f"the kernel gave {address} no IOMMU group {limit}; see dmesg for the IOMMU's errors"
         node = f"/dev/vfio/{group}" if self._files.is_character_device(CONTAINER_NODE) else CONTAINER_NODE
-        return f"{node} of {address} didn't appear within {NODE_LIMIT:.0f} s; is udev running?"
+        return f"{node} of {address} didn't appear {limit}; is udev running?"
 
     def _nodes(self, address: str) -> tuple[str, ...]:
         """Both ways to open a device that the kernel may have, each only if it is whole: by its group, and by a node of
@@ -100,10 +106,8 @@ class NodeHost:
         group = self._files.link(f"{folder}/iommu_group")
         by_group = (CONTAINER_NODE, f"/dev/vfio/{group}") if group else ()
         own = tuple(f"/dev/vfio/devices/{name}" for name in self._files.names(f"{folder}/vfio-dev"))
-        by_iommufd = (*own, IOMMUFD_NODE) if own else ()
-        return tuple(
-            node for way in (by_group, by_iommufd) if all(map(self._files.is_character_device, way)) for node in way
-        )
+        ways = (by_group, (*own, IOMMUFD_NODE) if own else ())
+        return tuple(node for way in ways if all(map(self._files.is_character_device, way)) for node in way)
 
 
 def _folder(address: str) -> str:

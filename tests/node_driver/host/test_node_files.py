@@ -15,7 +15,7 @@ from node_driver.host.binding import DriverBinding
 from node_driver.host.changes import HostBusy, HostError, HostProperty, TargetGone
 from node_driver.host.child import AttributeHelper
 from node_driver.host.file_locks import FileLocks
-from node_driver.host.kernel_files import AttributeRead, AttributeWrite
+from node_driver.host.kernel_files import AttributeRead, AttributeWrite, KernelOperation
 from node_driver.host.node_files import NodeFiles
 from node_driver.host.node_host import NodeHost
 from node_driver.host.node_programs import NodePrograms
@@ -219,6 +219,25 @@ async def test_a_namespace_with_several_paths_is_erased_by_the_node_of_its_subsy
     await Sanitizer(NodeFiles(locks, helper, root=str(root)), NodePrograms(locks), dev=str(root)).erase(NIC)
 
     assert (root / "log").read_text() == f"format {root}/nvme0n1 --ses=1 --force\n"
+
+
+class ImpatientFiles(NodeFiles):
+    async def operate(self, target: str, *operations: KernelOperation, limit: float = 0.2) -> tuple[str, ...]:
+        return await super().operate(target, *operations, limit=limit)
+
+
+async def test_a_change_that_the_kernel_does_not_finish_is_counted(
+    root: Path, locks: FileLocks, helper: AttributeHelper
+) -> None:
+    override = root / "sys/bus/pci/devices" / NIC / "driver_override"
+    override.unlink()
+    os.mkfifo(override)  # opening it for writing waits for a reader
+    hung: list[HostProperty] = []
+    host = NodeHost(ImpatientFiles(locks, helper, root=str(root)), NodePrograms(locks), hung.append)
+    with pytest.raises(HostBusy):
+        await host.set_value(HostProperty.DRIVER, NIC, "vfio-pci/vfio-pci")
+    assert hung == [HostProperty.DRIVER]
+    os.close(os.open(override, os.O_RDONLY | os.O_NONBLOCK))
 
 
 async def test_operations_are_quick_beside_each_other(root: Path, locks: FileLocks, helper: AttributeHelper) -> None:

@@ -21,7 +21,7 @@ from node_driver.host.file_locks import FileLocks
 from node_driver.host.node_files import NodeFiles
 from node_driver.host.node_host import NodeHost
 from node_driver.host.node_programs import NodePrograms
-from node_driver.metrics import DriverMetrics, MeasuredClaims, MeasuredHost
+from node_driver.metrics import DriverMetrics, MeasuredClaims
 from node_driver.plain_port import serve_plain
 from node_driver.publishing import Publisher
 from node_driver.state.checkpoint import Checkpoint
@@ -91,7 +91,7 @@ async def _run(driver: NodeDriver, cluster: KubeCluster, helper: AttributeHelper
     places, metrics = driver.places, DriverMetrics()
     locks = FileLocks(f"{places.plugin_folder}/locks")
     files = NodeFiles(locks, helper, root=places.host_root)
-    host = MeasuredHost(NodeHost(files, NodePrograms(locks)), metrics)
+    host = NodeHost(files, NodePrograms(locks), metrics.hung)
     disk = DiskFiles()
     boot_id = Path(f"{places.host_root}/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     checkpoint = Checkpoint(places.plugin_folder, disk, locks, boot_id, metrics.checkpoint_written)
