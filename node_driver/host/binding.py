@@ -70,15 +70,12 @@ class DriverBinding:
         except OSError as error:
             if not self._files.exists(folder):
                 raise TargetGone(f"PCI function {address} is gone") from None
-            raise HostError(
-                f"{address} can't be bound to {wanted.driver or 'no driver'}: {kernel_answer(error)}"
-            ) from error
+            message = f"{address} can't be bound to {wanted.driver or 'no driver'}: {kernel_answer(error)}"
+            raise HostError(message) from error
         bound = self._files.link(f"{folder}/driver")
         if bound != wanted.driver:
-            raise HostError(
-                f"{address} was to be bound to {wanted.driver or 'no driver'}, but is bound to {bound or 'none'}; "
-                "the node's kernel log says why"
-            )
+            message = f"{address} was to be bound to {wanted.driver or 'no driver'}, but is bound to {bound or 'none'}"
+            raise HostError(f"{message}; the node's kernel log says why")
 
 
 def function_folder(files: KernelFiles, address: str) -> str:

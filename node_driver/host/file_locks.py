@@ -90,9 +90,8 @@ def _locked(path: Path, name: str) -> int | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise HostError(
-            f"the driver can't lock {name}: {error}; free space on the node, then it is tried again"
-        ) from error
+        cure = "free space on the node, then it is tried again"
+        raise HostError(f"the driver can't lock {name}: {error}; {cure}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -111,12 +110,8 @@ def lock_file(name: str) -> str:
     >>> lock_file("../0000:01:00.0")
     '5a020b548d89dde5176a9fd4.lock'
     """
-    plain = name if name.isalnum() and name.isascii() and len(name) <= 64 else _digest(name)
-    return f"{plain}.lock"
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:24]
+    is_plain = name.isalnum() and name.isascii() and len(name) <= 64
+    return f"{name if is_plain else hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
 
 
 def _busy(name: str) -> LockBusy:

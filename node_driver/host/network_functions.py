@@ -29,11 +29,10 @@ class NetworkFunctions:
     async def set_value(self, address: str, value: str) -> None:
         wanted = {name: setting for name, setting in json.loads(value).items() if setting is not None}
         now: dict[str, Any] = json.loads(await self._run(address, json.dumps(wanted, sort_keys=True)))
-        wrong = [
-            f"{name} is {now.get(name)}, not {setting}" for name, setting in wanted.items() if now.get(name) != setting
-        ]
+        wrong = [(name, setting) for name, setting in wanted.items() if now.get(name) != setting]
         if wrong:
-            raise HostError(f"network function {address} didn't take its settings: {'; '.join(wrong)}")
+            shown = "; ".join(f"{name} is {now.get(name)}, not {setting}" for name, setting in wrong)
+            raise HostError(f"network function {address} didn't take its settings: {shown}")
 
     async def _run(self, address: str, *settings: str) -> str:
         interface, vf = await self._place(address)

@@ -104,9 +104,8 @@ class NodeFiles:
         await asyncio.sleep(seconds)
 
     def _words(self, operation: KernelOperation) -> tuple[str, ...]:
-        if isinstance(operation, AttributeRead):
-            return "r", self._root + operation.path
-        return "w", self._root + operation.path, operation.text
+        path = self._root + operation.path
+        return ("r", path) if isinstance(operation, AttributeRead) else ("w", path, operation.text)
 
     def _look_for_needed(self, addresses: bool) -> Mapping[str, str]:
         sysfs, proc = FileTree(f"{self._root}/sys"), FileTree(f"{self._root}/proc")
@@ -121,10 +120,7 @@ class NodeFiles:
             for node in {self._target(f"{folder}/{descriptor}") for descriptor in self.names(folder)}:
                 if node.startswith("/dev/"):
                     processes.setdefault(node, {})[process] = None
-        return {
-            node: tuple(f"{self._command(process)} ({process})" for process in holders)
-            for node, holders in processes.items()
-        }
+        return {node: tuple(f"{self._command(p)} ({p})" for p in holders) for node, holders in processes.items()}
 
     def _target(self, path: str) -> str:
         try:

@@ -43,15 +43,11 @@ class FunctionUse:
 def obstacle(use: FunctionUse) -> str:
     """The first reason not to touch the function, with what to do; "" if there is none."""
     if not use.group:
-        return (
-            f"{use.address} has no IOMMU group; enable the IOMMU in the node's firmware, and boot with intel_iommu=on "
-            "or amd_iommu=on"
-        )
+        cure = "enable the IOMMU in the node's firmware, and boot with intel_iommu=on or amd_iommu=on"
+        return f"{use.address} has no IOMMU group; {cure}"
     if use.neighbours:
-        return (
-            f"IOMMU group {use.group} of {use.address} isn't viable: {first_of(use.neighbours)} is in it, too; "
-            "publish the group as one device, or unbind that function"
-        )
+        problem = f"IOMMU group {use.group} of {use.address} isn't viable: {first_of(use.neighbours)} is in it, too"
+        return f"{problem}; publish the group as one device, or unbind that function"
     return in_use(use)
 
 
@@ -62,10 +58,8 @@ def in_use(use: FunctionUse) -> str:
     if use.needed:
         return f"{use.address} {use.needed}; let the node do without it first"
     if use.interface_moved:
-        return (
-            f"{use.address} is in use: its interface is in another network namespace, such as a pod's; "
-            "take it back first"
-        )
+        where = "its interface is in another network namespace, such as a pod's"
+        return f"{use.address} is in use: {where}; take it back first"
     if use.processes:
         return f"{use.address} is held by {first_of(use.processes)}; end the process first"
     return ""

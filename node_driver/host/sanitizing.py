@@ -56,10 +56,8 @@ class Sanitizer:
                 others = set(filter(FUNCTION.fullmatch, self._files.names(f"{devices}/{bridge}"))) - set(members)
                 if not others:
                     return path
-        raise HostError(
-            f"{address} has no reset of its own, and its bus isn't ours alone; a policy with sanitize: none gives it "
-            "out as the last guest left it"
-        )
+        cure = "a policy with sanitize: none gives it out as the last guest left it"
+        raise HostError(f"{address} has no reset of its own, and its bus isn't ours alone; {cure}")
 
     async def erase(self, address: str) -> None:
         """Erases all NVMe namespaces of a function that is bound to the kernel's nvme driver, and verifies it; resets

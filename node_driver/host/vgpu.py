@@ -24,9 +24,8 @@ class VgpuProfiles:
         try:
             (profile,) = await self._files.operate(address, AttributeRead(path))
         except OSError as error:
-            raise HostError(
-                f"{address} has no vGPU profiles ({kernel_answer(error)}); is the card's vGPU driver loaded?"
-            ) from error
+            message = f"{address} has no vGPU profiles ({kernel_answer(error)}); is the card's vGPU driver loaded?"
+            raise HostError(message) from error
         return profile.strip()
 
     async def set_value(self, address: str, value: str) -> None:
@@ -38,10 +37,9 @@ class VgpuProfiles:
         try:
             await self._files.operate(address, AttributeWrite(self._profile(address), value))
         except OSError as error:
-            raise HostError(
-                f"vGPU profile {value} can't be set on {address}: {kernel_answer(error)}; other VFs of the card may "
-                "have used it up, or a process has it open"
-            ) from error
+            message = f"vGPU profile {value} can't be set on {address}: {kernel_answer(error)}"
+            cause = "other VFs of the card may have used it up, or a process has it open"
+            raise HostError(f"{message}; {cause}") from error
         if (now := await self.value(address)) != value:
             raise HostError(f"{address} was to have vGPU profile {value}, but has {now}")
 

@@ -47,10 +47,8 @@ class VirtualFunctions:
                 *(AttributeWrite(f"{folder}/sriov_numvfs", str(number)) for number in numbers),
             )
         except OSError as error:
-            raise HostError(
-                f"{address} can't be given {wanted.number} virtual functions: {kernel_answer(error)}; the node's "
-                "kernel log says why"
-            ) from error
+            message = f"{address} can't be given {wanted.number} virtual functions: {kernel_answer(error)}"
+            raise HostError(f"{message}; the node's kernel log says why") from error
         if (text := await self.value(address)) != value:
             has = VfCount.parse(text).number
             raise HostError(f"{address} was to have {wanted.number} virtual functions, but has {has}")

@@ -17,14 +17,8 @@ from virt_dra.api.integration.mdev_sweep import MadeMdevType, sweep_finding
 
 SHOWN_MAX: Final = 6
 """Devices that a finding names."""
-_EXPECTED: Final = frozenset(
-    (
-        ExclusionReason.BRIDGE,
-        ExclusionReason.OTHER_NODES,
-        ExclusionReason.NOTHING_SELECTED,
-        ExclusionReason.VFS_ENABLED,
-    )
-)
+_AS_WANTED: Final = (ExclusionReason.OTHER_NODES, ExclusionReason.NOTHING_SELECTED, ExclusionReason.VFS_ENABLED)
+_EXPECTED: Final = frozenset((ExclusionReason.BRIDGE, *_AS_WANTED))
 """Reasons that are as somebody wanted it on many nodes."""
 _SAID_ELSEWHERE: Final = frozenset((ExclusionReason.NOT_SELECTED, ExclusionReason.UNREADABLE))
 """Of no interest here, or found by another check."""
@@ -63,9 +57,8 @@ def groups(node: NodeExamination) -> Iterator[CheckFinding]:
             yield subject.warning(message, f"let the node do without {needed[0]} first{cure}")
         elif len({_card(function) for function in members}) > 1:
             message = f"{_listed(others)} go to one VM together: {_separation(node.facts, others)}"
-            yield subject.warning(
-                message, f"to give them to different VMs, put them behind different root ports: {_ACS}"
-            )
+            advice = f"to give them to different VMs, put them behind different root ports: {_ACS}"
+            yield subject.warning(message, advice)
         else:
             fine += 1
     if fine:
@@ -90,28 +83,19 @@ def _separation(facts: NodeFacts, addresses: Sequence[str]) -> str:
 def resets(node: NodeExamination) -> Iterator[CheckFinding]:
     """Devices that can't be reset, and stay unclean after their first use where they are sanitized by reset."""
     facts, subject = node.facts, CheckSubject("reset", "reset")
-    advice = (
-        "set sanitize: none for devices that one tenant alone uses: the next VM finds them as the last one left them"
-    )
+    found_as_left = "the next VM finds them as the last one left them"
+    advice = f"set sanitize: none for devices that one tenant alone uses: {found_as_left}"
     if node.published is None:
-        without = [
-            function.address for function in node.endpoints if not _can_reset(facts, function.address, node.endpoints)
-        ]
-        if without:
-            message = (
-                f"{_listed(without)} can't be reset alone; unless a whole bus is, they stay unclean after their first "
-                "use, and aren't given out again"
-            )
+        endpoints = node.endpoints
+        if without := [f.address for f in endpoints if not _can_reset(facts, f.address, endpoints)]:
+            unclean = "they stay unclean after their first use, and aren't given out again"
+            message = f"{_listed(without)} can't be reset alone; unless a whole bus is, {unclean}"
             yield subject.info(message, f"in a policy {advice}")
         return
     for device in node.published.devices:
         members = [facts.hardware.functions[address] for address in device.members]
-        without = [
-            function.address
-            for function in members
-            if _is_reset(device, function) and not _can_reset(facts, function.address, members)
-        ]
-        if without:
+        reset = (function.address for function in members if _is_reset(device, function))
+        if without := [address for address in reset if not _can_reset(facts, address, members)]:
             message = f"it stays unclean after its first use, and isn't given out again: no reset of {_listed(without)}"
             yield CheckSubject("reset", f"device {device.name}").warning(message, f"in its policy {advice}")
 

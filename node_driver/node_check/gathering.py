@@ -145,13 +145,8 @@ def device_node(path: str) -> DeviceNode:
 
 
 def _programs() -> dict[str, str]:
-    return {software: program_version(program) for software, names in PROGRAMS.items() for program in _installed(names)}
-
-
-def _installed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The path of the first that there is."""
-    paths = [path for name in names if (path := shutil.which(name))]
-    return tuple(paths[:1])
+    installed = {software: next(filter(None, map(shutil.which, names)), None) for software, names in PROGRAMS.items()}
+    return {software: program_version(path) for software, path in installed.items() if path is not None}
 
 
 def program_version(program: str) -> str:

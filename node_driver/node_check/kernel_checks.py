@@ -19,7 +19,6 @@ CDI_SINCE: Final[Mapping[str, tuple[int, int]]] = {CONTAINERD: (1, 7), CRI_O: (1
 """Container runtime -> the release since which it gives containers the devices that a kubelet names."""
 _CDI_BY_DEFAULT: Final = (2, 0)
 """The release of containerd since which it does so by default."""
-_OFF: Final = frozenset(("off", "0", "n", "no"))
 _IOMMU_TABLES: Final = frozenset(("DMAR", "IVRS", "IORT", "VIOT"))
 """ACPI tables by which the firmware describes IOMMUs: of Intel, AMD, ARM and virtual machines."""
 _INTEL: Final = "GenuineIntel"
@@ -124,9 +123,8 @@ def device_nodes(node: NodeExamination) -> Iterator[CheckFinding]:
         yield subject.error("it is no character device", "remove it, then modprobe -r vfio; modprobe vfio")
     elif container.mode & 0o006 != 0o006:
         advice = "chmod 666 /dev/vfio/vfio, and look for the udev rule that changes it: grep -r vfio /etc/udev/rules.d"
-        yield subject.warning(
-            f"its mode is {container.mode:04o}, the kernel's is 0666; a launcher without root can't open it", advice
-        )
+        message = f"its mode is {container.mode:04o}, the kernel's is 0666; a launcher without root can't open it"
+        yield subject.warning(message, advice)
     else:
         with_groups = f", and {counted(len(groups), 'group')} beside it" if groups else ""
         yield subject.ok(f"there, mode {container.mode:04o}{with_groups}")
@@ -222,10 +220,8 @@ def container_runtimes(node: NodeExamination) -> Iterator[CheckFinding]:
             yield subject.error(f"version {version} doesn't give containers the devices of claims (CDI)", advice)
         elif software == CONTAINERD and release < _CDI_BY_DEFAULT:
             advice = "set enable_cdi = true in its CRI plugin's configuration, unless it is set"
-            yield subject.info(
-                f"version {version} gives containers the devices of claims (CDI) where its configuration says so",
-                advice,
-            )
+            message = f"version {version} gives containers the devices of claims (CDI) where its configuration says so"
+            yield subject.info(message, advice)
         else:
             yield subject.ok(f"version {version} gives containers the devices of claims (CDI)")
 

@@ -56,13 +56,10 @@ def published_set(
             devices += card.devices
             excluded += card.excluded
             counter_sets.update(card.counter_sets)
-    excluded += [
-        ExcludedDevice(device.subject, ExclusionReason.UNREADABLE, device.message) for device in hardware.unreadable
-    ]
+    unreadable = ExclusionReason.UNREADABLE
+    excluded += [ExcludedDevice(device.subject, unreadable, device.message) for device in hardware.unreadable]
     excluded += _unnamed(hardware, devices, excluded)
-    final = dict.fromkeys(
-        exclusion for exclusion in excluded if exclusion.subject not in taken or exclusion.reason in _OF_TYPES
-    )
+    final = dict.fromkeys(item for item in excluded if item.subject not in taken or item.reason in _OF_TYPES)
     return PublishedSet(
         tuple(sorted(devices, key=lambda device: (device.address, device.name))),
         tuple(sorted(final, key=lambda exclusion: (exclusion.subject, exclusion.reason, exclusion.message))),
@@ -104,12 +101,9 @@ def _sets_of_node(
 
 def _candidates(device_set: PolicyDeviceSet, hardware: Hardware) -> list[str]:
     """The functions that the set selects, by address; for mediated devices also other parents, by name."""
-    parents = [
-        selector.address
-        for selector in (device_set.select if device_set.mdev_types else ())
-        if selector.address in hardware.mdev_types
-    ]
-    return sorted({*(function.address for function in selected(device_set, hardware)), *filter(None, parents)})
+    addresses = [selector.address or "" for selector in device_set.select] if device_set.mdev_types else []
+    parents = hardware.mdev_types.keys() & set(addresses)
+    return sorted({*(function.address for function in selected(device_set, hardware)), *parents})
 
 
 def _set_devices(
@@ -134,13 +128,13 @@ def _set_devices(
     if device_set.vgpu_profiles:
         for card, on_card in _vgpu_cards(functions, hardware, taken).items():
             if on_card:
-                yield vgpu_devices(device_set, card, on_card, hardware, groups, lists=node_set.lists)
+                yield vgpu_devices(device_set, card, on_card, groups, lists=node_set.lists)
             else:
                 cure = "make them by numVFs or by sriov-manage -e, or name the card without vgpuProfiles"
                 message = f"it has no virtual functions that take vGPU profiles; {cure}"
                 yield CardDevices(excluded=(ExcludedDevice(card, ExclusionReason.NOT_DIVISIBLE, message),))
         return
-    for item in function_devices(device_set, functions, hardware, groups, taken, lists=node_set.lists):
+    for item in function_devices(device_set, functions, groups, taken, lists=node_set.lists):
         yield CardDevices(devices=(item,)) if isinstance(item, PassthroughDevice) else CardDevices(excluded=(item,))
 
 

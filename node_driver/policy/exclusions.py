@@ -43,34 +43,25 @@ class ExclusionReason(StrEnum):
 
 
 def bridge(function: PciFunction) -> ExcludedDevice:
-    return ExcludedDevice(
-        function.address, ExclusionReason.BRIDGE, "it is a bridge, which keeps its driver; name what is behind it"
-    )
+    message = "it is a bridge, which keeps its driver; name what is behind it"
+    return ExcludedDevice(function.address, ExclusionReason.BRIDGE, message)
 
 
 def protected(function: PciFunction, why: str) -> ExcludedDevice:
-    return ExcludedDevice(
-        function.address,
-        ExclusionReason.PROTECTED,
-        f"it {why}; let the node do without it first, and it is published by itself",
-    )
+    message = f"it {why}; let the node do without it first, and it is published by itself"
+    return ExcludedDevice(function.address, ExclusionReason.PROTECTED, message)
 
 
 def group_shared(address: str, group: int | None, other: str, why: str) -> ExcludedDevice:
     where = f"its IOMMU group {group}" if group is not None else "its card"
-    return ExcludedDevice(
-        address,
-        ExclusionReason.GROUP_SHARED,
-        f"{where} is shared with {other}, which {why}; put one of them into another slot (of a root port with ACS)",
-    )
+    cure = "put one of them into another slot (of a root port with ACS)"
+    return ExcludedDevice(address, ExclusionReason.GROUP_SHARED, f"{where} is shared with {other}, which {why}; {cure}")
 
 
 def vfs_enabled(function: PciFunction) -> ExcludedDevice:
-    return ExcludedDevice(
-        function.address,
-        ExclusionReason.VFS_ENABLED,
-        f"it has {len(function.virtual_functions)} virtual functions enabled; name those, or set sriov_numvfs to 0",
-    )
+    number = len(function.virtual_functions)
+    message = f"it has {number} virtual functions enabled; name those, or set sriov_numvfs to 0"
+    return ExcludedDevice(function.address, ExclusionReason.VFS_ENABLED, message)
 
 
 def no_iommu_group(function: PciFunction, hardware: Hardware) -> ExcludedDevice:
@@ -87,11 +78,8 @@ def divided(address: str, problem: str, cure: str) -> ExcludedDevice:
 
 def already_published(address: str, other: str, device_set: str) -> ExcludedDevice:
     subject = "it" if other == address else f"{other}, which goes with it,"
-    return ExcludedDevice(
-        address,
-        ExclusionReason.ALREADY_PUBLISHED,
-        f"{subject} is published by the set {device_set} already; the policies' names give the order of sets",
-    )
+    message = f"{subject} is published by the set {device_set} already; the policies' names give the order of sets"
+    return ExcludedDevice(address, ExclusionReason.ALREADY_PUBLISHED, message)
 
 
 def not_selected(address: str) -> ExcludedDevice:

@@ -16,12 +16,12 @@ class FunctionGroups:
     """Which functions of a node go together. Bridges belong to none: they keep their driver."""
 
     def __init__(self, hardware: Hardware) -> None:
-        self._hardware = hardware
+        self.hardware = hardware
 
     @cached_property
     def by_group(self) -> Mapping[int, tuple[str, ...]]:
         groups: dict[int, list[str]] = {}
-        for address, function in sorted(self._hardware.functions.items()):
+        for address, function in sorted(self.hardware.functions.items()):
             if function.iommu_group is not None and not function.is_bridge:
                 groups.setdefault(function.iommu_group, []).append(address)
         return {group: tuple(members) for group, members in groups.items()}
@@ -30,7 +30,7 @@ class FunctionGroups:
     def by_slot(self) -> Mapping[str, tuple[str, ...]]:
         """VFs are left out: they aren't functions of the card that their addresses suggest."""
         slots: dict[str, list[str]] = {}
-        for address, function in sorted(self._hardware.functions.items()):
+        for address, function in sorted(self.hardware.functions.items()):
             if not function.physical_function and not function.is_bridge:
                 slots.setdefault(function.slot, []).append(address)
         return {slot: tuple(members) for slot, members in slots.items()}
@@ -38,14 +38,14 @@ class FunctionGroups:
     @cached_property
     def unreadable(self) -> Mapping[int, str]:
         """Group -> a device in it that can't be read."""
-        devices = self._hardware.unreadable
+        devices = self.hardware.unreadable
         return {device.iommu_group: device.subject for device in devices if device.iommu_group is not None}
 
     def closure(self, address: str, *, groups: bool, cards: bool) -> tuple[str, ...]:
         """The function with all that is in its group or on its card, and in their groups and on their cards."""
         pending, reached = [address], {address}
         while pending:
-            function = self._hardware.functions[pending.pop()]
+            function = self.hardware.functions[pending.pop()]
             neighbours: set[str] = set()
             if groups and function.iommu_group is not None:
                 neighbours.update(self.by_group[function.iommu_group])
@@ -66,14 +66,13 @@ class FunctionGroups:
 
     def exclusive_names(self, members: tuple[str, ...]) -> tuple[str, ...]:
         """One for each group of the members. The group's first function names it: its number changes over reboots."""
-        groups = {self._hardware.functions[member].iommu_group for member in members}
+        groups = {self.hardware.functions[member].iommu_group for member in members}
         return tuple(sorted(f"iommu-group-of-{self.by_group[group][0]}" for group in groups if group is not None))
 
 
 def function_devices(
     device_set: PolicyDeviceSet,
     functions: list[PciFunction],
-    hardware: Hardware,
     groups: FunctionGroups,
     taken: Mapping[str, str],
     *,
@@ -90,23 +89,22 @@ def function_devices(
             continue
         unit = groups.unit(function.address, device_set)
         members = groups.members(function.address, device_set)
-        excluded = _exclusion(function, unit, members, hardware, groups, taken)
+        excluded = _exclusion(function, unit, members, groups, taken)
         if excluded is not None:
             yield excluded
         elif unit not in seen:
             seen.add(unit)
-            yield _device(device_set, function, members, hardware, groups, lists=lists)
+            yield _device(device_set, function, members, groups, lists=lists)
 
 
 def _exclusion(
     function: PciFunction,
     unit: tuple[str, ...],
     members: tuple[str, ...],
-    hardware: Hardware,
     groups: FunctionGroups,
     taken: Mapping[str, str],
 ) -> ExcludedDevice | None:
-    address = function.address
+    address, hardware = function.address, groups.hardware
     if address in hardware.protected:
         return exclusions.protected(function, hardware.protected[address])
     if function.virtual_functions:
@@ -146,15 +144,9 @@ def _obstacle(member: PciFunction, hardware: Hardware) -> str:
 
 
 def _device(
-    device_set: PolicyDeviceSet,
-    function: PciFunction,
-    members: tuple[str, ...],
-    hardware: Hardware,
-    groups: FunctionGroups,
-    *,
-    lists: bool,
+    device_set: PolicyDeviceSet, function: PciFunction, members: tuple[str, ...], groups: FunctionGroups, *, lists: bool
 ) -> PassthroughDevice:
-    kind = DeviceKind.SRIOV if function.physical_function else DeviceKind.VFIO
+    kind, hardware = DeviceKind.SRIOV if function.physical_function else DeviceKind.VFIO, groups.hardware
     others = tuple(member for member in members if member != function.address)
     return PassthroughDevice(
         name=device_name("pci", function.address),

@@ -97,20 +97,14 @@ def _mdev_instances(
 
 
 def vgpu_devices(
-    device_set: PolicyDeviceSet,
-    card: str,
-    functions: Sequence[PciFunction],
-    hardware: Hardware,
-    groups: FunctionGroups,
-    *,
-    lists: bool,
+    device_set: PolicyDeviceSet, card: str, functions: Sequence[PciFunction], groups: FunctionGroups, *, lists: bool
 ) -> CardDevices:
     """The vGPU profiles that the virtual functions of a card are to offer, of those that the set names. The n-th
     instance of a profile is on the n-th function that offers it."""
+    hardware = groups.hardware
+    creatable = {function.address: hardware.vgpus[function.address].creatable for function in functions}
     offered = {
-        profile_id: name
-        for function in functions
-        for profile_id, name in sorted(hardware.vgpus[function.address].creatable.items())
+        profile_id: name for of_function in creatable.values() for profile_id, name in sorted(of_function.items())
     }
     partitions, excluded = [], []
     for wanted in device_set.vgpu_profiles:
@@ -118,9 +112,7 @@ def vgpu_devices(
         if profile_id is None:
             excluded.append(_not_offered(card, wanted.profile, offered.values(), exists=False))
             continue
-        offering = [
-            function for function in functions if profile_id in hardware.vgpus[function.address].creatable
-        ]  # fmt: skip
+        offering = [function for function in functions if profile_id in creatable[function.address]]
         most = min(len(offering), _by_memory(offered[profile_id], offered.values()))
         count = min(len(offering), wanted.max or most)
         devices = tuple(
@@ -166,11 +158,8 @@ def _names(types: Iterable[MdevType]) -> list[str]:
 def _card(card: str, partitions: list[Partition], excluded: list[ExcludedDevice], *, mixed: bool) -> CardDevices:
     count = _mixed if mixed else _one_type_at_a_time
     while len((counters := count(partitions)).units) > COUNTERS_MAX:
-        dropped = partitions.pop()
-        message = (
-            f"{dropped.type_id} needs more than the {COUNTERS_MAX} counters that Kubernetes has; name fewer types, "
-            "or limit them by max"
-        )
+        needs = f"{partitions.pop().type_id} needs more than the {COUNTERS_MAX} counters that Kubernetes has"
+        message = f"{needs}; name fewer types, or limit them by max"
         excluded.append(ExcludedDevice(card, ExclusionReason.TOO_MANY_TYPES, message))
     name = label("card", card) if counters.units else ""
     devices = tuple(
@@ -194,9 +183,8 @@ def _one_type_at_a_time(partitions: Sequence[Partition]) -> CardCounters:
         return CardCounters()
     largest = max(partitions, key=lambda partition: len(partition.devices))
     units = len(largest.devices)
-    owners = [
-        (partition, device) for partition in partitions if partition is not largest for device in partition.devices
-    ]
+    others = (partition for partition in partitions if partition is not largest)
+    owners = [(partition, device) for partition in others for device in partition.devices]
     return CardCounters(
         {owner.name: units for _, owner in owners},
         {

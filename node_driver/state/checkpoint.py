@@ -123,9 +123,8 @@ class Checkpoint:
         try:
             await self._files.replace(self.path, text)
         except OSError as error:
-            raise CheckpointError(
-                f"the driver's checkpoint can't be written: {error}; free space on the node, then it is tried again"
-            ) from error
+            cure = "free space on the node, then it is tried again"
+            raise CheckpointError(f"the driver's checkpoint can't be written: {error}; {cure}") from error
         self._known = text, state
         self._written()
 
@@ -194,7 +193,5 @@ def _claims_adapter() -> TypeAdapter[Mapping[str, ClaimRecord]]:
 
 
 def _damaged(bad: str) -> str:
-    return (
-        f"the driver's checkpoint was damaged and is kept as {bad}; nothing is prepared or released on this node: "
-        "drain it, reboot it, then delete that file"
-    )
+    cure = "nothing is prepared or released on this node: drain it, reboot it, then delete that file"
+    return f"the driver's checkpoint was damaged and is kept as {bad}; {cure}"

@@ -120,12 +120,9 @@ class PluginServer:
             del self._latest[attempt.name.uid]
 
     async def _answer(self, call: ClaimCall, name: ClaimName) -> ClaimAnswer:
-        answer: ClaimAnswer
+        work = self._service.prepare if call is ClaimCall.PREPARE else self._service.unprepare
         try:
-            if call is ClaimCall.PREPARE:
-                answer = await self._service.prepare(name)
-            else:
-                answer = await self._service.unprepare(name)
+            answer: ClaimAnswer = await work(name)
         except Exception as error:
             _logger.exception("%s of claim %s/%s (%s)", call, name.namespace, name.name, name.uid)
             return FailedClaim(f"the driver failed: {error!r}; its log says more")
@@ -170,12 +167,8 @@ def _devices(messages: MessagePackage, devices: Sequence[HandedDevice]) -> Itera
     device_class = messages["Device"]
     has_share_id = "share_id" in device_class.DESCRIPTOR.fields_by_name
     for device in devices:
-        message = device_class(
-            request_names=device.requests,
-            pool_name=device.pool,
-            device_name=device.device,
-            cdi_device_ids=device.cdi_ids,
+        share = {"share_id": device.share_id} if has_share_id and device.share_id else {}
+        requests, ids = device.requests, device.cdi_ids
+        yield device_class(
+            request_names=requests, pool_name=device.pool, device_name=device.device, cdi_device_ids=ids, **share
         )
-        if has_share_id and device.share_id:
-            message.share_id = device.share_id
-        yield message

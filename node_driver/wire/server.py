@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import grpc
@@ -66,9 +65,7 @@ class KubeletServer:
         _logger.info("driver %s serves %s", self._driver, self._sockets.service)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._end()
 
     async def _serve(self, path: str, handlers: Iterable[grpc.GenericRpcHandler]) -> None:

@@ -65,10 +65,8 @@ def _first_that_fits(folder: str, names: list[str]) -> str:
     for path in paths:
         if len(path.encode()) <= PATH_MAX:
             return path
-    raise ValueError(
-        f"{paths[-1]} has {len(paths[-1].encode())} bytes, a socket has at most {PATH_MAX}: take a shorter folder or "
-        "driver name"
-    )
+    limit = f"a socket has at most {PATH_MAX}: take a shorter folder or driver name"
+    raise ValueError(f"{paths[-1]} has {len(paths[-1].encode())} bytes, {limit}")
 
 
 class InstanceLock:
@@ -88,10 +86,8 @@ class InstanceLock:
                     return descriptor
             except BlockingIOError:
                 os.close(descriptor)
-                raise SocketsInUse(
-                    f"another process serves {self._sockets.service}: two instances of a driver on a node need a pod "
-                    "UID each"
-                ) from None
+                cure = "two instances of a driver on a node need a pod UID each"
+                raise SocketsInUse(f"another process serves {self._sockets.service}: {cure}") from None
             except BaseException:
                 os.close(descriptor)
                 raise
