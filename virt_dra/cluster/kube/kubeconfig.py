@@ -127,16 +127,17 @@ def _content(configuration: Configuration) -> tuple[object, ...]:
 
 def _endpoint(configuration: Configuration, source: str) -> Endpoint:
     """Raises :class:`ConnectionProblem`."""
+    server = str(configuration.host).rstrip("/")
     tls = tls_context(
         source,
         ca_file=configuration.ssl_ca_cert,
         ca_data=configuration.ca_cert_data,
         certificate_file=configuration.cert_file,
         key_file=configuration.key_file,
-        verify=bool(configuration.verify_ssl),
+        verify=bool(configuration.verify_ssl) and not server.startswith("http:"),  # without TLS nobody is verified
     )
     return Endpoint(
-        str(configuration.host).rstrip("/"),
+        server,
         tls,
         configuration.tls_server_name or "",
         configuration.proxy or "",
