@@ -74,8 +74,11 @@ class Hostdev(Page):
 def pci(address: PciAddress, alias: str) -> Hostdev:
     """The element of a PCI function, which libvirt leaves bound to its driver (K-7.14). ``alias``: without libvirt's
     prefix."""
-    place = {f"source_{part}": f"0x{getattr(address, part)}" for part in ("domain", "bus", "slot", "function")}
-    return Hostdev(type="pci", managed="no", source_type="pci", alias=ALIAS_PREFIX + alias).with_(**place)
+    return Hostdev(
+        type="pci", managed="no", source_type="pci", alias=ALIAS_PREFIX + alias,
+        source_domain=f"0x{address.domain}", source_bus=f"0x{address.bus}",
+        source_slot=f"0x{address.slot}", source_function=f"0x{address.function}",
+    )  # fmt: skip
 
 
 def mdev(uuid: MdevUuid, alias: str, model: str = "vfio-pci") -> Hostdev:
