@@ -138,7 +138,7 @@ def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: 
     assert world.table("virtualmachineinstancedevices", "too-old")["Path"] == "none"
     (warning,) = world.warnings["too-old"]
     assert warning.startswith(
-        'spec.domain.devices.gpus[0].requestName: [address-key] every device that request "gpu" may get, such as '
+        'spec.domain.devices.gpus[0].requestName: [no-integration-path] request "gpu": no device that it may get, such '
     )
 
 

@@ -275,7 +275,8 @@ def test_a_live_cluster_without_kubevirt_is_read_by_the_users_own_rights(control
         assert result.stderr == (
             "left out, as you may not list them: "
             "DeviceTaintRule, Pod, ResourceClaimTemplate, KubeVirt, VirtualMachine, VirtualMachineInstance, "
-            "DeviceProfile, KeepPolicy, Namespace, VirtualMachineInstancetype, VirtualMachineClusterInstancetype, "
+            "DeviceProfile, KeepPolicy, PersistentVolumeClaim, PersistentVolume, StorageClass, Namespace, "
+            "VirtualMachineInstancetype, VirtualMachineClusterInstancetype, "
             "VirtualMachinePreference, VirtualMachineClusterPreference, ControllerRevision\n"
         )
     finally:
