@@ -27,11 +27,10 @@ setup-tests:  ## Make .venv for tests; get libvirt and Chromium (as root), a con
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
 
-# Tests in one process more than there are processors, since nearly half of their time is waiting for other programs; PARALLEL= runs them one
+# Tests in two processes more than there are processors, since nearly half of their time is waiting for other programs; PARALLEL= runs them one
 # after the other. A control plane is started once for each process; the tests of a file stay together, as do files that share a cluster, and
 # the longest come first: see tests/distribution.py.
-PROCESSES = $(shell expr $$(nproc) + 1)
-PARALLEL ?= -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n $(shell expr $$(nproc) + 2) --dist loadfile --no-loadscope-reorder
 test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
 	$(BIN)/python -m pytest $(PARALLEL) -m "not hardware" $(PYTEST_ARGS)
 
@@ -45,11 +44,11 @@ check:  ## Lint, and the quick tests that need Python alone, both at once
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
 # These tests make some 60,000 small files, and what each has made goes with it: in memory, where programs may be started from there, since a
-# disk is waited for. Processes as for make test.
+# disk is waited for. They wait for less than those of make test do: a process more than there are processors is enough.
 MEMORY = $(shell findmnt -no OPTIONS /dev/shm | grep -qw noexec || df -Pm /dev/shm | awk '$$6 == "/dev/shm" && $$4 > 1000 {print $$6}')
 quick:  ## The quick tests that need Python alone
 	@tools/venv.sh dev
-	$(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(PROCESSES) --dist worksteal --hypothesis-profile=quick \
+	$(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1) --dist worksteal --hypothesis-profile=quick \
 		-m "not control_plane and not libvirt and not go and not root and not images and not node and not hardware and not slow" $(PYTEST_ARGS)
 
 RUNS ?= 3
