@@ -191,6 +191,7 @@ def test_the_alignments_that_hold_are_those_of_a_brute_force(first: int) -> None
     assert min(outcomes[outcome] for outcome in ("all", "some", "none", "nowhere")) > 0
 
 
+@pytest.mark.slow
 def test_what_was_chosen_before_stays_as_long_as_some_node_serves_it() -> None:
     outcomes = Counter[str]()
     for seed in range(400):

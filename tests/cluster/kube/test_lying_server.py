@@ -211,14 +211,8 @@ LIES: dict[str, tuple[str, Lie, str]] = {
 }  # fmt: skip
 
 
-LONG = {"endless-pages", "gzip", "pages-larger-than-asked"}
-"""Lies that are read until they have filled what memory there is for them."""
-
-
-@pytest.mark.parametrize(
-    ("path", "lie", "wanted"),
-    [pytest.param(*lie, id=name, marks=[pytest.mark.slow] if name in LONG else []) for name, lie in LIES.items()],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "lie", "wanted"), LIES.values(), ids=LIES)
 def test_a_command_ends_with_an_error_in_bounded_memory(path: str, lie: Lie, wanted: str, tmp_path: Path) -> None:
     began = time.monotonic()
     with lying({path: lie}, tmp_path) as kubeconfig:
