@@ -3,8 +3,10 @@ bound. The space that CSI drivers report (CSIStorageCapacity) isn't looked at.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
@@ -89,12 +91,12 @@ class VolumeBinding(SchedulingPlugin):
             claims.append(claim)
         if any(map(self._is_stuck, claims)):
             return _refused(_UNBOUND)
-        bound: list[_BoundVolume] = []
+        bound: list[_Volume] = []
         for name in [claim.spec.volume_name for claim in claims if claim.is_bound and self._known.volumes is not None]:
             volume = (self._known.volumes or {}).get(name)
             if volume is None:
                 return _refused(f'persistentvolume "{name}" not found')  # said by VolumeZone there
-            bound.append(_BoundVolume(name, _matcher(volume)))
+            bound.append(_Volume(volume))
         waiting = [claim for claim in claims if not claim.is_bound and self._waits(claim)]
         return _Attempt(self._known, bound, waiting) if bound or waiting else None
 
@@ -113,29 +115,73 @@ def _refused(text: str) -> FilterRefusal:
     return FilterRefusal(_NAME, (text,), code=CLAIM_NOT_BOUND)
 
 
-@dataclass(frozen=True)
-class _BoundVolume:
-    """The volume of a bound claim. ``matcher``: of the nodes that it can be attached to; None: all."""
+class _Volume:
+    """A volume that a pod has or may get. ``rank``: among those that a claim may get, by size."""
 
-    name: str
-    matcher: NodeMatcher | None
+    def __init__(self, volume: PersistentVolume, rank: int = 0) -> None:
+        affinity = volume.spec.node_affinity
+        self.name, self.rank = volume.name, rank
+        self._required = affinity.required if affinity is not None else None
 
-    def excludes(self, node: Node) -> bool:
-        return self.matcher is not None and not self.matcher.matches(node)
+    @cached_property
+    def _matcher(self) -> NodeMatcher | None:
+        return NodeMatcher(self._required, lenient=True) if self._required is not None else None
+
+    def can_be_at(self, node: Node) -> bool:
+        """Whether its node affinity admits the node."""
+        return self._matcher is None or self._matcher.matches(node)
+
+    @property
+    def asked_labels(self) -> Sequence[tuple[str, str]] | None:
+        """Labels one of which each node that is admitted has; None where its affinity names none."""
+        labels: list[tuple[str, str]] = []
+        for term in self._required.node_selector_terms if self._required is not None else ():
+            of_one = next((asked for asked in term.match_expressions if asked.operator == "In"), None)
+            if of_one is None:
+                return None
+            labels += [(of_one.key, value) for value in of_one.values]
+        return labels if self._required is not None else None
+
+
+class _Candidates:
+    """The volumes that a claim may get: the one that names it, or else the smallest free one. Those of single nodes, as
+    local disks are, are found by the node's labels: a node doesn't cost more with the volumes of others."""
+
+    def __init__(self, claim: PersistentVolumeClaim, of_class: Sequence[PersistentVolume]) -> None:
+        serving = [volume for volume in of_class if _serves(volume, claim)]
+        self._named = next((_Volume(volume) for volume in serving if volume.spec.claim_ref is not None), None)
+        free = [volume for volume in serving if _is_free_for(volume, claim)] if self._named is None else []
+        free.sort(key=lambda volume: volume.spec.capacity.get(STORAGE, _NONE))
+        self._anywhere: list[_Volume] = []
+        self._by_label = defaultdict[tuple[str, str], list[_Volume]](list)
+        for rank, volume in enumerate(free):
+            candidate = _Volume(volume, rank)
+            labels = candidate.asked_labels
+            for bucket in [self._anywhere] if labels is None else map(self._by_label.__getitem__, labels):
+                bucket.append(candidate)
+        self._keys = {key for key, _ in self._by_label}
+
+    def best(self, node: Node, chosen: Collection[str]) -> _Volume | None:
+        """The volume for the claim on a node. ``chosen``: names of those that other claims of the pod get."""
+        if self._named is not None:
+            return self._named if self._named.can_be_at(node) else None
+        labels = node.metadata.labels
+        buckets = [self._by_label.get((key, labels[key]), ()) for key in self._keys if key in labels]
+        first_fitting = (
+            next((volume for volume in bucket if volume.name not in chosen and volume.can_be_at(node)), None)
+            for bucket in (self._anywhere, *buckets)
+        )
+        return min(filter(None, first_fitting), key=lambda volume: volume.rank, default=None)
 
 
 class _Attempt(PluginAttempt):
     def __init__(
-        self, volumes: KnownVolumes, bound: Sequence[_BoundVolume], waiting: Sequence[PersistentVolumeClaim]
+        self, volumes: KnownVolumes, bound: Sequence[_Volume], waiting: Sequence[PersistentVolumeClaim]
     ) -> None:
         self._known, self._bound = volumes, bound
-        self._waiting = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
-        self._waiting.sort(key=_size)
+        unbound = sorted((claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations), key=_size)
+        self._waiting = [(claim, _Candidates(claim, volumes.of_class(claim.class_name))) for claim in unbound]
         self._begun = [claim for claim in waiting if SELECTED_NODE in claim.metadata.annotations]
-        self._candidates = {
-            name: [(volume, _matcher(volume)) for volume in volumes.of_class(name)]
-            for name in {claim.class_name for claim in self._waiting}
-        }
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
         unserved = (_NO_MATCH,) if self._without_volume(state.node) is not None else ()
@@ -151,9 +197,9 @@ class _Attempt(PluginAttempt):
             text = f"PersistentVolumeClaim {claim.name} finds no volume there, and none can be made"
             yield Reason(NOT_AVAILABLE, text)
 
-    def _elsewhere(self, node: Node) -> _BoundVolume | None:
+    def _elsewhere(self, node: Node) -> _Volume | None:
         """The first bound volume that can't be attached to the node."""
-        return next((volume for volume in self._bound if volume.excludes(node)), None)
+        return next((volume for volume in self._bound if not volume.can_be_at(node)), None)
 
     def _without_volume(self, node: Node) -> PersistentVolumeClaim | None:
         """The first claim that waits for its pod's node and can't be bound on this one."""
@@ -162,27 +208,13 @@ class _Attempt(PluginAttempt):
                 return claim
         chosen: set[str] = set()
         to_make = list(self._begun)
-        for claim in self._waiting:
-            volume = self._matching(claim, node, chosen)
+        for claim, candidates in self._waiting:
+            volume = candidates.best(node, chosen)
             if volume is None:
                 to_make.append(claim)
             else:
-                chosen.add(volume)
+                chosen.add(volume.name)
         return next((claim for claim in to_make if not self._can_make(claim, node)), None)
-
-    def _matching(self, claim: PersistentVolumeClaim, node: Node, chosen: set[str]) -> str | None:
-        """The smallest volume for the claim on a node; one that names the claim wins, and excludes others."""
-        best: tuple[Quantity, str] | None = None
-        for volume, matcher in self._candidates[claim.class_name]:
-            if volume.name in chosen or not _serves(volume, claim):
-                continue
-            attachable = matcher is None or matcher.matches(node)
-            if volume.spec.claim_ref is not None:
-                return volume.name if attachable else None
-            size = volume.spec.capacity.get(STORAGE, _NONE)
-            if attachable and _is_free_for(volume, claim) and (best is None or size < best[0]):
-                best = size, volume.name
-        return best[1] if best is not None else None
 
     def _can_make(self, claim: PersistentVolumeClaim, node: Node) -> bool:
         storage = (self._known.classes or {}).get(claim.class_name)
@@ -196,13 +228,6 @@ class _Attempt(PluginAttempt):
             and all(labels.get(asked.key) in asked.values for asked in term.match_label_expressions)
             for term in storage.allowed_topologies
         )
-
-
-def _matcher(volume: PersistentVolume) -> NodeMatcher | None:
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return None
-    return NodeMatcher(affinity.required, lenient=True)
 
 
 def _size(claim: PersistentVolumeClaim) -> Quantity:
