@@ -10,7 +10,6 @@ import errno
 import os
 import signal
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -31,6 +30,7 @@ from launcher.process.host_state import read_host_state
 from launcher.process.init_process import leave_process_1
 from launcher.process.life import Phase, device_places
 from launcher.process.reporting import StatusReport, say, write_whole
+from launcher.process.stop import Stop
 from launcher.process.waiting import BadFile, OwnHost, Waiting, decide, read_device_status, read_vmi
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -95,7 +95,7 @@ def main(
 ) -> None:  # fmt: skip
     """Run one VM: wait for its devices, define and start its libvirt domain, and exit when it ends."""
     leave_process_1()
-    stop = threading.Event()
+    stop = Stop()
     stopped_by: list[int] = []
 
     def stopping(number: int, frame: object) -> None:
@@ -150,7 +150,7 @@ def _is_local(uri: str) -> bool:
 
 
 def _wait(
-    folders: Folders, report: StatusReport, stop: threading.Event, poll: float, timeout: float, node: _Node | None
+    folders: Folders, report: StatusReport, stop: Stop, poll: float, timeout: float, node: _Node | None
 ) -> tuple[VirtualMachineInstance, Conversion] | None:
     """VMI and conversion once all devices have addresses and the node is ready for them; None if stopped. Raises
     LaunchFailed, LauncherError, BadFile, OSError."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, LauncherError
@@ -13,6 +12,7 @@ from launcher.process.daemon import OwnDaemon
 from launcher.process.libvirt_conn import Guest
 from launcher.process.life import Phase, ShutdownStep, shutdown_step
 from launcher.process.reporting import StatusReport, say
+from launcher.process.stop import Stop
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Follower:
 
     daemon: OwnDaemon
     report: StatusReport
-    stop: threading.Event
+    stop: Stop
     poll: float
     grace: float
 
@@ -50,7 +50,7 @@ class Follower:
             if asked is None:
                 self.stop.wait(self.poll)
             else:
-                threading.Event().wait(min(self.poll, 0.1))
+                sleep(min(self.poll, 0.1))
 
     def _is_given_up(self, asked: float | None) -> bool:
         return asked is not None and monotonic() - asked >= self.grace

@@ -25,6 +25,7 @@ from launcher.process.daemon import OwnDaemon
 from launcher.process.following import Follower
 from launcher.process.life import DevicePlace, LauncherStatus, Phase, ShutdownStep, device_places, shutdown_step
 from launcher.process.reporting import StatusReport
+from launcher.process.stop import Stop
 from virt_dra.api.wire import Json
 
 PATIENCE = 60.0
@@ -125,7 +126,7 @@ def test_a_guest_outlives_its_daemon_and_is_followed_on(folder: Path, tmp_path: 
     program.write_text(f"#!/bin/sh\nexec env {' '.join(variables)} {shlex.join(planned.command)} 2>/dev/null\n")
     program.chmod(0o755)
     xml = libvirt_witness.emulated(convert(VMI).domain_xml)
-    stop, ends = threading.Event(), list[str]()
+    stop, ends = Stop(), list[str]()
     report = Recorded(tmp_path / "status.json")
     with OwnDaemon(str(program), planned.uri) as daemon, libvirt_conn.started(xml, planned.uri) as guest:
         pid_file = folder / "runtime_dir/libvirt/qemu/run/default_vm.pid"
