@@ -23,7 +23,7 @@ AnyClass = ResourceClass | ClassicDeviceClass
 
 @dataclass(frozen=True)
 class Nothing:
-    """Nothing to do. ``retry``: to be looked at again, as its class may change its driver; ``missing``: it has none."""
+    """Nothing to do. ``retry``: to be tried again, as its class may change its driver; ``missing``: it has none."""
 
     retry: bool = False
     missing: str = ""
